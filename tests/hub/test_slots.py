@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from remit import Brief, Call, Code, Hub, Limits, Priority, Response, Status
+from remit.runtime.fair_slots import COME_BACK_MS
 from remit.testing.memory import MemoryStore
-from remit.transports.local import COME_BACK_MS, LocalTransport, SlotPool
+from remit.transports.local import LocalTransport, SlotPool
 from waiting import PATIENCE_S
 
 
@@ -29,11 +30,11 @@ def stall_of(hub: Hub, agent: str) -> SlotPool:
 
 
 def free_slots(hub: Hub, agent: str) -> int:
-    return stall_of(hub, agent)._free  # pyright: ignore[reportPrivateUsage]
+    return stall_of(hub, agent).slots.free
 
 
 def waiting(hub: Hub, agent: str) -> int:
-    return len(stall_of(hub, agent)._waiting)  # pyright: ignore[reportPrivateUsage]
+    return stall_of(hub, agent).slots.queued
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -81,7 +81,7 @@ async def test_of_whoever_proves_nothing_no_body_is_read(hub: Hub, path: str) ->
 
 
 async def test_all_bodies_that_are_read_at_once_are_bounded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MOST_READ", 3_000_000)
+    monkeypatch.setattr(bodies._READING.held, "most", 3_000_000)  # pyright: ignore[reportPrivateUsage]
     agents(hub)
     async with serving(hub) as server, client_of(server) as web, asyncio.timeout(PATIENCE_S):
         slow = [await connected(server) for _ in range(5)]
@@ -95,7 +95,7 @@ async def test_all_bodies_that_are_read_at_once_are_bounded(hub: Hub, monkeypatc
         for task, (_, writer) in zip(answered, slow, strict=True):
             task.cancel()
             writer.close()
-        await eventually(lambda: not bodies._READING.bytes)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: not bodies._READING.held.held)  # pyright: ignore[reportPrivateUsage]
         large = BytesIO(json.dumps({"target": "echo", "user": "anna", "input": "x" * 2_000_000}).encode())
         async with web.post("/v1/delegations", data=large, headers={"content-type": "application/json"}) as reply:
             assert reply.status == 422, "what was read and is gone makes room, if only for a task that is too large"

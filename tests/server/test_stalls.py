@@ -12,7 +12,6 @@ from aiohttp import ClientSession
 
 from remit import Brief, Finding, Hub, Kind, Progress, Record, detector_pipeline
 from remit.protocol.codec import MAX_VALUES
-from remit.runtime import aside as aside_module
 from remit.runtime.aside import aside
 from remit.runtime.events import SHORT_BACKLOG, Events
 from remit.server import streams
@@ -108,7 +107,7 @@ async def test_a_server_says_that_it_is_alive_while_a_large_body_is_looked_throu
 async def test_large_bodies_are_read_beside_the_loop_and_only_so_many_wait_for_it(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, path: str, headers: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(aside_module, "MOST_WAITING", 1)
+    monkeypatch.setattr(aside.load, "most", 1)
     echoing(hub)
     gate = threading.Event()
     large = {"target": "echo", "user": "anna", "objective": "x" * 90_000}

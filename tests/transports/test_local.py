@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit import Code, Priority, Remit, RemitError, Request, Response, Status
+from remit.policy.shares import HEAD_START
 from remit.protocol.envelope import VERSION
+from remit.runtime.fair_slots import COME_BACK_MS
 from remit.runtime.ports import Handler, NobodyServesError, Slot
-from remit.transports.local import COME_BACK_MS, HEAD_START, LocalTransport
+from remit.transports.local import LocalTransport
 from waiting import PATIENCE_S
 
 FAR = float("inf")

@@ -286,6 +286,7 @@ def authenticator_of(
                 is_hub=True,
                 keys=tuple(key.lower() for key in peer.keys),
                 token=_token(peer.token, environ),
+                permissions=frozenset(map(Permission, peer.permissions)),
                 users=_bound(peer.users),
                 agents=_bound(peer.agents),
             )

@@ -126,6 +126,7 @@ async def serving(
                 policy=FileTeamPolicy(hub, present, environ),
                 pricing=pricing_of(team),
                 access_log=lines,
+                connections=section.connections,
             )
             server = Server(
                 api,

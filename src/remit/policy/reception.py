@@ -14,7 +14,7 @@ from remit.protocol.codec import malformed
 from remit.protocol.envelope import USER, Request, Response, View
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
-from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, meet
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, lesser, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
@@ -85,7 +85,7 @@ def with_session_of_peer(response: Response, peer: str | None) -> Response:
 
 
 class Permission(StrEnum):
-    """What a client may do with other clients' runs; none of these includes another."""
+    """What a client may do besides calling agents for its users; none of these includes another."""
 
     METRICS = "metrics"
     """Read the metrics, which contain no texts."""
@@ -95,6 +95,8 @@ class Permission(StrEnum):
     """Cancel everyone's runs."""
     ERASE = "erase"
     """Erase users with everything that is kept about them."""
+    PRIORITY = "priority"
+    """Send requests with a priority above NORMAL."""
 
 
 class Sender(Struct, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ class Sender(Struct, frozen=True, kw_only=True):
     targets: Names | None = None
     """The agents that it may call; None: all exposed agents."""
     permissions: frozenset[Permission] = frozenset()
-    """What it may do besides calling agents, with other clients' runs."""
+    """What it may do besides calling agents."""
     may_approve: bool = False
     """Whether its users' answers to questions about their own runs count as a person's answer."""
 
@@ -218,7 +220,8 @@ def _remit_here(
     speaks = f"{sent.origin}@{sender.name}" if sender.is_hub and sent.origin != USER else None
     chain = _chain(remit.chain, speaks, () if above is None else above.chain)
     least = len(chain) if above is None else max(len(chain), above.depth + 1)
-    return replace(remit, chain=chain, depth=max(remit.depth, least))
+    priority = remit.priority if Permission.PRIORITY in sender.permissions else lesser(remit.priority, Priority.NORMAL)
+    return replace(remit, chain=chain, depth=max(remit.depth, least), priority=priority)
 
 
 def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
@@ -227,6 +230,12 @@ def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
     asked, granted = sent.context_tokens, request.remit.context_tokens
     if asked is not None and asked > CONTEXT_TOKENS and asked > granted:
         found.append(context_cut(asked, granted))
+    urgent = sent.priority if sent.remit is None else sent.remit.priority
+    if urgent not in (None, request.remit.priority):
+        found.append(
+            f"The priority {urgent} was lowered to {request.remit.priority}: {request.via} lacks the permission "
+            f"`{Permission.PRIORITY}` in the team file."
+        )
     goes_on = sent.session is not None or sent.view is not None
     if sent.remit is None and not goes_on and sent.context is not None and reads_conversation(sent.context):
         found.append(

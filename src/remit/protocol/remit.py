@@ -38,6 +38,11 @@ class Priority(StrEnum):
 URGENCY: dict[Priority, int] = {Priority.LOW: 0, Priority.NORMAL: 1, Priority.HIGH: 2}
 
 
+def lesser(one: Priority, other: Priority) -> Priority:
+    """Return the less urgent of two priorities."""
+    return min(one, other, key=URGENCY.__getitem__)
+
+
 class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a callee may do and spend, for which user, and by which chain of callers.
 
@@ -104,7 +109,7 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             tools=self.tools if tools is None else meet(self.tools, tools),
             targets=self.targets if targets is None else meet(self.targets, targets),
             may_delegate=self.may_delegate and may_delegate,
-            priority=self.priority if priority is None else min(self.priority, priority, key=URGENCY.__getitem__),
+            priority=self.priority if priority is None else lesser(self.priority, priority),
         )
 
     def within(self, other: "Remit") -> bool:

@@ -16,7 +16,7 @@ RunKey = tuple[str, str, str]
 class ActiveRun:
     """A root request that this hub executes, or whose end it waits for."""
 
-    __slots__ = ("_when_ended", "decided", "digest", "on_record", "run", "task")
+    __slots__ = ("_when_decided", "_when_ended", "decided", "digest", "on_record", "run", "task")
 
     def __init__(self, digest: bytes, run: str, task: asyncio.Task[Response]) -> None:
         self.digest = digest
@@ -27,6 +27,21 @@ class ActiveRun:
         self.decided = asyncio.Event()
         """Set once it is recorded, or has ended before that."""
         self._when_ended: list[Callable[[asyncio.Task[Response]], None]] = []
+        self._when_decided: list[Callable[[], None]] = []
+
+    def when_decided(self, act: Callable[[], None]) -> None:
+        """Call *act* once it is recorded, or has ended before that."""
+        if self.decided.is_set():
+            act()
+        else:
+            self._when_decided.append(act)
+
+    def decide(self) -> None:
+        """Note that it is recorded, or has ended before that."""
+        self.decided.set()
+        acts, self._when_decided = self._when_decided, []
+        for act in acts:
+            act()
 
     def when_ended(self, act: Callable[[asyncio.Task[Response]], None]) -> None:
         """Call *act* with the task when it has ended."""
@@ -38,7 +53,7 @@ class ActiveRun:
 
     def end(self) -> None:
         """Report that the task has ended."""
-        self.decided.set()
+        self.decide()
         for act in self._when_ended:
             act(self.task)
 
@@ -100,7 +115,7 @@ class ActiveRuns:
         """Note that a request is durably recorded, under *run*."""
         if (going := self._by_run.get(request.run)) is not None:
             going.on_record = run
-            going.decided.set()
+            going.decide()
 
     def call_off(self, run: str, why: Fault) -> None:
         """Note that a run must not start; the first reason counts."""

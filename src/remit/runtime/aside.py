@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
+from remit.policy.shares import FairQueue, Share, SharedTotal
 from remit.protocol.errors import Code, RemitError, fault
 
 P = ParamSpec("P")
@@ -20,37 +23,78 @@ BUSY_MS = 1_000
 SMALL_BODY = 16 * 1024
 
 
+current_share: ContextVar[Share] = ContextVar("current_share", default=Share())  # noqa: B039 - it is immutable
+"""Whose work the current task does."""
+
+
 class Aside:
-    """One thread for work that would block the event loop.
+    """One thread for work that would block the event loop; it works for each client and user in turn.
 
     One, because threads share the interpreter: with two that compute, the loop would wait for both at each of its
     turns.
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again in a forked process: threads are not inherited."""
         self._pool: ThreadPoolExecutor | None = None
-        self.waiting = 0
-        """The work that is running or waiting."""
+        self._lock = threading.Lock()
+        self._queue: FairQueue[_Work] = FairQueue()
+        self.load = SharedTotal(MOST_WAITING)
+
+    @property
+    def waiting(self) -> int:
+        """How much work is running or waiting."""
+        return self.load.held
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of *work*, or raise its exception; it is not run if the caller is cancelled before."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "remit-aside")
-        self.waiting += 1
+        share, task = current_share.get(), _Work(partial(work, *args, **kwargs))
+        with self._lock:
+            self._queue.put(share, task)
+            self.load.take(share)
         try:
-            return await asyncio.wrap_future(self._pool.submit(work, *args, **kwargs))
+            self._pool.submit(self._work_next)  # one for each: whichever work is next then
+            return await asyncio.wrap_future(task.future)
         finally:
-            self.waiting -= 1
+            with self._lock:
+                self.load.give_back(share)
+
+    def _work_next(self) -> None:
+        with self._lock:
+            task = self._queue.take()
+        if task is not None:
+            task.run()
 
     def refuse_if_full(self) -> None:
-        """Raise a `RemitError` if so much is waiting that no more work should be accepted from elsewhere."""
-        if self.waiting >= MOST_WAITING:
+        """Raise a `RemitError` if so much is waiting that no more work should be accepted from this client or user."""
+        if not self.load.has_room(current_share.get()):
             why = "too many large requests wait for this server at once; nothing was started"
             raise RemitError(fault(Code.OVERLOADED, why, retry_after_ms=BUSY_MS))
 
-    def forget(self) -> None:
-        """Start again in a forked process: threads are not inherited."""
-        self._pool, self.waiting = None, 0
+
+class _Work:
+    """Work for the thread, and the future of its result."""
+
+    __slots__ = ("_work", "future")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self.future: Future[Any] = Future()
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self._work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
 
 
 aside = Aside()

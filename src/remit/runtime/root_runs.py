@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.budget import asked_too_often
 from remit.policy.reception import peer_of
+from remit.policy.shares import Share
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
@@ -18,7 +19,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
-from remit.runtime.aside import aside
+from remit.runtime.aside import aside, current_share
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import Heavy
 from remit.runtime.delegation.approval import PersonDeclined
@@ -162,6 +163,7 @@ class RootRuns:
 
     async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
         """Admit a root request and execute it, or refuse it; *parked* is its epoch if the store already has it."""
+        current_share.set(Share(request.via or "", request.remit.user))  # of this run's own task
         if parked is not None:
             self._records.parked_before(request.run, parked)
         try:

@@ -20,6 +20,7 @@ from remit.server.access_log import AccessLog
 from remit.server.agent_endpoints import AgentEndpoints
 from remit.server.audit_endpoints import AuditEndpoints
 from remit.server.bodies import JSON, Receive, Scope, Send, failure_body, headers_of, send_bytes
+from remit.server.connections import MOST_CONNECTIONS
 from remit.server.console.api_docs import PAGE, ApiDocs
 from remit.server.console.hosts import ConsoleHosts
 from remit.server.decision_endpoints import DecisionEndpoints
@@ -71,13 +72,14 @@ class Api:
         policy: TeamPolicy | None = None,
         pricing: Pricing | None = None,
         access_log: AccessLog | None = None,
+        connections: int = MOST_CONNECTIONS,
     ) -> None:
         self._hub = hub
         self._access_log = access_log
         self.console = console
         self._workers = workers
         self.refusals = Refusals(hub, proxies=proxies)
-        self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
+        self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards), connections)
         self._endpoints = DelegationEndpoints(self.delegations)
         self._looking = LookupEndpoints(self.delegations)
         self._events = EventEndpoints(self.delegations)

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from remit.documents.api_delegations import FailureBody
 from remit.policy.reception import with_session_of_peer
+from remit.policy.shares import SharedTotal
 from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
-from remit.runtime.aside import SMALL_BODY, aside
+from remit.runtime.aside import SMALL_BODY, aside, current_share
 from remit.text.failures import plain_failure, with_plain_summary
 from remit.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
 
@@ -158,11 +159,11 @@ class _Reading:
     """The bodies that are being read. All servers of a process share its memory, so there is one instance."""
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.held = SharedTotal(MOST_READ)
 
     async def read(self, receive: Receive, max_bytes: int) -> bytes:
         parts: list[bytes] = []
-        size, more = 0, True
+        size, more, share = 0, True, current_share.get()
         try:
             while more:
                 message = await receive()
@@ -171,15 +172,15 @@ class _Reading:
                 part: bytes = message.get("body", b"")
                 more = message.get("more_body", False)
                 size += len(part)
-                self.bytes += len(part)
+                self.held.take(share, len(part))
                 if size > max_bytes:
                     raise RemitError(_too_large(max_bytes))
-                if self.bytes > MOST_READ:
+                if not self.held.has_room(share):
                     why = "this server is receiving too much data at once; nothing was started"
                     raise RemitError(fault(Code.OVERLOADED, why, retry_after_ms=BUSY_MS))
                 parts.append(part)
         finally:
-            self.bytes -= size
+            self.held.give_back(share, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -7,28 +7,41 @@ from typing import Any, Literal
 
 from remit.documents.api_delegations import Handle
 from remit.policy.reception import Permission, Sender
+from remit.policy.shares import Share, SharedTotal
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
+from remit.runtime.fair_slots import FairSlots
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
 from remit.runtime.sessions import session_of
 from remit.server.access import ACCESS, BROWSER, Access, SenderGate, may_see, visible
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
+from remit.server.connections import MOST_CONNECTIONS
 from remit.server.refusals import REFUSALS, SENDER, Refusals
+from remit.server.request_shares import enter
 from remit.server.run_waiters import DisconnectWatcher, RunWaiters
 
 # How long to wait for the outcome after a cancel: the grace time of a callee, and a little for the network.
 CANCEL_WAIT_S = 3.5
 GONE = "the client disconnected"
+# Requests that are admitted at once; the others wait, each client and user in turn. They share commits: at 20 ms for
+# each, 16 at once still allow 800 requests in a second, more than one process has time for.
+ADMITTED_AT_ONCE = 16
 
 
 class Delegations:
     """The delegations that a server received: who sent them, how they begin, and how they end."""
 
-    def __init__(self, hub: Engine, gate: SenderGate, exposed: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self,
+        hub: Engine,
+        gate: SenderGate,
+        exposed: Callable[[], Collection[str]],
+        connections: int = MOST_CONNECTIONS,
+    ) -> None:
         self.hub = hub
         self.gate = gate
         self.exposed = exposed
@@ -36,6 +49,8 @@ class Delegations:
         self.streams: set[Events] = set()
         self.waiting = RunWaiters(hub)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_progress = SharedTotal(connections)
+        self._admission = FairSlots("this server", ADMITTED_AT_ONCE, connections)
         self._granted: set[str] = set()
         """The runs that came with a credential, whose tokens must be settled."""
 
@@ -70,6 +85,7 @@ class Delegations:
                 raise
             refusals.failures.proven(address, headers)
         scope[SENDER] = sender.name
+        enter(self._in_progress, Share(sender.name))
         access: Access = scope[ACCESS]
         if access.needs is not None and access.needs not in sender.permissions:
             raise RemitError(
@@ -99,6 +115,11 @@ class Delegations:
             self.hub.forget(request.run)
             raise
         self.hub.forward_headers(request.run, headers)
+        try:
+            enter(self._in_progress, Share(sender.name, request.remit.user))
+        except RemitError:
+            self.drop(request)
+            raise
         return request
 
     async def _check_reference(self, request: Request, sender: Sender) -> None:
@@ -150,10 +171,20 @@ class Delegations:
         A *counted* request is held to the fan-out and cycle limits of the agent that asks.
         """
         try:
+            await self._admission.enter(Share(request.via or "", request.remit.user), request.remit.priority)
+        except BaseException:
+            self.drop(request)
+            raise
+        try:
             going = await (self.hub.begin_peer_call(request) if counted else self.hub.begin(request, once))
         except BaseException:
+            self._admission.release()
             self._settle(request.run, 0)
             raise
+        if isinstance(going, ActiveRun):
+            going.when_decided(self._admission.release)
+        else:
+            self._admission.release()
         if isinstance(going, Response) or going.run != request.run:
             self._settle(request.run, 0)  # it never began, or the first request of this id is counted
         if isinstance(going, ActiveRun):

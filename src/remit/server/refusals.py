@@ -18,6 +18,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import Clock
 from remit.server.access import ACCESS, Access
 from remit.server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, send_fault
+from remit.server.request_shares import RequestShare, request_share
 from remit.transports.credentials.headers import BEARER, PROOF
 
 log = logging.getLogger("remit")
@@ -283,6 +284,8 @@ class Guarded:
             started = True
             await send(message)
 
+        held = RequestShare()
+        request_share.set(held)  # the task answers this request alone
         try:
             await self._endpoint(scope, receive, sending)
         except RemitError as error:
@@ -296,3 +299,5 @@ class Guarded:
             log.error("%s %r failed: %s", scope["method"], scope["path"][:100], type(error).__name__)
             if not started:
                 await send_fault(send, fault(Code.DELEGATION_FAILED, f"the server failed ({type(error).__name__})"))
+        finally:
+            held.leave()

@@ -1,30 +1,22 @@
 """Requests that stay in the process: slots, priorities, bounded queues."""
 
 import asyncio
-import heapq
 from collections.abc import Callable
-from itertools import count
 
+from remit.policy.shares import Share
 from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.remit import Priority
+from remit.runtime.aside import current_share
+from remit.runtime.fair_slots import FairSlots
 from remit.runtime.ports import Handler, NobodyServesError
-
-# How many later requests of a higher priority may overtake a request: it never starves.
-HEAD_START: dict[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 100, Priority.LOW: 400}
-# Requests that regain a slot have work in progress: they come before all that have not started.
-FIRST = -1
-# The retry advice of a full queue; the duration of the work is unknown, so there is no better guess.
-COME_BACK_MS = 1_000
 
 
 class HeldSlot:
     """One slot as its holder sees it: released and regained as needed, and given up at the end."""
 
-    __slots__ = ("_held", "_left", "_returning", "_stall")
+    __slots__ = ("_held", "_left", "_returning", "_slots")
 
-    def __init__(self, stall: "SlotPool") -> None:
-        self._stall = stall
+    def __init__(self, slots: FairSlots) -> None:
+        self._slots = slots
         self._held = True
         self._left = False
         self._returning: asyncio.Event | None = None
@@ -32,19 +24,19 @@ class HeldSlot:
     def release(self) -> None:
         if self._held:
             self._held = False
-            self._stall.release()
+            self._slots.release()
 
     def leave(self) -> None:
         """Give the slot up: tasks that still wait to regain it get none."""
         self._left = True
         if self._held:
             self._held = False
-            self._stall.release()
+            self._slots.release()
 
     def regain_now(self) -> bool:
         if self._held or self._left:
             return True
-        if self._returning is None and self._stall.take_now():
+        if self._returning is None and self._slots.take_now():
             self._held = True
         return self._held
 
@@ -56,9 +48,9 @@ class HeldSlot:
                 continue
             self._returning = asyncio.Event()
             try:
-                await self._stall.take(FIRST)
+                await self._slots.regain()
                 if self._left:
-                    self._stall.release()
+                    self._slots.release()
                 else:
                     self._held = True
             finally:
@@ -67,76 +59,19 @@ class HeldSlot:
 
 
 class SlotPool:
-    """The slots of one agent, and the queue for them."""
+    """The slots of one agent, and its handler."""
 
     def __init__(self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False) -> None:
         self.handler = handler
+        self.slots = FairSlots(agent, slots, queue)
         self._elsewhere = elsewhere
-        self._agent = agent
-        self._free = slots
-        self._freed: Callable[[str], None] | None = None
-        self._queue = queue
-        self._arrivals = count()
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-
-    @property
-    def queued(self) -> int:
-        """How many requests wait for a slot."""
-        return sum(not future.done() for _, _, future in self._waiting)
-
-    def release(self) -> None:
-        """Give a slot to the next request, or back."""
-        while self._waiting:
-            future = heapq.heappop(self._waiting)[2]
-            if not future.done():
-                future.set_result(None)
-                return
-        self._free += 1
-        if self._freed is not None:
-            self._freed(self._agent)
-
-    @property
-    def free(self) -> int:
-        """How many slots are free."""
-        return self._free
-
-    def on_free(self, freed: Callable[[str], None] | None) -> None:
-        """Call *freed* with the agent's name when a slot is free and no request waits for it."""
-        self._freed = freed
-
-    def take_now(self) -> bool:
-        """Take a slot if one is free."""
-        if self._free > 0:
-            self._free -= 1
-            return True
-        return False
 
     async def enter(self, request: Request) -> HeldSlot:
-        """Wait for a slot, in the order of priority and arrival; refuse if the queue is full."""
+        """Wait for a slot, in turn with other clients and users; refuse if the queue is full."""
         if self._elsewhere and _is_relayed(request):
-            return HeldSlot(SlotPool(self._agent, 0, 0, self.handler))  # a slot that belongs to no one else
-        if len(self._waiting) >= self._queue:
-            self._waiting = [entry for entry in self._waiting if not entry[2].done()]
-            heapq.heapify(self._waiting)
-            if len(self._waiting) >= self._queue:
-                message = f"the queue of {self._agent} is full: {len(self._waiting)} requests are waiting"
-                raise RemitError(fault(Code.OVERLOADED, message, retry_after_ms=COME_BACK_MS))
-        await self.take(HEAD_START[request.remit.priority])
-        return HeldSlot(self)
-
-    async def take(self, head_start: int) -> None:
-        """Wait for a slot; a head start of `FIRST` comes before all others."""
-        if self.take_now():
-            return
-        arrival = next(self._arrivals)
-        future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (FIRST if head_start == FIRST else arrival + head_start, arrival, future))
-        try:
-            await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
-                self.release()
-            raise
+            return HeldSlot(FairSlots("", 0, 0))  # a slot that belongs to no one else
+        await self.slots.enter(Share(current_share.get().client, request.remit.user), request.remit.priority)
+        return HeldSlot(self.slots)
 
 
 class LocalTransport:
@@ -148,23 +83,23 @@ class LocalTransport:
 
     def queued(self) -> dict[str, int]:
         """Return how many requests wait for each agent."""
-        return {agent: stall.queued for agent, stall in self._stalls.items()}
+        return {agent: stall.slots.queued for agent, stall in self._stalls.items()}
 
     def free(self, agent: str) -> int:
         """Return how many slots of an agent are free."""
         stall = self._stalls.get(agent)
-        return 0 if stall is None else stall.free
+        return 0 if stall is None else stall.slots.free
 
     def on_free(self, freed: Callable[[str], None]) -> None:
         self._freed = freed
         for stall in self._stalls.values():
-            stall.on_free(freed)
+            stall.slots.on_free(freed)
 
     async def request(self, agent: str, request: Request, deadline: float) -> Response:  # noqa: ARG002 - the caller keeps it
         stall = self._stalls.get(agent)
         if stall is None:
             raise NobodyServesError(agent)
-        place = HeldSlot(stall) if stall.take_now() else await stall.enter(request)
+        place = HeldSlot(stall.slots) if stall.slots.take_now() else await stall.enter(request)
         try:
             return await stall.handler(request, place)
         finally:
@@ -174,7 +109,7 @@ class LocalTransport:
         self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False
     ) -> Callable[[], None]:
         stall = self._stalls[agent] = SlotPool(agent, slots, queue, handler, elsewhere=elsewhere)
-        stall.on_free(self._freed)
+        stall.slots.on_free(self._freed)
 
         def leave() -> None:
             if self._stalls.get(agent) is stall:

@@ -2,7 +2,7 @@
 
 import { setCurrency } from "@/look/format";
 
-export type Permission = "metrics" | "read" | "control" | "erase";
+export type Permission = "metrics" | "read" | "control" | "erase" | "priority";
 
 export interface ConsoleState {
   version: string;

@@ -58,6 +58,10 @@ class PeerSection(Section, frozen=True, kw_only=True):
     users: Annotated[frozenset[UserName], Meta(description='Users for whom it may call; `"*"` means any.')] = frozenset(
         {"*"}
     )
+    permissions: Annotated[
+        frozenset[Literal["priority"]],
+        Meta(description="With `priority` its requests may have the priority `HIGH`, which is `NORMAL` otherwise."),
+    ] = frozenset()
 
 
 class ClientSection(Section, frozen=True, kw_only=True):
@@ -84,10 +88,11 @@ class ClientSection(Section, frozen=True, kw_only=True):
         Annotated[str, Meta(min_length=1)], Meta(description="The claim of a token that names the user.")
     ] = "sub"
     permissions: Annotated[
-        frozenset[Literal["metrics", "read", "control", "erase"]],
+        frozenset[Literal["metrics", "read", "control", "erase", "priority"]],
         Meta(
             description="Further permissions: `metrics` reads the metrics, `read` the runs and records of all "
-            "users, `control` cancels the runs of all users, `erase` erases users."
+            "users, `control` cancels the runs of all users, `erase` erases users, `priority` sends requests with "
+            "the priority `HIGH`, which is `NORMAL` otherwise."
         ),
     ] = frozenset()
     may_approve: Annotated[

@@ -6,9 +6,9 @@ from typing import Protocol
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.records import Approval, Delta, Progress
+from remit.runtime.fair_slots import COME_BACK_MS
 from remit.runtime.ports import HostingHub, Remote, RemoteHandle, StoreError
 from remit.runtime.shared_requests import HandedOver, SharedRequests
-from remit.transports.local import COME_BACK_MS
 from remit.transports.remote_calls import CANCEL_S, is_known_there, lost, outgoing, refused, shielded
 
 # How often a caller that hears nothing looks at the store.

@@ -12,8 +12,8 @@ from msgspec import Struct
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
+from remit.policy.shares import order_of_turn
 from remit.protocol.remit import Priority
-from remit.transports.local import HEAD_START
 from remit.transports.nats.connection import CONNECT_S, Connection, in_words
 from remit.transports.nats.proofs import BusProofs
 from remit.transports.nats.subjects import Offer, Subjects, encode, read_offer
@@ -27,7 +27,6 @@ MOST = 1_000_000
 # A host that is given a message acknowledges it at once: after this, another host gets it.
 ACK_S = 5.0
 _GONE = (NoStreamResponseError, ServiceUnavailableError, NotFoundError, nats.errors.NoRespondersError)
-_ORDER = (Priority.HIGH, Priority.NORMAL, Priority.LOW)
 _NEXT = b'{"batch":1,"no_wait":true}'
 
 
@@ -100,11 +99,7 @@ class WorkQueue:
     def _order(self, agent: str) -> tuple[Priority, ...]:
         """Return the order of the queues: as in one process, nothing is overtaken for ever."""
         pulls = self._pulls[agent] = self._pulls.get(agent, 0) + 1
-        if pulls % HEAD_START[Priority.LOW] == 0:
-            return _ORDER[::-1]
-        if pulls % HEAD_START[Priority.NORMAL] == 0:
-            return (Priority.NORMAL, Priority.HIGH, Priority.LOW)
-        return _ORDER
+        return order_of_turn(pulls)
 
     async def _pull(self, agent: str, priority: Priority) -> Offer | None:
         stream, consumer = self._subjects.stream, self._subjects.consumer(agent, priority)

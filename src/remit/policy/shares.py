@@ -1,0 +1,153 @@
+"""Shares of what is scarce: turns in a queue, and amounts of a bounded total, by client and by user."""
+
+from collections import Counter, OrderedDict
+from typing import Generic, NamedTuple, TypeVar
+
+from remit.protocol.remit import Priority
+
+T = TypeVar("T")
+
+# How many later requests of a higher priority may overtake a request: it never starves.
+HEAD_START: dict[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 100, Priority.LOW: 400}
+# A user alone may hold two thirds of a total, a client eight ninths: what is left is for the others. More users, or
+# clients, at once hold less each, and some always stays free.
+USER_PER_FREE = 2
+CLIENT_PER_FREE = 8
+
+
+class Share(NamedTuple):
+    """Whose work something is."""
+
+    client: str = ""
+    """The client or hub that sent the request; empty: a program of this hub."""
+    user: str = ""
+    """The user that it acts for; empty: not known yet."""
+
+
+def order_of_turn(turn: int) -> tuple[Priority, ...]:
+    """Return which priority comes first at a turn, counted from 1: the highest, but now and then a lower one."""
+    if turn % HEAD_START[Priority.LOW] == 0:
+        return (Priority.LOW, Priority.NORMAL, Priority.HIGH)
+    if turn % HEAD_START[Priority.NORMAL] == 0:
+        return (Priority.NORMAL, Priority.HIGH, Priority.LOW)
+    return (Priority.HIGH, Priority.NORMAL, Priority.LOW)
+
+
+_UserLine = OrderedDict[T, None]
+_ClientLine = OrderedDict[str, _UserLine[T]]
+
+
+class FairQueue(Generic[T]):
+    """Items that wait for their turn. At each turn of a priority another client is served, and another of its users.
+
+    The items of one user and priority keep their order. Items are distinct.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Priority, OrderedDict[str, _ClientLine[T]]] = {each: OrderedDict() for each in HEAD_START}
+        self._turn = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, share: Share, item: T, priority: Priority = Priority.NORMAL) -> None:
+        """Add an item behind the others of its user."""
+        users = self._lines[priority].setdefault(share.client, OrderedDict())
+        users.setdefault(share.user, OrderedDict())[item] = None
+        self._size += 1
+
+    def take(self) -> T | None:
+        """Remove the item whose turn it is, and return it; None if nothing waits."""
+        self._turn += 1
+        for priority in order_of_turn(self._turn):
+            if clients := self._lines[priority]:
+                client = next(iter(clients))
+                user = next(iter(clients[client]))
+                item = next(iter(clients[client][user]))
+                self._drop(priority, Share(client, user), item)
+                if client in clients:
+                    clients.move_to_end(client)
+                    if user in clients[client]:
+                        clients[client].move_to_end(user)
+                return item
+        return None
+
+    def remove(self, share: Share, item: T, priority: Priority = Priority.NORMAL) -> bool:
+        """Remove an item that does not wait any longer; return whether it was there."""
+        users = self._lines[priority].get(share.client)
+        found = users is not None and share.user in users and item in users[share.user]
+        if found:
+            self._drop(priority, share, item)
+        return found
+
+    def make_room(self, share: Share) -> T | None:
+        """Remove the last item of whoever has most in a full queue, and return it; None: that is *share* itself."""
+        by_client: Counter[str] = Counter({share.client: 1})
+        by_user: Counter[Share] = Counter({share: 1})
+        for clients in self._lines.values():
+            for client, users in clients.items():
+                for user, line in users.items():
+                    by_client[client] += len(line)
+                    by_user[Share(client, user)] += len(line)
+        # Counted with the new item, and at a tie it is the new one that has to go.
+        most = max(by_client, key=lambda client: (by_client[client], client == share.client))
+        largest = max((each for each in by_user if each.client == most), key=lambda one: (by_user[one], one == share))
+        if largest == share:
+            return None
+        for priority in reversed(HEAD_START):  # the least urgent first
+            users = self._lines[priority].get(most)
+            if users is not None and largest.user in users:
+                item = next(reversed(users[largest.user].keys()))
+                self._drop(priority, largest, item)
+                return item
+        raise AssertionError("whoever has most has something")
+
+    def _drop(self, priority: Priority, share: Share, item: T) -> None:
+        clients = self._lines[priority]
+        users = clients[share.client]
+        line = users[share.user]
+        del line[item]
+        if not line:
+            del users[share.user]
+            if not users:
+                del clients[share.client]
+        self._size -= 1
+
+
+class SharedTotal:
+    """A bounded total of which each client and user may hold a part."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+        self._clients: Counter[str] = Counter()
+        self._users: Counter[Share] = Counter()
+
+    def has_room(self, share: Share) -> bool:
+        """Return whether a share may hold more; without a user, only its client's part is looked at."""
+        free = self.most - self.held
+        if share.user and self._users[share] >= USER_PER_FREE * free:
+            return False
+        return self._clients[share.client] < CLIENT_PER_FREE * free
+
+    def take(self, share: Share, amount: int = 1) -> None:
+        """Count an amount that a share holds from now on."""
+        self.held += amount
+        self._clients[share.client] += amount
+        self._users[share] += amount
+
+    def give_back(self, share: Share, amount: int = 1) -> None:
+        """Count an amount that a share holds no longer."""
+        self.held -= amount
+        _subtract(self._clients, share.client, amount)
+        _subtract(self._users, share, amount)
+
+
+K = TypeVar("K")
+
+
+def _subtract(counts: Counter[K], key: K, amount: int) -> None:
+    counts[key] -= amount
+    if not counts[key]:
+        del counts[key]
