@@ -254,11 +254,12 @@ class Hub(OldHubNames, Engine):
 
         *clients* and *hubs* are the senders that are accepted: tokens by name. A hub speaks for its agents, under its
         own name. *permissions* grants more by name: `metrics` reads the metrics, `read` the runs and records of all
-        users, `control` cancels them. Users of the clients in *may_approve* may answer questions about their own runs
-        over MCP. *agents* can be asked (default: all), and *mcp_tools* (`"*"`: all) are MCP tools of their own. *users*
-        lists, by client, the users that it may ask for (default: any). With *a2a* the agents also speak A2A, below
-        `/a2a/NAME`. *hosts* are more host names of `/mcp`: `host`, `host:port`, or `http://host` without encryption.
-        *mcp_sampling*: whether agents may ask the model of an MCP host that waits for them.
+        users, `control` cancels them, `reveal` reads personal values in clear. Users of the clients in *may_approve*
+        may answer questions about their own runs over MCP. *agents* can be asked (default: all), and *mcp_tools*
+        (`"*"`: all) are MCP tools of their own. *users* lists, by client, the users that it may ask for (default: any).
+        With *a2a* the agents also speak A2A, below `/a2a/NAME`. *hosts* are more host names of `/mcp`: `host`,
+        `host:port`, or `http://host` without encryption. *mcp_sampling*: whether agents may ask the model of an MCP
+        host that waits for them.
         """
         from remit.hub.serving import serving  # most hubs are not served
 

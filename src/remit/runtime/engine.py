@@ -335,13 +335,13 @@ class Engine:
         """Return once the end of a request that `begin_peer_call` started is counted."""
         await self._incoming.peer_call_ended(request)
 
-    async def outcome(self, run: str) -> Response | None:
-        """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted."""
-        return await outcome_of(self._parts, run)
+    async def outcome(self, run: str, *, raw: bool = True) -> Response | None:
+        """Return the outcome of a run as its user gets it, or with tokens; None if it has not ended or is unknown."""
+        return await outcome_of(self._parts, run, raw=raw)
 
-    async def request_of(self, run: str) -> Request | None:
-        """Return the root request of a run in the user's words; None if nothing is recorded."""
-        return await request_of(self._parts, run)
+    async def request_of(self, run: str, *, raw: bool = True) -> Request | None:
+        """Return the root request of a run in the user's words, or with tokens; None if nothing is recorded."""
+        return await request_of(self._parts, run, raw=raw)
 
     def stream(
         self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]
@@ -356,12 +356,12 @@ class Engine:
         """Return the records of this hub from now on, as they are committed."""
         return self._events.of_hub()
 
-    def follow(self, run: str, *, backlog: int = BACKLOG, live: bool = True) -> Events:
-        """Return the records of a run from now on, with live text of its agents unless *live* is false.
+    def follow(self, run: str, *, backlog: int = BACKLOG, live: bool = True, raw: bool = True) -> Events:
+        """Return the records of a run from now on, with its *live* text, *raw* as its caller gets it or with tokens.
 
         *backlog* is how many unread entries are kept; the oldest are dropped first.
         """
-        return self._events.of_run(run, backlog=backlog, live=live)
+        return self._events.of_run(run, backlog=backlog, live=live, raw=raw)
 
     def is_running(self, run: str) -> bool:
         """Return whether this hub executes a run."""

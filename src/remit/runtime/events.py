@@ -68,13 +68,10 @@ class Followers:
 class Events(AsyncIterator[Record]):
     """Committed records, of one run or of all, from its creation until it is closed.
 
-    *listen* delivers them. With an *outflow*, also the live text of agents, which has no number and is not stored.
-    Naming a run selects it and its live text alone.
+    *listen* delivers them, and *listen_live* the live text of agents, which has no number and is not stored.
     """
 
-    def __init__(
-        self, listen: Listen, outflow: Outflow | None = None, run: str | None = None, *, backlog: int = BACKLOG
-    ) -> None:
+    def __init__(self, listen: Listen, listen_live: Listen | None = None, *, backlog: int = BACKLOG) -> None:
         self._queue: asyncio.Queue[Record | None] = asyncio.Queue()
         self._most = backlog
         self._held = 0
@@ -84,8 +81,8 @@ class Events(AsyncIterator[Record]):
         """Whether the oldest were dropped since the flag was last cleared."""
         self._leave = [listen(self._heard)]
         self._later: Events | None = None
-        if outflow is not None:
-            self._leave.append(outflow.listen(self._heard, run))
+        if listen_live is not None:
+            self._leave.append(listen_live(self._heard))
 
     async def __anext__(self) -> Record:
         record = await self._queue.get()
@@ -163,13 +160,13 @@ class HubEvents:
 
     def of_hub(self) -> Events:
         """Return the records of all runs from now on."""
-        events = Events(self._recorder.listen, self._outflow)
+        events = Events(self._recorder.listen, self._outflow.listen)
         self._listening.add(events)
         return events
 
-    def of_run(self, run: str, *, backlog: int = BACKLOG, live: bool = True) -> Events:
-        """Return the records of a run from now on, with live text of its agents if *live*."""
-        events = self._followed(run, backlog, live=live)
+    def of_run(self, run: str, *, backlog: int = BACKLOG, live: bool = True, raw: bool = True) -> Events:
+        """Return the records of a run from now on, with live text of its agents if *live*, in clear if *raw*."""
+        events = self._followed(run, backlog, live=live, raw=raw)
         self._listening.add(events)
         return events
 
@@ -212,8 +209,9 @@ class HubEvents:
         for events in self._listening:
             events.close()
 
-    def _followed(self, run: str, backlog: int = BACKLOG, *, live: bool = True) -> Events:
-        return Events(partial(self._followers.listen, run), self._outflow if live else None, run, backlog=backlog)
+    def _followed(self, run: str, backlog: int = BACKLOG, *, live: bool = True, raw: bool = True) -> Events:
+        listen_live = partial(self._outflow.listen, run=run, raw=raw) if live else None
+        return Events(partial(self._followers.listen, run), listen_live, backlog=backlog)
 
 
 async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:

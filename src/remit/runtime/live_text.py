@@ -32,26 +32,26 @@ class Outflow:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._listeners: dict[str | None, dict[object, Listener]] = {}
-        """The listeners by run; those that listen to all runs are under None."""
+        self._listeners: dict[tuple[str | None, bool], dict[object, Listener]] = {}
+        """The listeners by run, and whether they get raw values; those that listen to all runs are under None."""
 
     @property
     def heard(self) -> bool:
         """Whether anyone listens."""
         return bool(self._listeners)
 
-    def listen(self, listener: Listener, asker_of: str | None = None) -> Callable[[], None]:
+    def listen(self, listener: Listener, *, run: str | None = None, raw: bool = False) -> Callable[[], None]:
         """Call *listener* with each piece, optionally of one run; the returned function removes it.
 
-        The caller of a run gets its live text as it will get the answer: with its own raw values.
+        The caller of a run gets its live text as it will get the answer: with its own *raw* values.
         """
-        token = object()
-        self._listeners.setdefault(asker_of, {})[token] = listener
+        token, place = object(), (run, raw)
+        self._listeners.setdefault(place, {})[token] = listener
 
         def leave() -> None:
-            listeners = self._listeners.get(asker_of, {})
+            listeners = self._listeners.get(place, {})
             if listeners.pop(token, None) is not None and not listeners:
-                del self._listeners[asker_of]
+                del self._listeners[place]
 
         return leave
 
@@ -121,8 +121,11 @@ class Outflow:
         own = record
         if frame.parent is None and (struck or frame.run.held):
             own = replace(record, body=restore(body, {**frame.run.held, **struck}))
-        told = (None, record), (frame.run.id, own)
-        for listener, piece in [(each, piece) for run, piece in told for each in self._listeners.get(run, {}).values()]:
+        run = frame.run.id
+        pieces = ((None, False), record), ((run, False), record), ((run, True), own)
+        for listener, piece in [
+            (each, piece) for place, piece in pieces for each in self._listeners.get(place, {}).values()
+        ]:
             try:
                 listener([piece])
             except Exception:

@@ -8,12 +8,15 @@ from remit.runtime.delegation.response import needs_wording
 from remit.runtime.ports import Store
 
 
-async def outcome_of(parts: RuntimeContext, run: str) -> Response | None:
-    """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted."""
+async def outcome_of(parts: RuntimeContext, run: str, *, raw: bool = True) -> Response | None:
+    """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted.
+
+    Unless it is *raw*, tokens stand for personal values.
+    """
     (summary, *_) = await parts.store.runs(run=run, limit=1) or [None]
     if summary is None or summary.run != run or summary.response is None:
         return None
-    response = await parts.redactor.for_user(run, summary.response)
+    response = await parts.redactor.for_user(run, summary.response) if raw else summary.response
     if summary.via:
         response = response.outward()
     if not needs_wording(response):
@@ -26,16 +29,17 @@ async def outcome_of(parts: RuntimeContext, run: str) -> Response | None:
     return for_user(response, parts.registry.cards)
 
 
-async def request_of(parts: RuntimeContext, run: str) -> Request | None:
-    """Return the root request of a run in the user's words; None if nothing is recorded."""
+async def request_of(parts: RuntimeContext, run: str, *, raw: bool = True) -> Request | None:
+    """Return the root request of a run in the user's words, or with tokens; None if nothing is recorded."""
     (record, *_) = await parts.store.records(run=run, limit=1) or [None]
     match record.body if record is not None else None:
         case Request() as request:
-            return await parts.redactor.said(request.run, request)
+            pass
         case Refusal(request=request):
-            return await parts.redactor.said(request.run, request)
+            pass
         case _:
             return None
+    return await parts.redactor.said(request.run, request) if raw else request
 
 
 async def delegations_of(store: Store, run: str) -> list[Delegation]:

@@ -38,7 +38,8 @@ _KNOWN, _ANYONE = Access(), Access(anyone=True)
 _READERS = Access(needs=Permission.READ)
 _READ, _CONTROL = Access(others=Permission.READ), Access(others=Permission.CONTROL)
 
-# Over A2A and MCP every sender sees only its own runs, whatever its permissions: hosts pass on to models what they get.
+# Over A2A and MCP every sender sees only its own runs, and values in clear only of those that it asked for itself,
+# whatever its permissions: hosts pass on to models what they get.
 TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/v1/delegations"): _KNOWN,
     ("GET", "/v1/delegations/{id}"): _READ,
@@ -122,6 +123,11 @@ def may_see(sender: Sender, summary: RunSummary, others: Permission | None = Non
         and (scope.agents is None or summary.agent in scope.agents)
         and scope.via in (None, summary.via)
     )
+
+
+def asked_for(sender: Sender, summary: RunSummary) -> bool:
+    """Return whether a sender asked for a run itself: then it gets the personal values of its user in clear."""
+    return summary.via == sender.name and may_see(sender, summary)
 
 
 class SenderGate(Protocol):

@@ -15,7 +15,7 @@ from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import SHORT_BACKLOG, Events
 from remit.runtime.ports import RunSummary, SingleUseProof
-from remit.server.access import ACCESS, may_see
+from remit.server.access import ACCESS, asked_for, may_see
 from remit.server.bodies import (
     Headers,
     Receive,
@@ -111,7 +111,7 @@ class DelegationEndpoints:
     async def look(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/delegations/{id}`."""
         summary, sender = await self._found(scope)
-        if (response := await self._hub.outcome(summary.run)) is not None:
+        if (response := await self._delegations.outcome(summary, sender)) is not None:
             await send_value(send, outward_response(response, peer_name(sender)))
             return
         asked = [each.text for each in await self._hub.pending() if each.request.run == summary.run]
@@ -126,8 +126,9 @@ class DelegationEndpoints:
         if scope["method"] == "HEAD":
             await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
-        with self._hub.follow(summary.run, backlog=SHORT_BACKLOG) as events:
-            following = Following(run=summary.run, after=last, peer=peer_name(sender))
+        with self._hub.follow(summary.run, backlog=SHORT_BACKLOG, raw=asked_for(sender, summary)) as events:
+            outcome = partial(self._delegations.outcome, summary, sender)
+            following = Following(run=summary.run, after=last, peer=peer_name(sender), outcome=outcome)
             await self._send_stream(following, events, receive, send)
 
     async def _send_stream(
@@ -169,7 +170,8 @@ class DelegationEndpoints:
         if outcome is None:
             await send_value(send, handle_of(name, summary.run, "running"), 202)
         elif may_see(sender, summary, Permission.READ):
-            await send_value(send, outward_response(outcome, peer_name(sender)))
+            response = await self._delegations.outcome(summary, sender) or outcome
+            await send_value(send, outward_response(response, peer_name(sender)))
         else:  # permission to cancel a run does not include reading its result
             await send_value(send, outline(outcome))
 

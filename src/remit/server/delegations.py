@@ -10,14 +10,16 @@ from remit.policy.reception import Permission, Sender
 from remit.policy.shares import Share, SharedTotal
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Kind, Notice
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
+from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.fair_slots import FairSlots
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
 from remit.runtime.sessions import session_of
-from remit.server.access import ACCESS, BROWSER, Access, SenderGate, may_see, visible
+from remit.server.access import ACCESS, BROWSER, Access, SenderGate, asked_for, may_see, visible
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.connections import MOST_CONNECTIONS
 from remit.server.refusals import REFUSALS, SENDER, Refusals
@@ -30,6 +32,8 @@ GONE = "the client disconnected"
 # Requests that are admitted at once; the others wait, each client and user in turn. They share commits: at 20 ms for
 # each, 16 at once still allow 800 requests in a second, more than one process has time for.
 ADMITTED_AT_ONCE = 16
+
+_wall_ms = LoopClock().wall_ms
 
 
 class Delegations:
@@ -219,7 +223,26 @@ class Delegations:
                 await self.hub.store.wait(summary.run)
         except TimeoutError:
             return None
-        return await self.hub.outcome(summary.run)
+        return await self.hub.outcome(summary.run, raw=False)
+
+    async def outcome(self, summary: RunSummary, sender: Sender) -> Response | None:
+        """Return the outcome of a run; None if it has not ended.
+
+        Who asked for it gets personal values in clear. So does a sender with the permission `reveal`, once that is on
+        record; others get tokens.
+        """
+        if asked_for(sender, summary):
+            return await self.hub.outcome(summary.run)
+        response = await self.hub.outcome(summary.run, raw=False)
+        if response is None or Permission.REVEAL not in sender.permissions:
+            return response
+        clear = await self.hub.outcome(summary.run)
+        if clear != response:
+            text = f"{sender.name} revealed personal values of {summary.user} in the answer"
+            notice = Notice(delegation=summary.run, agent=summary.agent, text=text)
+            self.hub.store.append(Kind.NOTICE, _wall_ms(), summary.run, summary.session, notice)
+            await self.hub.store.flush()
+        return clear
 
     async def find(self, name: str, sender: Sender, others: Permission | None = None) -> RunSummary:
         """Return a run by its id or by the sender's request id; raise a `RemitError` unless the sender may see it.

@@ -1,7 +1,7 @@
 """A run as server-sent events: first its stored records, in order, then new ones, each exactly once."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,8 +41,8 @@ class Following(Struct, frozen=True, kw_only=True):
     run: str
     after: int = 0
     """The number of the last event that was received."""
-    raw: bool = True
-    """Whether the reader's own values are sent unredacted; other readers see tokens."""
+    outcome: Callable[[], Awaitable[Response | None]] | None = None
+    """How the outcome is read for somebody else than who asked, who gets its own values in clear."""
     peer: str | None = None
     """The peer that reads it; it gets its own session names."""
     task: asyncio.Task[Response] | None = None
@@ -138,10 +138,10 @@ async def _next_records(events: Events, wait_s: float) -> list[Record] | None:
 
 
 async def _whole(hub: Engine, following: Following, record: Record) -> Record:
-    if following.raw and ends(record) and isinstance(record.body, Response):
+    if ends(record) and isinstance(record.body, Response):
         if following.task is not None:
             return replace(record, body=with_session_of_peer(await asyncio.shield(following.task), following.peer))
-        outcome = await hub.outcome(following.run)
+        outcome = await (hub.outcome(following.run) if following.outcome is None else following.outcome())
         return record if outcome is None else replace(record, body=with_session_of_peer(outcome, following.peer))
     return record
 

@@ -88,10 +88,11 @@ class ClientSection(Section, frozen=True, kw_only=True):
         Annotated[str, Meta(min_length=1)], Meta(description="The claim of a token that names the user.")
     ] = "sub"
     permissions: Annotated[
-        frozenset[Literal["metrics", "read", "control", "erase", "priority"]],
+        frozenset[Literal["metrics", "read", "control", "reveal", "erase", "priority"]],
         Meta(
             description="Further permissions: `metrics` reads the metrics, `read` the runs and records of all "
-            "users, `control` cancels the runs of all users, `erase` erases users, `priority` sends requests with "
+            "users, `control` cancels the runs of all users, `reveal` reads personal values in clear, which is "
+            "recorded each time, `erase` erases users, `priority` sends requests with "
             "the priority `HIGH`, which is `NORMAL` otherwise."
         ),
     ] = frozenset()

@@ -5,6 +5,7 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ class PushRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The run by which the task continues."""
     context: str = ""
     configs: tuple[PushConfig, ...] = ()
+    own: frozenset[str] = frozenset()
+    """The ids of the configurations whose client asked for the task: only they get personal values in clear."""
 
 
 class PushIndexEntry(Struct, frozen=True, kw_only=True):
@@ -103,12 +106,13 @@ class Push:
         run: str,
         config: PushConfig,
         *,
+        own: bool = True,
         ended: StreamResponse | None = None,
         since_ms: int | None = None,
     ) -> PushConfig:
         """Store where to send notifications of a task that continues as *run*, and start, from now or from *since_ms*.
 
-        If the task has *ended*, that is sent, once.
+        If the task has *ended*, that is sent, once. It is the client's *own* if it asked for the task.
         """
         await self.judge(config)
         config = replace(config, id=config.id or secrets.token_hex(8), task_id=telling.task, tenant="")
@@ -117,7 +121,8 @@ class Push:
             others = tuple(each for each in kept.configs if each.id != config.id)
             if len(others) >= MOST:
                 raise Declined(Error.INVALID_PARAMS, f"a task can have at most {MOST} push notification configurations")
-            new = PushRecord(run=run, context=telling.context, configs=(*others, config))
+            owned = kept.own | {config.id} if own else kept.own - {config.id}
+            new = PushRecord(run=run, context=telling.context, configs=(*others, config), own=owned)
             if await self._keep_as(telling.task, revision, new):
                 break
         if ended is not None:
@@ -219,7 +224,7 @@ class Push:
 
     def _follow(self, task: str, kept: PushRecord, config: PushConfig, since_ms: int) -> None:
         telling = TaskPresentation(task=task, context=kept.context)
-        self._start(task, config.id, self._tell(telling, kept.run, config, since_ms))
+        self._start(task, config.id, self._tell(telling, kept.run, config, since_ms, own=config.id in kept.own))
 
     def _start(self, task: str, id: str, work: Coroutine[Any, Any, None]) -> None:
         if (old := self._telling.pop((task, id), None)) is not None:
@@ -234,10 +239,11 @@ class Push:
 
         started.add_done_callback(gone)
 
-    async def _tell(self, telling: TaskPresentation, run: str, config: PushConfig, since_ms: int) -> None:
+    async def _tell(self, telling: TaskPresentation, run: str, config: PushConfig, since_ms: int, *, own: bool) -> None:
         stream = Stream(telling, run, hidden_names(self._hub.cards.values()))
-        with self._hub.follow(run) as events:
-            async for records in follow_records(self._hub, Following(run=run), events):
+        following = Following(run=run, outcome=partial(self._hub.outcome, run, raw=own))
+        with self._hub.follow(run, raw=own) as events:
+            async for records in follow_records(self._hub, following, events):
                 for said in stream.of(worth_telling(records, since_ms)):
                     await self._post(config, said)
         if all(task != telling.task or id == config.id for task, id in self._telling):

@@ -29,7 +29,7 @@ from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Progress, Refusal
 from remit.protocol.submission import Submission
 from remit.runtime.ports import RecordFilter, RunState, RunSummary
-from remit.server.access import may_see, visible
+from remit.server.access import asked_for, may_see, visible
 from remit.server.bodies import Headers, Receive
 from remit.server.delegations import Delegations
 from remit.text.narration import hidden_names
@@ -69,6 +69,8 @@ class FoundTask(Struct, frozen=True, kw_only=True):
     """Its runs, in order; the last one is the current one."""
     user: str
     session: str
+    own: bool
+    """Whether its reader asked for it: only then it gets personal values in clear."""
     state: TaskState
     changed_ms: int
     sent: tuple[str, ...] = ()
@@ -112,12 +114,13 @@ class TaskRecords:
         if summary.agent != asked.agent:
             raise no_task(task)
         if summary.response is None:
-            return await self._under_way(summary)
+            return await self._under_way(asked, summary)
         found = FoundTask(
             task=summary.run,
             runs=(summary.run,),
             user=summary.user,
             session=summary.session,
+            own=asked_for(asked.sender, summary),
             state=state_of(summary.response),
             changed_ms=summary.changed_ms,
         )
@@ -148,7 +151,7 @@ class TaskRecords:
                 raise
             return None
 
-    async def _under_way(self, summary: RunSummary) -> FoundTask:
+    async def _under_way(self, asked: A2aCall, summary: RunSummary) -> FoundTask:
         question = await self._question(summary.run)
         waits = bool(question) or summary.state == "waiting"
         return FoundTask(
@@ -156,6 +159,7 @@ class TaskRecords:
             runs=(summary.run,),
             user=summary.user,
             session=summary.session,
+            own=asked_for(asked.sender, summary),
             state=TaskState.AUTH_REQUIRED if waits else TaskState.WORKING,
             changed_ms=summary.changed_ms,
             says=question,
@@ -164,7 +168,7 @@ class TaskRecords:
     async def _with_continuations(self, asked: A2aCall, found: FoundTask) -> FoundTask:
         """Return a task that required input, with the runs that continued it."""
         rows = await self._hub.store.states(agent=asked.agent, users=[found.user], session=found.session)
-        for each in _joined(rows, frozenset()):
+        for each in _joined(rows, frozenset(), asked.sender):
             if each.task == found.task:
                 question = await self._question(each.run) if each.state is TaskState.WORKING else ""
                 return replace(each, state=TaskState.AUTH_REQUIRED, says=question) if question else each
@@ -194,6 +198,7 @@ class TaskRecords:
                         runs=(task,),
                         user=request.remit.user,
                         session=request.session or task,
+                        own=asked_for(asked.sender, summary),
                         state=state_of(response),
                         changed_ms=record.at_ms,
                         response=response,
@@ -206,7 +211,7 @@ class TaskRecords:
         history = () if length == 0 else cut(await self.history(found, telling), length)
         response = found.response
         if response is None and (found.ended or found.state is TaskState.INPUT_REQUIRED):
-            response = await self._hub.outcome(found.run)
+            response = await self._hub.outcome(found.run, raw=found.own)
         if response is None or found.state is not state_of(response):
             says, at_ms = found.says, found.changed_ms
             if found.state is TaskState.CANCELED:
@@ -225,9 +230,9 @@ class TaskRecords:
         """Return the messages of a task: those of its user, and the agent's questions that are *answered*."""
         said: list[A2aMessage] = []
         for run in found.runs:
-            if (request := await self._hub.request_of(run)) is not None:
+            if (request := await self._hub.request_of(run, raw=found.own)) is not None:
                 said.append(message_of(request, task=telling.task, context=telling.context))
-            if (answered or run != found.run) and (response := await self._hub.outcome(run)) is not None:
+            if (answered or run != found.run) and (response := await self._hub.outcome(run, raw=found.own)) is not None:
                 question = ended_task(replace(telling, extended=False), response, 0).status.message
                 if question is not None:
                     said.append(replace(question, message_id=f"{run}-question", role=AGENT))
@@ -263,11 +268,11 @@ class TaskRecords:
         rows = await self._hub.store.states(agent=asked.agent, users=whose.users)
         rows = [row for row in rows if whose.via in (None, row.via)]
         waiting = frozenset(each.request.run for each in await self._hub.pending())
-        found = [each for each in _joined(rows, waiting) if context in ("", asked.context(each.session))]
+        found = [each for each in _joined(rows, waiting, asked.sender) if context in ("", asked.context(each.session))]
         return sorted(found, key=_place, reverse=True)
 
 
-def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[FoundTask]:
+def _joined(rows: list[RunState], waiting: frozenset[str], sender: Sender) -> list[FoundTask]:
     """Return tasks, each with all the runs that continued it; in *waiting* ones a person is asked."""
     later: dict[tuple[str, str, str], list[RunState]] = {}
     roots: list[RunState] = []
@@ -278,10 +283,10 @@ def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[FoundTask]:
             later.setdefault((task, row.user, row.session), []).append(row)
         else:
             roots.append(row)
-    return [_found(root, later.get((root.run, root.user, root.session), []), waiting) for root in roots]
+    return [_found(root, later.get((root.run, root.user, root.session), []), waiting, sender) for root in roots]
 
 
-def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> FoundTask:
+def _found(root: RunState, later: list[RunState], waiting: frozenset[str], sender: Sender) -> FoundTask:
     # Run ids sort by time.
     chain = [root, *sorted(later, key=lambda row: row.run)]
     last = chain[-1]
@@ -290,6 +295,7 @@ def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> Fo
         runs=tuple(row.run for row in chain),
         user=root.user,
         session=root.session,
+        own=all(row.via == sender.name for row in chain),
         state=_state(last, waiting),
         changed_ms=last.changed_ms,
         sent=tuple(row.id for row in chain[1:]),

@@ -1,6 +1,7 @@
 """The operations on A2A tasks: send, stream, get, list, subscribe, cancel, push notifications."""
 
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -281,7 +282,7 @@ class Tasks:
         found = await self._standing.find(asked, params.id)
         if found.ended:
             raise _unsupported(found, "it has ended; get it instead")
-        events = self._hub.follow(found.run)
+        events = self._hub.follow(found.run, raw=found.own)
         try:
             # Updates after this record arrive as events; earlier ones are in the task. Their times would not tell:
             # a record may be made before a subscription, and committed after it.
@@ -305,7 +306,9 @@ class Tasks:
             run = found.run
             if found.state is not TaskState.INPUT_REQUIRED:
                 stream = self._stream_of(self._standing.telling(asked, found), run)
-                async for records in follow_records(self._hub, Following(run=run, after=after), current):
+                outcome = partial(self._hub.outcome, run, raw=found.own)
+                following = Following(run=run, after=after, outcome=outcome)
+                async for records in follow_records(self._hub, following, current):
                     yield stream.of(records)
                 found = await self._standing.find(asked, found.task)
             silent_s = 0.0
@@ -321,7 +324,7 @@ class Tasks:
                 if found.state is TaskState.CANCELED:  # while it waited for its user
                     yield [StreamResponse(task=await self._standing.task(asked, found, None))]
                 return
-            later = self._hub.follow(found.run)
+            later = self._hub.follow(found.run, raw=found.own)
             current.then(later)
             current, after = later, 0
 
@@ -354,7 +357,7 @@ class Tasks:
             raise invalid("taskId", "is missing")
         found = await self._standing.find(asked, params.task_id)
         over = StreamResponse(task=await self._standing.task(asked, found, 0)) if found.ended else None
-        return await push.add(self._standing.telling(asked, found), found.run, params, ended=over)
+        return await push.add(self._standing.telling(asked, found), found.run, params, own=found.own, ended=over)
 
     async def get_push(self, asked: A2aCall, params: OnePush) -> PushConfig:
         """`GetTaskPushNotificationConfig`."""

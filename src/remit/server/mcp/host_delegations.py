@@ -18,7 +18,7 @@ from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.ports import Question, RunSummary
 from remit.runtime.tool_context import Sampler
-from remit.server.access import visible
+from remit.server.access import asked_for, visible
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
 from remit.server.lookup_endpoints import public
@@ -209,26 +209,30 @@ class HostDelegations:
         """Return the first records of a run."""
         return await self._hub.store.records(run=run, limit=most)
 
-    async def outcome(self, summary: RunSummary) -> Response | None:
-        """Return the outcome of a run for its user; None if it has not ended."""
-        return None if summary.response is None else await self._hub.outcome(summary.run)
+    async def outcome(self, summary: RunSummary, caller: Caller) -> Response | None:
+        """Return the outcome of a run, with values in clear if the caller asked for it; None if it has not ended."""
+        raw = asked_for(caller.sender, summary)
+        return None if summary.response is None else await self._hub.outcome(summary.run, raw=raw)
 
-    def follow(self, summary: RunSummary) -> Started:
-        """Follow a run that was started before, here or by another process."""
-        task = asyncio.get_running_loop().create_task(self._end_of(summary.run))
+    def follow(self, summary: RunSummary, caller: Caller | None = None) -> Started:
+        """Follow a run that was started before, here or by another process; for nobody in particular, with tokens."""
+        raw = caller is not None and asked_for(caller.sender, summary)
+        task = asyncio.get_running_loop().create_task(self._end_of(summary.run, raw=raw))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return Started(summary.run, task, self._hub.follow(summary.run), self._hub.is_running(summary.run))
+        return Started(summary.run, task, self._hub.follow(summary.run, raw=raw), self._hub.is_running(summary.run))
 
-    async def _end_of(self, run: str) -> Response:
+    async def _end_of(self, run: str, *, raw: bool) -> Response:
         await self._hub.store.wait(run)
-        response = await self._hub.outcome(run)
+        response = await self._hub.outcome(run, raw=raw)
         assert response is not None, "the delegation has ended"
         return response
 
     async def cancel(self, summary: RunSummary, caller: Caller, reason: str) -> Response | None:
         """Cancel a run and return its outcome; None if it has none yet."""
-        return await self._delegations.stop(summary, caller.user, reason)
+        if await self._delegations.stop(summary, caller.user, reason) is None:
+            return None
+        return await self._hub.outcome(summary.run, raw=asked_for(caller.sender, summary))
 
     def adopt(self, run: str, call: Call) -> None:
         """Allow another call to cancel a run, too, if it was started here."""

@@ -92,19 +92,19 @@ class McpResources:
             case "audit":
                 return _contents(uri, _LINES, await self._audit(summary))
             case str() if match[3] is not None:
-                response = await self._delegations.outcome(summary)
+                response = await self._delegations.outcome(summary, caller)
                 artifacts = () if response is None else response.artifacts
                 if int(match[3]) >= len(artifacts):
                     raise _missing(uri, version)
                 return artifact_contents(uri, artifacts[int(match[3])])
             case "answer":
-                response = await self._delegations.outcome(summary)
+                response = await self._delegations.outcome(summary, caller)
                 if response is None or response.result is None:
                     raise _missing(uri, version)
                 kind = _TEXT if isinstance(response.result, str) else _JSON
                 return _contents(uri, kind, text_of(response.result))
             case _:
-                return _contents(uri, _JSON, encode((await self._state(summary)).data).decode())
+                return _contents(uri, _JSON, encode((await self._state(summary, caller)).data).decode())
 
     async def run_of(self, uri: str, caller: Caller, version: str) -> RunSummary:
         """Return the run that a resource is about, or raise an `MCPError`."""
@@ -116,8 +116,8 @@ class McpResources:
         except RemitError as error:
             raise _missing(uri, version) from error
 
-    async def _state(self, summary: RunSummary) -> arguments.McpToolResult:
-        if (response := await self._delegations.outcome(summary)) is not None:
+    async def _state(self, summary: RunSummary, caller: Caller) -> arguments.McpToolResult:
+        if (response := await self._delegations.outcome(summary, caller)) is not None:
             return arguments.ended_result(response)
         if found := await self._delegations.questions(summary.run):
             return arguments.waiting(summary.run, summary.agent, found[0])

@@ -213,10 +213,10 @@ class McpToolServer:
     ) -> McpToolResult | types.InputRequiredResult:
         """Continue to wait for a run that was started before."""
         summary = await self._delegations.find(name, caller)
-        if (response := await self._delegations.outcome(summary)) is not None:
+        if (response := await self._delegations.outcome(summary, caller)) is not None:
             return arguments.ended_result(response)
         with self._delegations.lending(summary.run, host):
-            came = await self._delegations.attend(self._delegations.follow(summary), host, caller, wait_s)
+            came = await self._delegations.attend(self._delegations.follow(summary, caller), host, caller, wait_s)
         return _tool_result(came, summary.run, summary.agent)
 
     async def _cancel(self, ctx: Context, given: DelegationCancel) -> McpToolResult:
