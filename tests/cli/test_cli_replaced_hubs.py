@@ -5,6 +5,7 @@ What was charged is read from a file that the callee appends to, and not from wh
 
 import json
 import os
+import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -53,6 +54,11 @@ HERE = Path(__file__).parent
 
 
 async def boss(brief: Brief) -> dict:
+    if brief.text == "later":
+        with (HERE / "bosses").open("a") as bosses:
+            bosses.write(f"{os.getpid()}\\n")
+        while not (HERE / "start").exists():
+            await asyncio.sleep(0.02)
     if brief.text == "once":
         answers = [await brief.delegate("till", objective="charge", max_tokens=200)]
     else:
@@ -104,10 +110,15 @@ class Cluster:
         self._processes.append(process)
         return process
 
+    def printed(self, *words: str) -> str:
+        """What a command prints."""
+        done = remit(*words, folder=self.folder, DATABASE_PASSWORD=postgres_server.PASSWORD)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def runs(self) -> list[dict[str, Any]]:
         """The runs of the team, newest first."""
-        done = remit("runs", "list", "--json", folder=self.folder, DATABASE_PASSWORD=postgres_server.PASSWORD)
-        return json.loads(done.stdout)["runs"]
+        return json.loads(self.printed("runs", "list", "--json"))["runs"]
 
     def charges(self) -> list[str]:
         """The charges so far, each with the process that made it."""
@@ -116,6 +127,11 @@ class Cluster:
 
     def wait_for_charges(self, count: int) -> None:
         wait_until(lambda: len(self.charges()) >= count, f"charge {count}")
+
+    def bosses(self) -> list[str]:
+        """The processes in which boss began, if it was asked to begin later."""
+        file = self.folder / "bosses"
+        return file.read_text().split() if file.exists() else []
 
     def go(self) -> None:
         (self.folder / "go").touch()
@@ -202,3 +218,26 @@ def test_a_run_whose_hub_was_killed_gets_its_answer_though_every_hub_left_hosts_
     listed = wait_until(lambda: [each for each in cluster.runs() if not each["via"] and each["state"] == "finished"])
     assert [each["status"] for each in listed] == ["success"]
     assert len(cluster.charges()) == 1
+
+
+def test_a_hub_that_stood_still_and_was_replaced_writes_nothing_more_and_says_so_once(cluster: Cluster) -> None:
+    cluster.worker("till")
+    stopped = cluster.worker("boss")
+    asked = cluster.run("later", "--budget", "1000")
+    wait_until(lambda: cluster.bosses() == [str(stopped.pid)])
+    stopped.send_signal(signal.SIGSTOP)
+    second = cluster.worker("boss")
+    wait_until(lambda: cluster.bosses() == [str(stopped.pid), str(second.pid)])
+    (cluster.folder / "start").touch()
+    cluster.go()
+    assert answer_of(asked)["result"] == {"parts": ["success"] * 3, "left": 700, "pid": second.pid}
+    (run,) = [each["run"] for each in cluster.runs() if each["agent"] == "boss" and each["via"]]
+    shown, recorded = cluster.printed("runs", "show", run, "--json"), cluster.printed("audit", "export")
+    stopped.send_signal(signal.SIGCONT)
+    stopped.send_signal(signal.SIGTERM)
+    _, log = stopped.communicate(timeout=PATIENCE_S)
+    assert cluster.printed("runs", "show", run, "--json") == shown
+    assert cluster.printed("audit", "export") == recorded
+    assert len(cluster.charges()) == 3
+    (warning,) = [line for line in log.splitlines() if "taken over by another hub" in line]
+    assert run in warning

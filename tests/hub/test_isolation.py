@@ -790,10 +790,10 @@ async def test_a_store_that_breaks_in_the_middle_leaves_nobody_waiting() -> None
     """K12: the caller is answered, and the hub closes, though the end could not be recorded."""
 
     class Broken(MemoryStore):
-        def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
+        def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
             if kind is Kind.RESULT and run != session:
                 raise OSError("no")
-            super().append(kind, at_ms, run, session, body)
+            super().append(kind, at_ms, run, session, body, epoch)
 
     hub = Hub(store=Broken())
     hub.agent("b")(says("from b"))

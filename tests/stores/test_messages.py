@@ -163,7 +163,7 @@ class Indexer:
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
         transaction = Transaction(self.connection, 0, {}, keep_records=False)
-        transaction.extend([(kind, at_ms, run, session, body)])
+        transaction.extend([(kind, at_ms, run, session, body, 0)])
         transaction.write()
 
     def messages(self, sought: "Sought") -> list[Message] | None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from commands import popen
@@ -15,7 +16,7 @@ from remit.runtime.ports import Decision, OrphanedRun, SealedValue
 from remit.stores.connection import connect_reader
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from remit.testing.conformance import LONG_MS, OVER_MS, a_question, a_request, a_response, progress
 from waiting import PATIENCE_S
 
 _OPEN = """
@@ -215,6 +216,25 @@ async def test_a_waiting_request_that_one_store_handed_back_begins_at_the_other(
         assert await second.finish("run-one", epoch, a_response(a_request()), 1)
         assert (await first.wait("run-one")).result == "sorted"
         assert (await first.verify()).ok
+
+
+async def test_what_a_store_writes_of_a_run_that_another_has_claimed_is_refused_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two(tmp_path) as (one, other):
+        await one.submit(a_request(), b"digest", worker="one", lease_ms=OVER_MS)
+        one.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("mine"), 1)
+        await one.flush()
+        assert await other.claim("run-one", "other", LONG_MS) == 2
+        for text in ("stale", "stale again"):
+            one.append(Kind.PROGRESS, 1, "run-one", "session-one", progress(text), 1)
+            await one.flush()
+        other.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("theirs"), 2)
+        await other.flush()
+        found = [each.body for each in await one.records() if each.kind is Kind.PROGRESS]
+        assert found == [progress("mine"), progress("theirs")]
+    (logged,) = [each for each in caplog.messages if "taken over" in each]
+    assert "run run-one was taken over by another hub" in logged
 
 
 async def test_what_one_store_is_told_reaches_the_other(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ class RuntimeContext(Struct, kw_only=True):
 class RunRecording(Protocol):
     """Writes to the record of a run: see `delegation/recording.py`."""
 
+    parked: dict[str, int]
+
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None: ...
 
     def warn(self, frame: Frame, warning: HubWarning) -> None: ...

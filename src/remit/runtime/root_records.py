@@ -40,8 +40,7 @@ class RootRecords:
         """Whether the last refusal could not be recorded."""
         self._proofs: dict[str, SingleUseProof] = {}
         """The single-use proof of a run's request, until the store has it."""
-        self.parked: dict[str, int] = {}
-        """Runs that wait for a person before they begin, with their epoch in the store."""
+        self.parked = recording.parked
         self._begun: dict[str, Request] = {}
         """Runs that began in the store when they were claimed, as they were submitted."""
 

@@ -20,6 +20,7 @@ from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports.agents import Clock, TokenCounter, Workspace
 from remit.runtime.ports.archive import Archive, SessionOwner
+from remit.runtime.ports.requests import RunEpoch
 from remit.runtime.ports.store import MOST_NOTES, Store
 
 # A sentence or two: longer texts are documents and belong in an answer.
@@ -242,7 +243,7 @@ class Sessions:
             again = {(note.kind, note.text) for note in fresh}
             before = [note for note in run.notes if (note.kind, note.text) not in again]
             run.notes = [*before, *fresh][-MOST_NOTES:]  # no older ones are ever passed on
-            self._store.note(run.scope, fresh)
+            self._store.note(run.scope, fresh, RunEpoch(run.id, run.epoch))
 
     def note_facts(self, run: Run, facts: Iterable[str], by: str) -> None:
         """Note what a callee found out."""

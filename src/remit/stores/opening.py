@@ -124,7 +124,7 @@ class Opening(Struct, frozen=True, kw_only=True):
             if not breaks:
                 return checkpoints
             transaction = Transaction(connection, now_ms, sizes, keep_records=False)
-            transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks])
+            transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each, 0) for each in breaks])
             transaction.write()
             checkpoints.begin(connection, transaction.seq, now_ms)
         for each in breaks:

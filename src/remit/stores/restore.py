@@ -185,7 +185,7 @@ def _fence(connection: SqliteConnection, made_ms: int, now_ms: int, head: int, *
     # A request from before the restore may have been accepted after the backup: it is not executed again.
     connection.execute("INSERT OR REPLACE INTO fence VALUES (1, ?, ?)", (made_ms, now_ms))
     transaction = Transaction(connection, now_ms, {}, keep_records=False)
-    transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(made_ms, head))])
+    transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(made_ms, head), 0)])
     runs = [] if resume else _open_runs(connection)
     for epoch, request in runs:
         transaction.finish(request.run, epoch, lost_outcome(request, made_ms), now_ms)

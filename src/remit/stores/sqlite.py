@@ -18,6 +18,7 @@ from remit.runtime.clock import Jumps
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
+    NO_RUN,
     ControlAction,
     ControlCommand,
     Decision,
@@ -25,6 +26,7 @@ from remit.runtime.ports import (
     NumberedRecord,
     OrphanedRun,
     Question,
+    RunEpoch,
     RunScope,
     RunState,
     RunSummary,
@@ -144,10 +146,10 @@ class SqliteStore:
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
         """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
         queue, writer = self._queue, self._writer
-        queue.append((kind, at_ms, run, session, body))
+        queue.append((kind, at_ms, run, session, body, epoch))
         if len(queue) > writer.calm:
             writer.nudge()
 
@@ -324,11 +326,10 @@ class SqliteStore:
             found = await self._read(index.seen(session, messages, behind=True))
         return found or frozenset()
 
-    def note(self, session: str, notes: Sequence[Note]) -> None:
-        """Store notes of a conversation, each once; durable like a record."""
+    def note(self, session: str, notes: Sequence[Note], of: RunEpoch = NO_RUN) -> None:
         kept = tuple(notes)
         self._writer.later(
-            lambda transaction: index.note(transaction.connection, session, kept, transaction.now_ms, transaction.keys)
+            lambda each: each.is_replaced(of) or index.note(each.connection, session, kept, each.now_ms, each.keys)
         )
 
     async def notes(self, session: str) -> list[Note]:
@@ -404,9 +405,8 @@ class SqliteStore:
     ) -> list[RunState]:
         return await self._read(queries.states(agent, None if users is None else list(users), session, limit))
 
-    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        """Store facts about a user, each once; durable like a record."""
-        self._writer.later(lambda transaction: transaction.remember(user, run, facts))
+    def remember(self, user: str, run: str, facts: tuple[str, ...], epoch: int = 0) -> None:
+        self._writer.later(lambda transaction: transaction.remember(user, run, facts, epoch))
 
     async def facts(self, user: str) -> tuple[str, ...]:
         return await self._read(queries.facts(user))

@@ -18,6 +18,7 @@ from remit.runtime.ports import (
     NumberedRecord,
     OrphanedRun,
     ReusedProof,
+    RunEpoch,
     SessionOwner,
     SingleUseProof,
     StoreError,
@@ -27,13 +28,14 @@ from remit.runtime.ports import (
 )
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import SqliteConnection
+from remit.stores.epochs import RunEpochs
 from remit.stores.fence import is_old, maybe_executed
 from remit.stores.reader import late_workers, owner
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 from remit.stores.user_keys import UserKeys
 
-Entry = tuple[Kind, int, str, str, Body]
-"""A record before it has a number: kind, at_ms, run, session, body."""
+Entry = tuple[Kind, int, str, str, Body, int]
+"""A record before it has a number: kind, at_ms, run, session, body, and the epoch of its run or 0."""
 
 # One statement inserts many rows. Each statement releases the interpreter lock, which a busy event loop returns only
 # after 5 ms: beside such a loop 500 records took 2.5 s row by row, and take 20 ms this way. (For the same reason the
@@ -71,8 +73,13 @@ class Transaction:
         *,
         keep_records: bool,
         keys: UserKeys | None = None,
+        epochs: RunEpochs | None = None,
     ) -> None:
         self.connection = connection
+        self._epochs = epochs or RunEpochs()
+        self._knows_epochs = False
+        self.replaced: set[str] = set()
+        """The runs of which something was refused, because another hub has claimed them since."""
         self.now_ms = now_ms
         self._sizes = sizes
         self.keys = keys
@@ -90,10 +97,13 @@ class Transaction:
     # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def extend(self, entries: list[Entry]) -> None:
-        """Append records to the chain."""
+        """Append records to the chain, except those with a stale epoch."""
+        claims = {RunEpoch(entry[2], entry[5]) for entry in entries if entry[5]}
+        if claims and (stale := self._replaced(claims)):
+            entries = [entry for entry in entries if (entry[2], entry[5]) not in stale]
         seq, digest, add, numbers, sizes = self.seq, self._digest, self._values.extend, KINDS, self._sizes
         keys = self.keys
-        for kind, at_ms, run, session, body in entries:
+        for kind, at_ms, run, session, body, _ in entries:
             seq += 1
             raw = encode(body)
             if keys is not None:
@@ -104,8 +114,20 @@ class Transaction:
                 sizes[run] = size + len(raw)
         if self.records is not None:
             first = self.seq + 1
-            self.records += [_record(first + place, *entry) for place, entry in enumerate(entries)]
+            self.records += [_record(first + place, *entry[:5]) for place, entry in enumerate(entries)]
         self.seq, self._digest = seq, digest
+
+    def is_replaced(self, claim: RunEpoch) -> bool:
+        """Return whether a run has been claimed again, or released, since a hub claimed it."""
+        return bool(claim.epoch and self._replaced({claim}))
+
+    def _replaced(self, claims: set[RunEpoch]) -> set[RunEpoch]:
+        if not self._knows_epochs:
+            self._epochs.look_again(self.connection)
+            self._knows_epochs = True
+        stale = self._epochs.replaced(self.connection, claims)
+        self.replaced.update(run for run, _ in stale)
+        return stale
 
     def write(self) -> None:
         """Insert every record of this transaction into the table."""
@@ -122,7 +144,7 @@ class Transaction:
         last: int = found[0] if found else 0
         new = [entry for entry in entries if entry.number > last]
         if new:
-            self.extend([entry[1:] for entry in new])
+            self.extend([(*entry[1:], 0) for entry in new])
             last = new[-1].number
             self.connection.execute("INSERT OR REPLACE INTO transferred VALUES (?,?)", (source, last))
         return last
@@ -155,6 +177,7 @@ class Transaction:
             if known is None:
                 raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
             return known
+        self._epochs.submitted(request.run)
         self._start(request, request.created_ms or self.now_ms)
         return AcceptedRequest(1)
 
@@ -189,6 +212,7 @@ class Transaction:
     def release(self, run: str, epoch: int, *, begun: bool) -> bool:
         # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
         # nor the released one counts as an attempt.
+        self._epochs.changed(run)
         self.connection.execute(
             "UPDATE request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0,"
             " waiting = waiting OR ? WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
@@ -207,6 +231,7 @@ class Transaction:
         return DuplicateRequest(run, known_digest == digest, self._response(last_seq))
 
     def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        self._epochs.changed(run)
         found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
         return found[0] if found else None
 
@@ -251,7 +276,8 @@ class Transaction:
         if response.status is Status.SUCCESS:
             self.connection.execute("DELETE FROM journal WHERE run = ?", (run,))
         session = response.session or self._session(run)
-        self.extend([(Kind.RESULT, at_ms, run, session, response)])
+        self._epochs.changed(run)
+        self.extend([(Kind.RESULT, at_ms, run, session, response, 0)])
         self.outcomes.append((run, response))
         return True
 
@@ -311,7 +337,7 @@ class Transaction:
             jumps.noted(now_ms)
 
     def _start(self, request: Request, at_ms: int) -> None:
-        self.extend([(Kind.STARTED, at_ms, request.run, request.session or request.run, request)])
+        self.extend([(Kind.STARTED, at_ms, request.run, request.session or request.run, request, 0)])
 
     def _session(self, run: str) -> str:
         self.write()
@@ -345,8 +371,8 @@ class Transaction:
         self.connection.execute("INSERT OR IGNORE INTO session (id, user, agent) VALUES (?,?,?)", (session, *owner))
         return owner
 
-    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        for text in facts:
+    def remember(self, user: str, run: str, facts: tuple[str, ...], epoch: int = 0) -> None:
+        for text in () if self.is_replaced(RunEpoch(run, epoch)) else facts:
             self.connection.execute(
                 "INSERT OR IGNORE INTO main.fact (user, text, run, at_ms) VALUES (?,?,?,?)",
                 (user, text if self.keys is None else self.keys.encrypt(user, text.encode()), run, self.now_ms),

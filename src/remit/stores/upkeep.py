@@ -168,7 +168,7 @@ class Upkeep:
         """Append a record about the store itself, in an open write transaction."""
         now_ms = self.now_ms()
         transaction = Transaction(self.connection, now_ms, {}, keep_records=False)
-        transaction.extend([(kind, now_ms, STORE, STORE, body)])
+        transaction.extend([(kind, now_ms, STORE, STORE, body, 0)])
         transaction.write()
         self.connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (now_ms,))
 

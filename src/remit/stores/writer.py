@@ -15,6 +15,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Notice, Record
 from remit.stores.checkpoints import Checkpoints
 from remit.stores.connection import TROUBLE, SqliteConnection, translate, write_lock
+from remit.stores.epochs import ReplacedRuns, RunEpochs
 from remit.stores.group_commit import GroupCommit, resolve
 from remit.stores.transaction import Entry, Transaction
 from remit.stores.user_keys import UserKeys
@@ -96,6 +97,7 @@ class StoreWriter:
         self._eager: set[object] = set()
         """Those of them for whom the writer is woken."""
         self._crowd: list[asyncio.Future[None]] = []
+        self._epochs, self._replaced = RunEpochs(), ReplacedRuns(str(path))
         self._troubled = False
 
     def start(self, connection: SqliteConnection, checkpoints: Checkpoints, keys: UserKeys | None = None) -> None:
@@ -301,6 +303,7 @@ class StoreWriter:
         try:
             self._commit_once(batch)
         except BaseException:
+            self._epochs.forget()
             if self._keys is not None:
                 self._keys.forget()  # those that were made in this transaction are not stored
             raise
@@ -313,6 +316,7 @@ class StoreWriter:
                 self.sizes,
                 keep_records=bool(self._listeners),
                 keys=self._keys,
+                epochs=self._epochs,
             )
             results = _apply(batch, transaction)
             transaction.write()
@@ -320,6 +324,8 @@ class StoreWriter:
             if self._commit_hook:
                 self._commit_hook()
         self._checkpoints.committed(transaction.seq)
+        if transaction.replaced:
+            self._replaced.report(transaction.replaced)
         if results or transaction.records or transaction.outcomes or self._crowd:
             self._group.tell(self._settle, results, transaction)
 
@@ -364,8 +370,8 @@ def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
 
 
 def _notice(entry: Entry, error: Exception) -> Entry:
-    kind, at_ms, run, session, _ = entry
+    kind, at_ms, run, session, _, epoch = entry
     # The names may be what cannot be written.
     run, session = (name.encode(errors="replace").decode() for name in (run, session))
     text = f"a record of kind {kind.value} could not be written: {type(error).__name__}"
-    return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text))
+    return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text), epoch)

@@ -16,6 +16,7 @@ from remit.runtime.clock import SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     ANYONES,
     MOST_EPOCHS,
+    NO_RUN,
     AcceptedRequest,
     ControlAction,
     ControlCommand,
@@ -25,6 +26,7 @@ from remit.runtime.ports import (
     OrphanedRun,
     Question,
     ReusedProof,
+    RunEpoch,
     RunScope,
     RunState,
     RunSummary,
@@ -40,7 +42,7 @@ from remit.runtime.ports import (
 from remit.testing.memory_inbox import MemoryControls, MemoryInbox, MemoryKnowledge, MemoryVault
 from remit.testing.memory_listings import MemoryListings
 from remit.testing.memory_records import Listener, MemoryCounters, MemoryRecords
-from remit.testing.memory_runs import SubmittedRun, before, claimed_by, key_of, late_workers, system_ms
+from remit.testing.memory_runs import SubmittedRun, before, claimed_by, key_of, late_workers, newly_submitted, system_ms
 
 
 class MemoryStore:
@@ -83,8 +85,13 @@ class MemoryStore:
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
-        self._records.append(kind, at_ms, run, session, body)
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
+        if not self._is_replaced(RunEpoch(run, epoch)):
+            self._records.append(kind, at_ms, run, session, body)
+
+    def _is_replaced(self, claim: RunEpoch) -> bool:
+        known = self._submitted.get(claim.run)
+        return known is not None and not known.forgotten and 0 < claim.epoch < known.epoch
 
     async def room(self) -> None:
         self._check_open()
@@ -116,17 +123,7 @@ class MemoryStore:
         if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
             return ReusedProof()
         now_ms = self._wall_ms()
-        new = SubmittedRun(
-            request=request,
-            key=key_of(request),
-            run=request.run,
-            digest=digest,
-            started_ms=request.created_ms or now_ms,
-            epoch=1,
-            waiting=waiting,
-            worker=worker,
-            lease_until_ms=now_ms + lease_ms,
-        )
+        new = newly_submitted(request, digest, worker, now_ms, lease_ms, waiting=waiting)
         if known := await self.find(request, digest):
             return known
         if request.run in self._submitted:
@@ -347,8 +344,9 @@ class MemoryStore:
         said = self._records.conversation(session, self._count)
         return frozenset(messages).intersection(message.seq for message in said)
 
-    def note(self, session: str, notes: Sequence[Note]) -> None:
-        self._knowledge.note(session, notes)
+    def note(self, session: str, notes: Sequence[Note], of: RunEpoch = NO_RUN) -> None:
+        if not self._is_replaced(of):
+            self._knowledge.note(session, notes)
 
     async def notes(self, session: str) -> list[Note]:
         self._check_open()
@@ -437,8 +435,9 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda state: (-state.changed_ms, -state.seq))[:limit]
 
-    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        self._knowledge.remember(user, run, facts)
+    def remember(self, user: str, run: str, facts: tuple[str, ...], epoch: int = 0) -> None:
+        if not self._is_replaced(RunEpoch(run, epoch)):
+            self._knowledge.remember(user, run, facts)
 
     async def facts(self, user: str) -> tuple[str, ...]:
         self._check_open()

@@ -134,6 +134,23 @@ def before(run: str | None, known: Sequence[SubmittedRun]) -> Sequence[Submitted
     return known if run is None else known[: places[-1] if places else 0]
 
 
+def newly_submitted(
+    request: Request, digest: bytes, worker: str, now_ms: int, lease_ms: int, *, waiting: bool
+) -> SubmittedRun:
+    """Return a request as it was submitted, claimed by *worker*."""
+    return SubmittedRun(
+        request=request,
+        key=key_of(request),
+        run=request.run,
+        digest=digest,
+        started_ms=request.created_ms or now_ms,
+        epoch=1,
+        waiting=waiting,
+        worker=worker,
+        lease_until_ms=now_ms + lease_ms,
+    )
+
+
 def key_of(request: Request) -> tuple[str, str, str]:
     """Return what identifies a request: its sender, user and id."""
     return (request.sender, request.remit.user, request.id)

@@ -28,11 +28,13 @@ class RunRecorder:
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
+        self.parked: dict[str, int] = {}
+        """Runs that wait for a person before they begin, with their epoch in the store."""
 
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None:
         """Record a notice for operators."""
         body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
-        self.record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
+        self.record_clean(Kind.NOTICE, frame, self.parts.redactor.clean(body, frame.run.sealing))
 
     def warn(self, frame: Frame, warning: HubWarning) -> None:
         """Record a warning with its details, and say it in the responses of *frame* and all frames above it."""
@@ -63,14 +65,15 @@ class RunRecorder:
 
     def record(self, kind: Kind, run: str, session: str, body: Body) -> None:
         """Record anything but an admitted request or its response; its text is redacted first."""
-        self._append(kind, run, session, self.parts.redactor.clean(body, self.sealing_of(run)))
+        clean = self.parts.redactor.clean(body, self.sealing_of(run))
+        root = self.parts.ledger.frames.get(run)
+        epoch = self.parked.get(run, 0) if root is None else root.run.epoch
+        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, clean, epoch)
 
     def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None:
         """Record a body that is already redacted."""
-        self._append(kind, frame.run.id, frame.request.session or frame.path, body)
-
-    def _append(self, kind: Kind, run: str, session: str, body: Body) -> None:
-        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, body)
+        at_ms, session = self.parts.clock.wall_ms(), frame.request.session or frame.path
+        self.parts.store.append(kind, at_ms, frame.run.id, session, body, frame.run.epoch)
 
     def sealing_of(self, run: str) -> Sealing | None:
         """Return the sealing of a run, if it is in flight here."""

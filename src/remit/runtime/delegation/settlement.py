@@ -248,7 +248,7 @@ class Settlement:
         """Store the response of a delegation; a root response is stored by its run."""
         request = frame.request
         at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
-        self.parts.store.append(_RESULT, at_ms, request.run, response.session or frame.path, response)
+        self.parts.store.append(_RESULT, at_ms, request.run, response.session or frame.path, response, frame.run.epoch)
 
     def _keep_facts(self, frame: Frame, stated: tuple[str, ...]) -> None:
         """Store facts for the user and the conversation, at most a bounded number per answer."""
@@ -258,7 +258,7 @@ class Settlement:
             self.recording.notice(
                 frame, f"{rest}: at most {MOST_NEW_FACTS} of one answer are, of {FACT_LENGTH} characters each"
             )
-        self.parts.store.remember(user, frame.run.id, facts)
+        self.parts.store.remember(user, frame.run.id, facts, frame.run.epoch)
         self.parts.redactor.keep_facts(frame.run, user, facts)
         self.parts.sessions.note_facts(frame.run, facts, frame.card.name)
 

@@ -44,7 +44,8 @@ class DelegationTasks:
         if parent is not None:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
             recorded = frame.recorded or request
-            self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, recorded)
+            session = request.session or frame.path
+            self.parts.store.append(_DELEGATION, at_ms, request.run, session, recorded, frame.run.epoch)
             if frame.route is None or not frame.route.leg:
                 asked = watch(parent, request.target, capability, request.objective, request.input)
                 if asked is not None:

@@ -27,8 +27,12 @@ class Recorder(Protocol):
     sizes: dict[str, int]
     """Recorded bytes by run. Only runs whose key was inserted are counted; whoever inserts a key removes it again."""
 
-    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
-        """Append a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
+        """Append a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned.
+
+        What a hub records of its work on a run has the *epoch* of its claim. It is not written if the run was claimed
+        or released since.
+        """
         ...
 
     @property
@@ -190,8 +194,8 @@ class Archive(Protocol):
         """Return the states of an agent's runs, last changed first; optionally of some users, or in one session."""
         ...
 
-    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        """Store facts about a user; durable like a record. Duplicates are stored once."""
+    def remember(self, user: str, run: str, facts: tuple[str, ...], epoch: int = 0) -> None:
+        """Store facts about a user; durable like a record, and refused like one. Duplicates are stored once."""
         ...
 
     async def facts(self, user: str) -> tuple[str, ...]:

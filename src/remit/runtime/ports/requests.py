@@ -128,6 +128,16 @@ MOST_EPOCHS = 30
 FIRST_EPOCH = 1
 
 
+class RunEpoch(NamedTuple):
+    """A run, and the epoch under which a hub has claimed it; 0: no hub has, or what is written is not part of a run."""
+
+    run: str
+    epoch: int
+
+
+NO_RUN = RunEpoch("", 0)
+
+
 class Requests(Protocol):
     """Root requests: each is executed at most once, by one worker at a time."""
 

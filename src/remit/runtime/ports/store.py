@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Protocol
 from remit.protocol.envelope import ContextFilter, Message, Note
 from remit.protocol.errors import RemitError
 from remit.runtime.ports.archive import Archive, Listings, Recorder
-from remit.runtime.ports.requests import Decision, Journal, Question, Requests
+from remit.runtime.ports.requests import NO_RUN, Decision, Journal, Question, Requests, RunEpoch
 
 
 class StoreError(RemitError):
@@ -124,8 +124,11 @@ class Conversations(Protocol):
         """Return which of these message numbers are in a session: said there, or shown to its agent before."""
         ...
 
-    def note(self, session: str, notes: Sequence[Note]) -> None:
-        """Store notes of a conversation; durable like a record. A note that is stored again becomes the newest."""
+    def note(self, session: str, notes: Sequence[Note], of: RunEpoch = NO_RUN) -> None:
+        """Store notes of a conversation; durable like a record. A note that is stored again becomes the newest.
+
+        They are refused as records are, if the epoch of the run that makes them is stale.
+        """
         ...
 
     async def notes(self, session: str) -> list[Note]:

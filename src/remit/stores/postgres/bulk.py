@@ -25,7 +25,8 @@ class StreamPosition(NamedTuple):
     number: int = 0
 
 
-# The parts of one statement see the same snapshot: none sees what another one writes.
+# The parts of one statement see the same snapshot: none sees what another one writes. Runs that are written about are
+# locked, so that no other hub can claim them before the commit: a hub may stand still in between.
 WRITE = f"""
     WITH mark AS (
         UPDATE remit.stream SET batch = $2, number = $3 WHERE id = $1 AND batch BETWEEN $2 - 1 AND $2 RETURNING 1
@@ -68,10 +69,18 @@ WRITE = f"""
         JOIN remit.request ON request.run = new.run AND request.epoch = new.epoch AND request.state < 2
             AND request.state = 0
         ON CONFLICT (run, step) DO UPDATE SET value = excluded.value RETURNING run
+    ), held AS (
+        SELECT request.epoch > mine.epoch AS replaced
+        FROM unnest($43::text[], $44::integer[]) AS mine (run, epoch)
+        JOIN remit.request ON request.run = mine.run AND request.state < 2
+        FOR SHARE OF request
     )
     SELECT (SELECT count(*) FROM mark), (SELECT count(*) FROM submitted), (SELECT count(*) FROM finished),
-        (SELECT array_agg(DISTINCT run) FROM noted)
+        (SELECT array_agg(DISTINCT run) FROM noted), (SELECT bool_or(replaced) FROM held)
 """
+
+# Whether a run was claimed again. As above, no hub can claim it before this transaction ends.
+REPLACED = "SELECT epoch > $2 FROM remit.request WHERE run = $1 AND state < 2 FOR SHARE"
 
 # A request that another hub is about to take is skipped: nobody waits, and no two hubs block each other. As in `CLAIM`,
 # a worker that died while a person was asked is not to blame.

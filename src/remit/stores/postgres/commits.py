@@ -15,7 +15,8 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.audit import Tampering
-from remit.runtime.ports import StoreError
+from remit.runtime.ports import RunEpoch, StoreError
+from remit.stores.epochs import ReplacedRuns
 from remit.stores.group_commit import resolve
 from remit.stores.opening import STORE
 from remit.stores.postgres.bulk import PendingTake, RefusedError, StreamLostError, StreamPosition
@@ -99,6 +100,7 @@ class BatchCommits:
         self.keys: PgUserKeys | None = None
         """The keys under which texts are encrypted; None: they are not."""
         self._connection: PgConnection | None = None
+        self._replaced = ReplacedRuns(address.name)
         self._doubt: Commit | None = None
         """A transaction of which nobody knows whether it was committed."""
 
@@ -204,7 +206,7 @@ class BatchCommits:
         _log.error("%s: ACKNOWLEDGED RECORDS ARE LOST: %s", self._address.name, text)
         self.stream = StreamPosition(_random_id())
         at_ms = self._wall_ms()
-        self._requeue([(Kind.BREAK, at_ms, STORE, STORE, ChainBreak(finding=Tampering.TRUNCATED, text=text))])
+        self._requeue([(Kind.BREAK, at_ms, STORE, STORE, ChainBreak(finding=Tampering.TRUNCATED, text=text), 0)])
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -256,6 +258,8 @@ class BatchCommits:
     def _acknowledge(self, commit: Commit) -> None:
         transaction = commit.transaction
         self.stream = transaction.stream
+        if transaction.replaced:
+            self._replaced.report(transaction.replaced)
         self._committed(transaction)
         for future, result in commit.results:
             if isinstance(result, JournalWrite):
@@ -270,7 +274,8 @@ async def _apply(batch: list[Item], transaction: PgTransaction, *, careful: bool
     results: list[Result] = []
     for item in batch:
         if not isinstance(item, QueuedWrite):
-            transaction.extend([item])
+            if not careful or not await transaction.is_replaced(RunEpoch(item[2], item[5])):
+                transaction.extend([item])
             continue
         what, future, _ = item
         if isinstance(what, Write):

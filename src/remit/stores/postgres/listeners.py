@@ -88,7 +88,7 @@ class Listeners:
         records: list[Record] = []
         for first, start, count in blocks:
             while self._unheard and self._unheard[0][0] == stream and self._unheard[0][1] < start + count:
-                _, number, (kind, at_ms, run, session, body) = self._unheard.popleft()
+                _, number, (kind, at_ms, run, session, body, _) = self._unheard.popleft()
                 seq = first + number - start
                 records.append(Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=body))
         self._release()

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from remit.policy.context import Count, matches, message_of, messages_from_records
 from remit.protocol.envelope import ContextFilter, Message, Note, Request
 from remit.protocol.records import Kind, Record, read_request
-from remit.runtime.ports import MOST_NOTES
+from remit.runtime.ports import MOST_NOTES, RunEpoch
 from remit.stores.encryption import NOBODY
 from remit.stores.postgres.connection import PgConnection
 from remit.stores.postgres.reader import PAGE, SEQ, record_of
 from remit.stores.postgres.requests import owner
+from remit.stores.postgres.transaction import PgTransaction
 from remit.stores.postgres.user_keys import PgUserKeys
 from remit.stores.schema import KINDS
 
@@ -329,10 +330,11 @@ def _escaped(text: str) -> str:
 # ── notes and facts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def note(
-    connection: PgConnection, session: str, notes: Sequence[Note], now_ms: int, keys: PgUserKeys | None = None
-) -> None:
-    """Store notes of a conversation, each once and where it came last, encrypted if there are *keys*."""
+async def note(change: PgTransaction, session: str, notes: Sequence[Note], of: RunEpoch) -> None:
+    """Store notes of a conversation, each once and where it came last, encrypted if the store is."""
+    if await change.is_replaced(of):
+        return
+    connection, now_ms, keys = change.connection, change.now_ms, change.keys
     found = None if keys is None else await owner(connection, session)
     user = found.user if found else NOBODY
     rows = [(session, each.kind, *await _text(connection, user, each.text, keys), each.by, now_ms) for each in notes]
@@ -352,18 +354,14 @@ async def notes(connection: PgConnection, session: str) -> list[Note]:
     return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
 
 
-async def remember(
-    connection: PgConnection,
-    user: str,
-    run: str,
-    facts: Sequence[str],
-    now_ms: int,
-    keys: PgUserKeys | None = None,
-) -> None:
-    """Store facts about a user, each once, encrypted if there are *keys*."""
+async def remember(change: PgTransaction, user: str, facts: Sequence[str], of: RunEpoch) -> None:
+    """Store facts about a user, each once, encrypted if the store is."""
+    if await change.is_replaced(of):
+        return
+    connection, now_ms, keys = change.connection, change.now_ms, change.keys
     await connection.executemany(
         "INSERT INTO remit.fact (by_user, digest, text, run, at_ms) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
-        [(user, *await _text(connection, user, text, keys), run, now_ms) for text in facts],
+        [(user, *await _text(connection, user, text, keys), of.run, now_ms) for text in facts],
     )
 
 

@@ -67,7 +67,7 @@ class DatabaseOpening(Struct, frozen=True, kw_only=True):
         _log.error(
             "%s: the break is on record; see `remit audit verify` and `remit docs verification`", self.address.name
         )
-        return [(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks]
+        return [(Kind.BREAK, now_ms, STORE, STORE, each, 0) for each in breaks]
 
     async def _open_key(self, connection: PgConnection) -> CheckpointKey:
         mark = await read_mark(connection)

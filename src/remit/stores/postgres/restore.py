@@ -185,7 +185,7 @@ async def _fence(connection: PgConnection, info: BackupInfo, *, resume: bool) ->
             f"INSERT INTO remit.stream (id, opened_ms, batch, number) VALUES ($1, {NOW_MS}, 0, 0)", stream.id
         )
         transaction = PgTransaction(connection, stream, now_ms, keep_records=False)
-        transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(info.made_ms, info.rows))])
+        transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(info.made_ms, info.rows), 0)])
         runs = [] if resume else await _open_runs(connection)
         for epoch, request in runs:
             await transaction.finish(Finish(request.run, epoch, lost_outcome(request, info.made_ms), now_ms))

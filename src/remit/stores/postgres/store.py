@@ -17,6 +17,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
+    NO_RUN,
     ControlAction,
     ControlCommand,
     Decision,
@@ -24,6 +25,7 @@ from remit.runtime.ports import (
     NumberedRecord,
     OrphanedRun,
     Question,
+    RunEpoch,
     RunScope,
     RunState,
     RunSummary,
@@ -156,9 +158,9 @@ class PostgresStore:
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
         queue, writer = self._queue, self._writer
-        queue.append((kind, at_ms, run, session, body))
+        queue.append((kind, at_ms, run, session, body, epoch))
         if len(queue) > writer.calm:
             writer.nudge()
 
@@ -312,9 +314,9 @@ class PostgresStore:
         await self._caught_up()
         await self._read(lambda connection: index.update(connection, session, self._count))
 
-    def note(self, session: str, notes: Sequence[Note]) -> None:
+    def note(self, session: str, notes: Sequence[Note], of: RunEpoch = NO_RUN) -> None:
         kept = tuple(notes)
-        self._writer.later(lambda change: index.note(change.connection, session, kept, change.now_ms, change.keys))
+        self._writer.later(lambda change: index.note(change, session, kept, of))
 
     async def notes(self, session: str) -> list[Note]:
         return await self._read(lambda connection: index.notes(connection, session))
@@ -384,10 +386,8 @@ class PostgresStore:
         await self._caught_up()
         return await self._read(lambda connection: reader.states(connection, agent, users, session, limit))
 
-    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        self._writer.later(
-            lambda change: index.remember(change.connection, user, run, facts, change.now_ms, change.keys)
-        )
+    def remember(self, user: str, run: str, facts: tuple[str, ...], epoch: int = 0) -> None:
+        self._writer.later(lambda change: index.remember(change, user, facts, RunEpoch(run, epoch)))
 
     async def facts(self, user: str) -> tuple[str, ...]:
         return await self._read(lambda connection: reader.facts(connection, user))

@@ -21,6 +21,7 @@ from remit.runtime.ports import (
     NumberedRecord,
     OrphanedRun,
     ReusedProof,
+    RunEpoch,
     SessionOwner,
     SingleUseProof,
     StoreError,
@@ -33,6 +34,7 @@ from remit.stores.postgres import inbox
 from remit.stores.postgres.bulk import (
     BEGIN,
     FINISH_COLUMNS,
+    REPLACED,
     SUBMIT_COLUMNS,
     TAKE,
     WRITE,
@@ -73,6 +75,10 @@ class PgTransaction:
         self._written = stream.number
         self._records: tuple[list[Any], ...] = ([], [], [], [], [], [])
         self._segment = WriteStatement()
+        self._claims: set[RunEpoch] = set()
+        """The claims under which records are written."""
+        self.replaced: set[str] = set()
+        """The runs of which something was refused, because another hub has claimed them since."""
         self.records: list[tuple[int, Entry]] | None = [] if keep_records else None
         """The new records with their numbers in the stream, for listeners; None if there are none."""
         self.sizes: list[tuple[str, int]] = []
@@ -86,8 +92,10 @@ class PgTransaction:
     def extend(self, entries: Sequence[Entry]) -> None:
         """Append records to the stream."""
         kinds, times, runs, sessions, bodies, digests = self._records
-        for kind, at_ms, run, session, body in entries:
+        for kind, at_ms, run, session, body, epoch in entries:
             raw = encode(body)
+            if epoch:
+                self._claims.add(RunEpoch(run, epoch))
             kinds.append(KINDS[kind])
             times.append(at_ms)
             runs.append(run)
@@ -126,6 +134,7 @@ class PgTransaction:
         submits = columns(sorted(segment.submits.values(), key=by_key), SUBMIT_COLUMNS)
         finishes = columns(sorted(segment.finishes.values()), FINISH_COLUMNS)
         steps = columns(sorted(segment.steps.values()), 4)
+        claims, self._claims = self._claims, set()
         row = await self.connection.fetchrow(
             WRITE,
             *self.stream,
@@ -136,15 +145,23 @@ class PgTransaction:
             segment.cleared,
             segment.unsealed,
             *steps,
+            *columns(sorted(claims.union((each.run, each.epoch) for each in segment.steps.values())), 2),
         )
         assert row
-        marked, submitted, finished, noted = row
+        marked, submitted, finished, noted, replaced = row
         if not marked:
             raise StreamLostError
-        if submitted < len(segment.submits) or finished < len(segment.finishes):
+        if replaced or submitted < len(segment.submits) or finished < len(segment.finishes):
             raise RefusedError
         self.journalled.update(noted or ())
         self._written = self.stream.number
+
+    async def is_replaced(self, claim: RunEpoch) -> bool:
+        """Return whether a run has been claimed again, or released, since a hub claimed it."""
+        if not claim.epoch or not await self.connection.fetchval(REPLACED, *claim):
+            return False
+        self.replaced.add(claim.run)
+        return True
 
     async def _claim(self, segment: WriteStatement) -> None:
         wanted = columns([segment.takes[run][0] for run in sorted(segment.takes)], 4)
@@ -190,7 +207,7 @@ class PgTransaction:
             *(request.via or "", request.correlation or "", RUNNING, what.worker, what.lease_ms, what.waiting, at_ms),
             *(self.stream.number + 1, None, None, False, None),
         ]
-        self.extend([(Kind.STARTED, at_ms, request.run, session, request)])
+        self.extend([(Kind.STARTED, at_ms, request.run, session, request, 0)])
         return row
 
     def _finish_row(self, what: Finish, session: str) -> None:
@@ -207,7 +224,7 @@ class PgTransaction:
             segment.cleared.append(run)
         if not what.keep:
             segment.unsealed.append(run)
-        self.extend([(Kind.RESULT, what.at_ms, run, response.session or session, response)])
+        self.extend([(Kind.RESULT, what.at_ms, run, response.session or session, response, 0)])
         self.outcomes.append((run, response))
 
     async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
@@ -219,7 +236,7 @@ class PgTransaction:
         last: int = await self.connection.fetchval(sql, source)
         new = [entry for entry in entries if entry.number > last]
         if new:
-            self.extend([entry[1:] for entry in new])
+            self.extend([(*entry[1:], 0) for entry in new])
             last = new[-1].number
             await self.connection.execute("UPDATE remit.transferred SET number = $2 WHERE source = $1", source, last)
         return last
@@ -292,7 +309,7 @@ class PgTransaction:
                 *(run, self.stream.id, self.stream.number + 1, self.now_ms, request.target, request.via or ""),
                 *(request.correlation or "", request.session or run),
             )
-            self.extend([(Kind.STARTED, self.now_ms, run, request.session or run, request)])
+            self.extend([(Kind.STARTED, self.now_ms, run, request.session or run, request, 0)])
         return True
 
     async def release(self, run: str, epoch: int, *, begun: bool) -> bool:
@@ -359,6 +376,8 @@ class PgTransaction:
 
     async def journal(self, what: JournalWrite) -> bool:
         await self.write()
+        if await self.is_replaced(RunEpoch(what.run, what.epoch)):
+            return False
         self._segment.steps[what.run, what.step] = what
         self.journalled.discard(what.run)
         await self.write()

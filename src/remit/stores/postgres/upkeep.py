@@ -222,7 +222,7 @@ class PgUpkeep:
                 f"INSERT INTO remit.stream (id, opened_ms, batch, number) VALUES ($1, {NOW_MS}, 0, 0)", self._stream.id
             )
         transaction = PgTransaction(connection, self._stream, now_ms, keep_records=False)
-        transaction.extend([(kind, now_ms, STORE, STORE, body)])
+        transaction.extend([(kind, now_ms, STORE, STORE, body, 0)])
         await transaction.write()
         self._written = transaction.stream
         # Taken last, so that hubs wait for it only as long as this takes.

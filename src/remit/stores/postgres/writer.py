@@ -247,8 +247,8 @@ class PgWriter:
 
 
 def _notice(entry: Entry, error: Exception) -> Entry:
-    kind, at_ms, run, session, _ = entry
+    kind, at_ms, run, session, _, epoch = entry
     # The names may be what cannot be written.
     run, session = (name.encode(errors="replace").decode().replace("\0", "\ufffd") for name in (run, session))
     text = f"a record of kind {kind.value} could not be written: {type(error).__name__}"
-    return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text))
+    return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text), epoch)

@@ -4,14 +4,16 @@ import asyncio
 
 from msgspec.structs import replace
 
+from remit.protocol.envelope import Note
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Record
+from remit.protocol.records import Kind, Notice, Record
 from remit.runtime.ports import (
     AcceptedRequest,
     DuplicateRequest,
     OrphanedRun,
     ReusedProof,
+    RunEpoch,
     SessionOwner,
     SingleUseProof,
     Store,
@@ -175,6 +177,33 @@ class RequestConformance(StoreCase):
             assert await store.load("run-one") == {"step": b"fresh"}
             assert await store.finish("run-one", 2, a_response(a_request(), "fresh"), 2)
             assert (await store.wait("run-one")).result == "fresh"
+
+    async def test_nothing_is_written_of_a_run_by_a_worker_that_was_replaced(self) -> None:
+        def said(text: str) -> Notice:
+            return Notice(delegation="run-one", agent="tag", text=text)
+
+        async with self.opened() as store:
+            heard: list[Record] = []
+            store.listen(heard.extend)
+            await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
+            store.append(Kind.NOTICE, 1, "run-one", "session-one", said("before"), 1)
+            await store.flush()
+            await store.claim("run-one", "quick", LONG_MS)
+            for epoch, text in ((1, "stale"), (2, "fresh"), (1, "stale again"), (0, "of nobody's work")):
+                store.append(Kind.NOTICE, 2, "run-one", "session-one", said(text), epoch)
+                store.remember("u-1", "run-one", (text,), epoch)
+                store.note("session-one", [Note("fact", text)], RunEpoch("run-one", epoch))
+            await store.finish("run-one", 2, a_response(a_request()), 3)
+            store.append(Kind.NOTICE, 4, "run-one", "session-one", said("late and stale"), 1)
+            store.append(Kind.NOTICE, 4, "run-one", "session-one", said("late"), 2)
+            store.append(Kind.NOTICE, 5, "run-two", "session-two", said("not submitted"), 1)
+            await store.flush()
+            written = [each.body.text for each in await store.records() if isinstance(each.body, Notice)]
+            assert written == ["before", "fresh", "of nobody's work", "late", "not submitted"]
+            assert await store.facts("u-1") == ("fresh", "of nobody's work")
+            assert [each.text for each in await store.notes("session-one")] == ["fresh", "of nobody's work"]
+            await asyncio.sleep(0)
+            assert heard == await store.records()
 
     async def test_a_request_for_any_host_is_taken_once_and_only_before_it_begins(self) -> None:
         """Many machines: submitted by one hub, claimed by whichever host is free first."""
