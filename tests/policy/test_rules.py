@@ -7,7 +7,9 @@ import pytest
 
 from remit.policy.rules import Rule, guard_of, matching_rule
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
+from remit.protocol.envelope import Handoff
 from remit.protocol.errors import Code
+from remit.protocol.files import File
 from samples import a_remit, a_request
 
 FACTS = Facts(target=None)
@@ -75,10 +77,20 @@ def test_a_rule_fits_if_each_of_its_patterns_does(rule: Rule, changes: dict[str,
         ({"objective": "Straße", "input": None}, True),
         ({"objective": "look", "input": "nothing"}, False),
         ({"objective": "w", "input": "ire"}, False),
+        ({"objective": "x", "input": [1, {"a": ["b", None, "wi\nre"]}]}, True),
+        ({"objective": "x", "hints": ("a wire",)}, True),
+        ({"objective": "x", "target": "wire-bot"}, True),
+        ({"objective": "x", "capability": "WIRE_IT"}, True),
+        ({"objective": "x", "files": (File(name="wire.bin", data=b"\xff"),)}, True),
+        ({"objective": "x", "files": (File(name="a.txt", url="https://example.org/wire"),)}, True),
+        ({"objective": "x", "files": (File(name="a.txt", media_type="text/plain", data="wіre".encode()),)}, True),
+        ({"objective": "x", "files": (File(name="a.bin", data=b"\xffwire"),)}, False),
+        ({"objective": "x", "handoff": Handoff(data={"how": "wire"})}, True),
+        ({"objective": "x", "handoff": Handoff(original_request="wire")}, False),
     ],
 )
 def test_a_rule_about_words_fits_where_one_of_them_stands(changes: dict[str, Any], fits: bool) -> None:
-    """Whatever their case, in the objective or anywhere in the input; not across the two."""
+    """Whatever their case, in anything that the callee is told; not across two texts."""
     assert refuses(Rule(then="refuse", mentions=("wire", "TRANSFER", "STRASSE")), **changes) is fits
 
 

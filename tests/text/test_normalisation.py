@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from remit.policy.rules import Rule, guard_of
 from remit.policy.verdict import Facts, Refuse
 from remit.text import normalisation
-from remit.text.normalisation import likeness, unescaped, words_in
+from remit.text.normalisation import likeness, search_text, search_word, unescaped
 from samples import a_request
 
 FACTS = Facts(target=None)
@@ -49,7 +49,7 @@ def mentions(word: str, **changes: Any) -> bool:
 def test_a_rule_about_words_sees_through_disguises(written: str) -> None:
     assert mentions("Wire Transfer", objective=f"Please {written} it")
     assert mentions("wire transfer", objective="x", input=written)
-    assert mentions("wire transfer", objective="x", input={"how": [written]}) or "\n" in written or "\\" in written
+    assert mentions("wire transfer", objective="x", input={"how": [written]})
 
 
 def test_letters_apart_are_a_word() -> None:
@@ -135,8 +135,7 @@ def test_every_decoded_character_knows_where_it_was_written(parts: list[str]) ->
 
 @given(st.text(max_size=80))
 def test_a_text_mentions_every_part_of_itself(text: str) -> None:
-    whole = words_in(text)
-    assert whole.mention(words_in(text[: len(text) // 2])) or not text
+    assert search_word(text[: len(text) // 2]).is_in(search_text(text)) or not text
 
 
 @given(st.text(alphabet="%&\\#xu25;0Aamp{}", max_size=120), st.integers(1, 20))

@@ -1,16 +1,17 @@
 """A team's own rules: which calls are refused, and which need a person's approval."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import replace
 
 from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Request
+from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code
-from remit.text.normalisation import SearchText, words_in
+from remit.text.normalisation import SearchText, search_text, search_word
 
 Pattern = Annotated[str, Meta(min_length=1)]
 Editable = Literal["objective", "input"]
@@ -30,7 +31,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     user: Pattern = "*"
     """The user of the run."""
     mentions: tuple[Pattern, ...] = ()
-    """Words of which at least one stands in the objective or the input, in any case and however disguised."""
+    """Words of which at least one stands in what the callee is told, in any case, also disguised."""
     say: str = ""
     """The question to the person, or the reason for the refusal."""
     edit: frozenset[Editable] = frozenset()
@@ -60,22 +61,49 @@ def question_of(rule: Rule, request: Request) -> str:
 
 
 def _finder(rules: Sequence[Rule]) -> Callable[[Request], int | None]:
-    mentions = [tuple(map(words_in, rule.mentions)) for rule in rules]
+    mentions = [tuple(map(search_word, rule.mentions)) for rule in rules]
+    folds = any(word.folded for words in mentions for word in words)
 
     def find(request: Request) -> int | None:
-        said: tuple[SearchText, SearchText] | None = None
+        texts: list[SearchText] | None = None
         for place, (rule, words) in enumerate(zip(rules, mentions, strict=True)):
             if not _fits(rule, request):
                 continue
             if words:
                 # Read once for all rules.
-                said = said or (words_in(request.objective), words_in(text_of(request.input)))
-                if not any(part.mention(word) for part in said for word in words):
+                texts = texts or [search_text(text, folds=folds) for text in _texts(request) if text]
+                if not any(word.is_in(text) for text in texts for word in words):
                     continue
             return place
         return None
 
     return find
+
+
+def _texts(request: Request) -> Iterator[str]:
+    """Yield what a caller tells its callee: texts, names, and files that are text.
+
+    Not what was said before, which was judged then: the conversation, and the user's own words in a hand-off.
+    """
+    yield from (request.objective, request.target, request.capability or "", *request.hints)
+    yield from _texts_in(request.input)
+    if request.handoff is not None:
+        yield from _texts_in(to_builtins(replace(request.handoff, original_request="", history=None)))
+    for file in request.files:
+        yield from (file.name, file.url or "", file.text or "")
+
+
+def _texts_in(value: Json) -> Iterator[str]:
+    match value:
+        case dict():
+            for name, each in cast("dict[str, Json]", value).items():
+                yield name
+                yield from _texts_in(each)
+        case list():
+            for each in cast("list[Json]", value):
+                yield from _texts_in(each)
+        case _:
+            yield text_of(value)
 
 
 def _fits(rule: Rule, request: Request) -> bool:

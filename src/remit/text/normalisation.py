@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from remit.text.look_alikes import LOOK_ALIKES
+
 # Letters that are invisible.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
 # Dots that NFKC does not change.
@@ -18,31 +20,7 @@ _QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2033\u02ba\u00ab\u00bb\u300c\u300
 _DROPPED = frozenset({"Cf", "Mn", "Me"})
 _LIKENESS = {"Zs": " ", "Zl": "\n", "Zp": "\n", "Pd": "-", "Sc": "$"}
 
-# Letters of other scripts that look like Latin ones (Unicode Technical Standard 39, confusables).
-_LOOK_ALIKES = dict(
-    zip(
-        "АВЕЅІЈКМНОРСТУХҮҺԌԚԜӀ"  # Cyrillic
-        "авеѕіјкмнорстухүһԍԛԝӏԁѵѡ"
-        "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϺϜ"  # Greek
-        "αβεικνορτυχγηωϲϳςσ"
-        "ՕՍԼՏօսհոցզյքլ"  # Armenian
-        "ᎪᏴᏟᎠᎬᏀᎻᎫᏦᏞᎷᏢᎡᏚᎢᏙᎳᏃᏂᏒ"  # Cherokee
-        "ꓮꓐꓚꓓꓰꓝꓖꓧꓲꓙꓗꓡꓟꓠꓳꓑꓣꓢꓔꓴꓦꓪꓫꓬꓜ"  # Lisu
-        "ɑɡɩıƽ"  # Latin, of phonetics
-        "ӘәƏə",
-        "ABESIJKMHOPCTYXYHGQWI"
-        "abesijkmhopctyxyhgqwldvw"
-        "ABEZHIKMNOPTYXCMF"
-        "abeikvoptuxynwcjcs"
-        "OULSouhngqjpl"
-        "ABCDEGHJKLMPRSTVWZhR"
-        "ABCDEFGHIJKLMNOPRSTUVWXYZ"
-        "agiis"
-        "EeEe",
-        strict=True,
-    )
-)
-_NAMED_LATIN = re.compile(r"LATIN (?:CAPITAL|SMALL) (?:LETTER |LIGATURE )?([A-Z]{1,2})(?: WITH .*)?")
+_NAMED_LATIN = re.compile(r"LATIN (?:CAPITAL|SMALL) (?:LETTER |LIGATURE )?([A-Z]{1,2})(?: WITH .*| BAR)?")
 _SMALL_CAPITAL = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
 # Letters in squares and circles that NFKC does not change, each row from A to Z.
 _ENCLOSED = (0x1F150, 0x1F170, 0x1F1E6)
@@ -52,8 +30,8 @@ def likeness(char: str) -> str:
     """Return what *char* looks like: an ASCII character, nothing if it is invisible, or itself."""
     if char.isascii():
         return char
-    if char in _LOOK_ALIKES:
-        return _LOOK_ALIKES[char]
+    if char in LOOK_ALIKES:
+        return LOOK_ALIKES[char]
     if char in _FILLERS:
         return ""
     for signs, plain in ((_DOTS, "."), (_SPACES, " "), (_APOSTROPHES, "'"), (_QUOTES, '"')):
@@ -75,7 +53,7 @@ def _letter(char: str) -> str:
         return same
     if "\N{FRACTION SLASH}" in same or "\N{MINUS SIGN}" in same:
         return same.replace("\N{FRACTION SLASH}", "/").replace("\N{MINUS SIGN}", "-").encode("ascii", "ignore").decode()
-    base = "".join(_LOOK_ALIKES.get(part, part) for part in unicodedata.normalize("NFKD", char) if _is_seen(part))
+    base = "".join(LOOK_ALIKES.get(part, part) for part in unicodedata.normalize("NFKD", char) if _is_seen(part))
     if base.isascii():
         return base
     name = unicodedata.name(char, "")
@@ -110,7 +88,7 @@ _LIKENESSES = _Likenesses()
 # with its own character, outside its group, so that the search skips all other characters at once.
 _ESCAPE = re.compile(
     r"%(?P<url>(?:25){0,2}[0-9A-Fa-f]{2}(?:%(?:25){0,2}[0-9A-Fa-f]{2})*)"
-    r"|&(?:amp;){0,2}(?:#[xX](?P<hex>[0-9A-Fa-f]{1,6});?|#(?P<number>[0-9]{1,7});?|(?P<name>[A-Za-z]{2,8});)"
+    r"|&(?:amp;){0,2}(?:#[xX](?P<hex>[0-9A-Fa-f]{1,6});?|#(?P<number>[0-9]{1,7});?|(?P<name>[A-Za-z]{2,24});)"
     r"|\\\\{0,7}(?:u(?P<u>[0-9A-Fa-f]{4})|u\{(?P<braced>[0-9A-Fa-f]{1,6})\}|x(?P<x>[0-9A-Fa-f]{2}))"
 )
 # A search holds the interpreter until it finds something: of a long text so many characters are searched at a time.
@@ -118,12 +96,6 @@ _STEP = 50_000
 # No escape is longer, except for a row of escaped bytes of a URL.
 _LONGEST = 64
 _URL_BYTE = re.compile(r"%(?:25){0,2}([0-9A-Fa-f]{2})")
-_ENTITIES = {
-    "commat": "@", "period": ".", "colon": ":", "equals": "=", "plus": "+", "sol": "/", "lowbar": "_", "hyphen": "-",
-    "dash": "-", "num": "#", "dollar": "$", "percnt": "%", "quot": '"', "apos": "'", "nbsp": " ", "amp": "&", "lt": "<",
-    "gt": ">", "excl": "!", "quest": "?", "ast": "*", "comma": ",", "semi": ";", "lpar": "(", "rpar": ")", "shy": "",
-    "zwj": "", "zwnj": "", "bsol": "\\", "Tab": "\t", "NewLine": "\n",
-}  # fmt: skip
 # Characters that escapes are used to hide; other characters are escaped because they must be.
 _HIDING = re.compile(r"[0-9A-Za-z@.:=_+\-]|[^\x00-\xff]")
 
@@ -192,7 +164,9 @@ def _decoded(escape: re.Match[str]) -> list[tuple[str, int]] | None:
     if escape["url"]:
         return _url_decoded(escape[0])
     if escape["name"]:
-        char = _ENTITIES.get(escape["name"])
+        from html.entities import html5  # few texts have named escapes
+
+        char = html5.get(f"{escape['name']};")
     else:
         number = escape["number"]
         point = int(number) if number else int(escape["hex"] or escape["u"] or escape["braced"] or escape["x"], 16)
@@ -219,32 +193,165 @@ def _url_decoded(escape: str) -> list[tuple[str, int]]:
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LETTER = r"[^\W\d_]"
-_SPLIT = re.compile(rf"(?<={_LETTER})(?:-[ \t]*\r?\n[ \t]*|[-_.*~|+=]{{1,3}})(?={_LETTER})")
+_TOKEN = re.compile(rf"{_LETTER}+")
+# The patterns begin with the characters that are rare, so that the search skips all others at once.
+_SPLIT = re.compile(rf"[-_.*~|+=](?<={_LETTER}.)(?:(?<=-)[ \t]*\n[ \t]*|[-_.*~|+=]{{0,2}})(?={_LETTER})")
+_APART = re.compile(rf"[ \t]{_LETTER}[ \t]{_LETTER}(?!\w)")
 _SPACED = re.compile(rf"(?<!\w){_LETTER}(?:[ \t]{_LETTER}){{2,}}(?!\w)")
+_GAP = re.compile(r"(\s+)")
 _SPACE = re.compile(r"[ \t]")
+# A tag of HTML may stand inside a word. It is bounded, so that no text makes the search slow.
+_MARKUP = re.compile(r"<[/!A-Za-z][^<>]{0,100}>")
+# A text that is written in these characters alone is not shown, and models read it all the same.
+_TAGS = re.compile(r"[\U000e0020-\U000e007e]+")
+# Shown from right to left, whatever its letters are.
+_REVERSED = re.compile("\u202e([^\u202c]+)")
+# A break inside a word, and the fewest letters of a word in which it is looked for: `a\nm` is in every other list.
+_BREAK = "(?: {0,3}\n {0,3}){0,2}"
+_FEWEST = 3
 
 
 class SearchText(NamedTuple):
-    """The forms of a text in which words are searched: as written, undisguised, and with split words joined."""
+    """The forms of a text in which words are searched, all in lower case."""
+
+    written: str
+    """As it is written."""
+    seen: str
+    """Without disguises, words of other scripts as they are."""
+    folded: str
+    """Without disguises, all letters as the ones of ASCII that they look like."""
+    joined: str
+    """As seen, with split words joined."""
+    broken: str
+    """As seen, with breaks inside words; empty if there are none."""
+
+
+class SearchWord(NamedTuple):
+    """The forms in which a word is searched."""
 
     written: str
     seen: str
+    folded: str
     joined: str
+    broken: re.Pattern[str] | None
 
-    def mention(self, word: "SearchText") -> bool:
-        """Return whether *word* occurs in any form of this text."""
+    def is_in(self, text: SearchText) -> bool:
+        """Return whether the word occurs in any form of *text*."""
         return (
-            word.written in self.written
-            or (bool(word.seen) and word.seen in self.seen)
-            or (bool(word.joined) and word.joined in self.joined)
+            self.written in text.written
+            or (bool(self.seen) and self.seen in text.seen)
+            or (bool(self.folded) and self.folded in text.folded)
+            or (bool(self.joined) and self.joined in text.joined)
+            or (bool(text.broken) and self.broken is not None and self.broken.search(text.broken) is not None)
         )
 
 
-def words_in(text: str) -> SearchText:
-    """Return the forms of *text* in which words are searched, all in lower case."""
+def search_word(word: str) -> SearchWord:
+    """Return the forms in which *word* is searched."""
+    plain = unescaped(word)
+    shown = (word if plain is None else plain.text).translate(_SHOWN)
+    seen, folded = _collapsed(shown.casefold()), _collapsed(shown.translate(_LIKENESSES).casefold())
+    if seen.translate(_LIKENESSES).isascii() and _script(seen) == "":
+        seen = folded  # an accent, or letters in circles
+    joined = _joined(seen)
+    first, *rest = [re.escape(char) if char != " " else r"\s{1,3}" for char in joined] or [""]
+    pattern = _BREAK.join([rf"{first}(?<!\w{first})", *rest])
+    broken = re.compile(rf"{pattern}(?!\w)") if len(rest) + 1 >= _FEWEST else None
+    # If all its letters have look-alikes, it could be a word of another language: `рот` is no `pot`.
+    return SearchWord(word.casefold(), seen, "" if folded.isascii() else folded, joined, broken)
+
+
+def search_text(text: str, *, folds: bool = True) -> SearchText:
+    """Return the forms of *text* in which words are searched; unless it *folds*, those with a folded form are not."""
     written = text.casefold()
     plain = unescaped(text)
-    seen = text if plain is None else plain.text
-    seen = written if seen is text and text.isascii() else seen.translate(_LIKENESSES).casefold()
-    joined = _SPACED.sub(lambda spaced: _SPACE.sub("", spaced[0]), _SPLIT.sub("", seen))
-    return SearchText(written, seen, joined)
+    shown = text if plain is None else plain.text
+    if shown.isascii():
+        shown = folded = shown.replace("\r", "").casefold()
+    else:
+        hidden = ["".join(chr(ord(char) - 0xE0000) for char in found[0]) for found in _TAGS.finditer(shown)]
+        hidden += [found[1][::-1] for found in _REVERSED.finditer(shown)]
+        shown = "\n\n\n".join([shown, *hidden]).translate(_SHOWN)
+        folded = shown.translate(_LIKENESSES).casefold() if folds else ""
+        shown = _undisguised(shown).casefold()
+    if "<" in shown:
+        shown = _MARKUP.sub("\n", shown)
+    seen = _collapsed(shown)
+    return SearchText(written, seen, _collapsed(folded), _joined(shown), shown if "\n" in shown else "")
+
+
+def _collapsed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _joined(text: str) -> str:
+    text = _SPLIT.sub("", text)
+    if _APART.search(text):
+        text = _SPACED.sub(lambda spaced: _SPACE.sub("", spaced[0]), text)
+    return _collapsed(text)
+
+
+def _undisguised(shown: str) -> str:
+    """Return a text with look-alike letters replaced, except in the words of a language that is written with them.
+
+    A word of one other script is proper if one of its letters looks like none of ASCII, or if the text has such words.
+    """
+    pieces = _GAP.split(shown)
+    foreign = {piece for piece in pieces if not piece.isascii()}
+    tokens = {
+        token: (_script(token), token.translate(_LIKENESSES))
+        for piece in foreign
+        for token in _TOKEN.findall(piece)
+        if not token.isascii()
+    }
+    written = {script for script, folded in tokens.values() if script and not folded.isascii()}
+
+    def read(found: re.Match[str]) -> str:
+        script, folded = tokens.get(found[0], ("", found[0]))
+        return found[0] if script in written else folded
+
+    undisguised = {piece: _TOKEN.sub(read, piece) for piece in foreign}
+    return "".join([undisguised.get(piece, piece) for piece in pieces])
+
+
+def _script(token: str) -> str:
+    """Return the script of a word; empty if it is Latin, or mixed."""
+    scripts = {_SCRIPTS[ord(char)] for char in token}
+    return scripts.pop() if len(scripts) == 1 else ""
+
+
+class _Scripts(dict[int, str]):
+    """The script of each letter; empty for Latin ones, in whatever form."""
+
+    def __missing__(self, point: int) -> str:
+        char = chr(point)
+        name = "" if unicodedata.normalize("NFKC", char).isascii() else unicodedata.name(char, "").partition(" ")[0]
+        script = self[point] = "" if name == "LATIN" else name
+        return script
+
+
+class _ShownForms(dict[int, str]):
+    """Each character as it is shown: nothing if it is invisible, letters without accents, others by their likeness.
+
+    Odd spaces are breaks: they may stand inside a word.
+    """
+
+    def __missing__(self, point: int) -> str:
+        char = chr(point)
+        category = unicodedata.category(char)
+        if char.isascii() and char != "\r":
+            form = char
+        elif category in _DROPPED or char in _FILLERS or char == "\r":
+            form = ""
+        elif category[0] == "Z" or char in _SPACES:
+            form = "\n"
+        elif char.isalpha():
+            base = "".join(filter(_is_seen, unicodedata.normalize("NFD", char)))
+            form = base if len(base) == 1 else char
+        else:
+            form = likeness(char)
+        self[point] = form
+        return form
+
+
+_SCRIPTS, _SHOWN = _Scripts(), _ShownForms()

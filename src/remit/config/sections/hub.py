@@ -293,8 +293,8 @@ class RuleSection(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     mentions: Annotated[
         tuple[Pattern, ...],
         Meta(
-            description="Words of which at least one occurs in the objective or the input, in any case and "
-            "however disguised."
+            description="Words of which at least one occurs in what the callee is told (objective, input, hand-off, "
+            "hints, names, files that are text), in any case, also disguised: see `remit docs approvals`."
         ),
     ] = _RULE.mentions
     say: Annotated[str, Meta(description="The question to the person, or the reason for the refusal.")] = _RULE.say
