@@ -58,7 +58,7 @@ EVENTS = """
 
 Each cell has the states to which an event leads; where there are several, limits and modes decide. `–`: the event is
 refused and changes nothing. `completed` and `stopped` are final. `Prompted`, `Drafted`, `LocalFailed`, `Sent`,
-`Arrived`, `RemoteFailed`, `Tick` and `Restarted` come from the device, the others from a person.
+`Arrived`, `RemoteFailed`, `Tick`, `Restarted` and `Revoked` come from the device, the others from a person.
 
 """
 
@@ -133,5 +133,5 @@ MEANING = {
     SessionState.COMPLETED: "the agent said that the objective is met",
     SessionState.PAUSED: "nothing is sent until you resume",
     SessionState.ERROR: "something failed, and you say what comes next",
-    SessionState.STOPPED: "ended by you, or at a limit",
+    SessionState.STOPPED: "ended by you, at a limit, or because a device revoked the other",
 }

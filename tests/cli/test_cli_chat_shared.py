@@ -876,4 +876,4 @@ def test_a_device_that_is_not_allowed_or_was_revoked_is_refused_with_what_to_typ
     assert remit("devices", "revoke", "bob", folder=annas).returncode == 0
     done = remit("chat", "mine", "bob", "--objective", "x", folder=annas)
     assert done.returncode == 4
-    assert "bob was revoked here permanently\n→ Ask its owner to create a new device" in done.stderr
+    assert "this device has revoked bob\n→ Ask its owner to create a new device" in done.stderr

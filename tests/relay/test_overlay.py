@@ -41,6 +41,7 @@ from remit.relay.session.moves import (
     RemoteFailed,
     Restarted,
     Resume,
+    Revoked,
     Say,
     Send,
     Sent,
@@ -1022,7 +1023,17 @@ LEAVE = PermissionRequest(
 SAMPLES: dict[type[Event], Event] = {
     type(event): event
     for event in (
-        *(Start(), Pause(), Resume(), Stop(), TakeOver(), HandBack(), Tick(), Restarted()),
+        *(
+            Start(),
+            Pause(),
+            Resume(),
+            Stop(),
+            TakeOver(),
+            HandBack(),
+            Tick(),
+            Restarted(),
+            Revoked("bob has revoked this device"),
+        ),
         *(Prompted("r.p1"), Approve("r.p1"), Reject("r.p1"), Sent("r.m1"), Arrived("hi"), RemoteFailed("offline")),
         *(Drafted("r.p1", Draft(text="hello"), ()), LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))),
         *(Say("hello"), SetObjective("another"), SetMode("manual")),
@@ -1050,7 +1061,7 @@ def test_each_pair_is_in_the_table_or_refused_with_a_sentence_that_names_both(
 def test_what_is_refused_says_what_is_possible() -> None:
     assert Host(a_run()).refuses(Pause()) == (
         "Pause is not possible while the run is idle; possible are Start, Stop, Attach, Detach, Tick, Restarted, "
-        "SetObjective, SetMode"
+        "Revoked, SetObjective, SetMode"
     )
 
 

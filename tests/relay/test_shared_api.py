@@ -130,6 +130,7 @@ async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path
                         "offers": None,
                         "allowed": True,
                         "revoked": False,
+                        "revoked_there": False,
                         "groups": [],
                         "own": False,
                         "present": None,

@@ -1144,6 +1144,11 @@ export const texts = {
         title: "Limit of tokens reached.",
         advice: "Go on in a new conversation, or raise limits.max_tokens of the profile in the team file.",
       },
+      revoked: {
+        title: "One of the two devices has revoked the other.",
+        advice:
+          "To work with it again, one of them needs a new identity: remit devices init, then remit pair.",
+      },
     },
     again: "New with this objective",
     errorTitle: "Something failed, and nothing more is sent.",
@@ -1245,6 +1250,7 @@ export const texts = {
     unverified: "Not verified",
     own: "Yours",
     revoked: "Revoked",
+    revokedThere: "Has revoked this device",
     ownAll: "Your own device: it may ask all agents, and all profiles may ask it.",
     revokedAll: "Revoked: nothing is sent to it, and nothing taken from it.",
     shares: "Shares with you",

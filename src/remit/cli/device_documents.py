@@ -47,6 +47,7 @@ def known_device(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
         else tuple(OfferedAgent(name=each.name, description=each.description) for each in offer),
         allowed=peer.allowed,
         revoked=peer.revoked,
+        revoked_there=peer.revoked_there,
         agents=tuple(sorted(peer.agents)),
         profiles=tuple(sorted(peer.profiles)),
         groups=tuple(sorted(peer.groups)),

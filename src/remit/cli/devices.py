@@ -291,7 +291,9 @@ def allow(
 @team_options
 @json_option
 def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Block DEVICE permanently: delete messages to it, and never accept its key again.
+    """Block DEVICE permanently: delete messages to it, end runs with it, and never accept its key again.
+
+    It is told so when this device is next connected, and its runs with this one end, too.
 
     \b
     Example:
@@ -300,18 +302,23 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
     from remit.cli.show.screen import print_json
     from remit.config.device import find_device, using_device
     from remit.documents.shared import DeviceChanged
-    from remit.relay.device.peers import Peers
+    from remit.relay.e2e.channel import MessageCipher
+    from remit.relay.messages.types import RevocationMessage, write
 
     with using_device(_team(team_file, overrides)) as own:
-        peers = Peers(own.state)
-        peer = find_device(peers.list(), device)
+        cipher = MessageCipher(own)
+        peer = find_device(cipher.peers.list(), device)
         if not peer.revoked:
-            peer = peers.revoke(peer.device)
+            peer = cipher.revoke(peer.device, write(RevocationMessage()))
         known = known_device(peer, own.state)
     if as_json:
         print_json(DeviceChanged(device=known))
     else:
-        click.echo(f"{_called(peer.card)} is revoked: no more messages are sent to it or accepted from it.", err=True)
+        click.echo(
+            f"{_called(peer.card)} is revoked: no more messages are sent to it or accepted from it.\n"
+            "It is told when this device is connected.",
+            err=True,
+        )
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -416,7 +423,8 @@ def _typed(card: Card) -> str:
 def _row(known: KnownDevice) -> tuple[str, ...]:
     offered = _yes(known.shared) if known.offers is None else ", ".join(each.name for each in known.offers)
     grants = (", ".join(known.agents), ", ".join(known.profiles))
-    return known.name, known.id, _yes(known.verified), offered, _yes(known.allowed), *grants, _yes(known.revoked)
+    revoked = "yes" if known.revoked else "by it" if known.revoked_there else ""
+    return known.name, known.id, _yes(known.verified), offered, _yes(known.allowed), *grants, revoked
 
 
 def _yes(is_so: bool) -> str:

@@ -35,6 +35,8 @@ class PeerSnapshot:
         self.profiles: dict[str, Profile] = {}
         self.shared: dict[str, Shared] = {}
         self.senders: tuple[str, ...] = ()
+        self.revoked: dict[str, str] = {}
+        """The devices with which nothing can be exchanged any more, and why."""
 
     def look(self) -> None:
         """Read changes of the known devices, and notify devices whose offers have changed."""
@@ -48,6 +50,7 @@ class PeerSnapshot:
             }
         )
         self.senders = tuple(sorted(each.device for each in peers if each.may_talk))
+        self.revoked = {each.device: each.revocation for each in peers if each.revocation}
         if self._teller is not None:
             self._teller.tell(peers, partial(offered, self.shared))
 

@@ -206,7 +206,15 @@ async def _start(
         stack.enter_context(access.provide(calls))
     if runs is not None:
         await stack.enter_async_context(runs)
-    watch = _ChangeWatcher(device.device.state, known, post, device.gateway)
+
+    async def end_revoked() -> None:
+        calls.end_revoked(known.revoked)
+        for each in (runs, sharer):
+            if each is not None:
+                await each.end_revoked(known.revoked)
+
+    await end_revoked()
+    watch = _ChangeWatcher(device.device.state, known, post, device.gateway, end_revoked)
     watch.ended.add_done_callback(lambda ended: calls.end(ended.result()) if not ended.cancelled() else None)
     reading = partial(
         route_messages,
@@ -247,12 +255,18 @@ class _ChangeWatcher:
     """Keeps a device up to date with changes by other processes, and notices when it stops."""
 
     def __init__(
-        self, state: DeviceFile, known: PeerSnapshot, post: MessageDelivery, gateway: GatewayConnection
+        self,
+        state: DeviceFile,
+        known: PeerSnapshot,
+        post: MessageDelivery,
+        gateway: GatewayConnection,
+        changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._changes = FileChanges(state)
         self._known = known
         self._post = post
         self._gateway = gateway
+        self._changed = changed
         self.ready = asyncio.Event()
         self.ended: asyncio.Future[RemitError] = asyncio.get_running_loop().create_future()
 
@@ -262,6 +276,7 @@ class _ChangeWatcher:
             await asyncio.sleep(LOOK_S)
             if self._changes.look():
                 await self._post.persist(self._known.look)
+                await self._changed()
 
     async def tell(self) -> None:
         """Send the allowed senders to the gateway, which refuses others; raise the reason if the link has ended."""

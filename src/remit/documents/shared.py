@@ -51,6 +51,7 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
     ] = None
     allowed: Annotated[bool, Meta(description="Whether it may contact this device on its own.")]
     revoked: Annotated[bool, Meta(description="Whether it was revoked, permanently.")]
+    revoked_there: Annotated[bool, Meta(description="Whether it says that its owner has revoked this device.")]
     agents: Annotated[tuple[str, ...], Meta(description="Shared agents that it was granted to ask.")] = ()
     profiles: Annotated[tuple[str, ...], Meta(description="Profiles that were granted to ask it.")] = ()
     groups: Annotated[tuple[str, ...], Meta(description="Groups that it is in.")] = ()
@@ -197,8 +198,11 @@ class _Shared(Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int | None, Meta(description="Token budget of the local agent; null: no limit.")] = None
     failure: Annotated[str, Meta(description="The failure, if one stopped or ended the run.")] = ""
     ended: Annotated[
-        Literal["done", "user", "max_turns", "max_duration_ms", "max_failures", "max_tokens_budget"] | None,
-        Meta(description="Why the run ended: the agent finished, a person stopped it, or the limit that it reached."),
+        Literal["done", "user", "max_turns", "max_duration_ms", "max_failures", "max_tokens_budget", "revoked"] | None,
+        Meta(
+            description="Why the run ended: the agent finished, a person stopped it, the limit that it reached, or one "
+            "of the two devices has revoked the other."
+        ),
     ] = None
     banner: Annotated[str, Meta(description="The limit that it reached, as a sentence.")] = ""
     result: Annotated[str, Meta(description="The agent's final result.")] = ""

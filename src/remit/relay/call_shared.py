@@ -6,7 +6,7 @@ question again, and the other side returns the existing result: nothing is carri
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -233,6 +233,12 @@ class RemoteCalls:
         sent.answer.set_result(message)
         await self._delivery.taken(opened)
         return True
+
+    def end_revoked(self, revoked: Mapping[str, str]) -> None:
+        """Fail the calls to devices that are *revoked*, by id with the reason."""
+        for (device, _), sent in self._sent.items():
+            if device in revoked and not sent.answer.done():
+                sent.answer.set_exception(RemitError(fault(Code.PERMISSION_DENIED, revoked[device])))
 
     def end(self, why: RemitError) -> None:
         """Fail all waiting calls with *why*."""

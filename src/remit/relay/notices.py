@@ -8,13 +8,14 @@ from msgspec import Struct
 from remit.relay.session.moves import SessionState
 from remit.relay.session.run import Overlay
 
-NoticeKind = Literal["draft", "permission", "error", "limit", "done"]
+NoticeKind = Literal["draft", "permission", "error", "limit", "revoked", "done"]
 
 TITLES: dict[NoticeKind, str] = {
     "draft": "A draft needs your review",
     "permission": "Your agent asks for permission",
     "error": "A run was stopped by an error",
     "limit": "A run has ended at its limit",
+    "revoked": "A run has ended: a device was revoked",
     "done": "The objective is met",
 }
 
@@ -50,7 +51,7 @@ def notices_of(run: Overlay) -> Iterator[RunNotice]:
     if run.ended == "done":
         yield _notice(run, "done", "", run.result)
     elif run.ended is not None and run.ended != "user":
-        yield _notice(run, "limit", run.ended, run.banner)
+        yield _notice(run, "revoked" if run.ended == "revoked" else "limit", run.ended, run.banner)
 
 
 def needs_person(run: Overlay) -> bool:

@@ -14,6 +14,7 @@ from remit.relay.delivery_follower import awaits
 from remit.relay.device.writer import until_stored
 from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.messages import catalog, types
+from remit.relay.messages.questions import decline
 from remit.relay.messages.types import (
     AnswerMessage,
     DeclineMessage,
@@ -21,9 +22,10 @@ from remit.relay.messages.types import (
     PeerMessage,
     QuestionMessage,
     ReadReceipt,
+    RevocationMessage,
     WithdrawMessage,
 )
-from remit.relay.serve_shared import NOTHING_SHARED, Sharing, decline
+from remit.relay.serve_shared import NOTHING_SHARED, Sharing
 from remit.relay.session import repository
 from remit.relay.session.moves import ENDED
 from remit.relay.session_service import SessionService
@@ -94,6 +96,13 @@ class _Reading:
                 await self._withdraw(opened, message)
             case ReadReceipt():
                 await self._read(opened, message)
+            case RevocationMessage():
+                await self._delivery.do(self._revoked, opened)
+
+    def _revoked(self, opened: Opened) -> None:
+        """Note that a device has revoked this one; what waits for it ends once the change is noticed."""
+        _log.warning("%s has revoked this device", self._sealer.peers.revoked_by(opened.sender).card.name)
+        self._sealer.taken(opened.id)
 
     async def _ask(self, opened: Opened, asks: QuestionMessage) -> None:
         if self._sharing is not None:

@@ -61,7 +61,8 @@ class RunTargets:
         """Return a known device that messages may be exchanged with, or raise a `RemitError`."""
         _, peer = await self._delivery.do(self._sealer.peers.row, device)
         if not peer.may_talk:
-            why, todo = f"the device {device} is known but not allowed", f"To allow it: remit devices allow {device}"
+            why = peer.revocation or f"the device {device} is known but not allowed"
+            todo = None if peer.revocation else f"To allow it: remit devices allow {device}"
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=todo))
         return peer
 

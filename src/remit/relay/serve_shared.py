@@ -161,12 +161,20 @@ class Sharing:
             await self._delivery.taken(opened)  # it was answered already
             return
         question.messages.append(opened.id)
-        question.withdrawn = True
+        await self._cancel(question, f"withdrawn by the device {opened.sender}")
+
+    async def end_revoked(self, revoked: Mapping[str, str]) -> None:
+        """Cancel the work on questions of devices that are *revoked*, by id with the reason."""
+        for question in [each for each in self._under_way.values() if each.opened.sender in revoked]:
+            await self._cancel(question, revoked[question.opened.sender])
+
+    async def _cancel(self, question: "_Question", why: str) -> None:
+        question.cancelled = question.cancelled or why
         if question.going is not None:
             try:
                 await self._call_off(question, question.going)
             except StoreError as error:  # it continues, and is answered
-                _log.warning("a withdrawn question could not be cancelled everywhere: %s", error.fault.message)
+                _log.warning("a question could not be cancelled everywhere: %s", error.fault.message)
 
     def control(self, device: str, request: str) -> ControlEnvelope | None:
         """Return the control envelope of a request that came from a device, if it is in progress here."""
@@ -180,10 +188,10 @@ class Sharing:
     async def _call_off(self, question: "_Question", going: ActiveRun) -> None:
         """Cancel the run of a question, and earlier runs of it that may be resumed after a restart."""
         device, store = question.opened.sender, self._hub.store
-        self._hub.cancel(going.run, reason := f"withdrawn by the device {device}")
+        self._hub.cancel(going.run, question.cancelled)
         for run in await store.named(request_id(question.asks.id), RunScope(via=device)):
-            if run != going.run and not self._hub.cancel(run, reason):
-                await store.control(run, "cancel", device, "withdrawn")
+            if run != going.run and not self._hub.cancel(run, question.cancelled):
+                await store.control(run, "cancel", device, question.cancelled)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._under_way[task]
@@ -209,7 +217,7 @@ class Sharing:
             question.turned_away = True
             question.is_recorded = self._is_recorded(opened.sender)
         await self._delivery.persist(self._hear, question)
-        self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
+        self._tell(question, "asked")
         if isinstance(found, Fault):
             message = declined(asks, found)
         else:
@@ -248,7 +256,7 @@ class Sharing:
             response = going
         else:
             question.going = going
-            if question.withdrawn:
+            if question.cancelled:
                 await self._call_off(question, going)
             response = await self._responded(question, going)
         question.task = response.run
@@ -318,7 +326,7 @@ class Sharing:
 
         await self._delivery.persist(commit)
         del question.messages[: len(taken)]
-        self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
+        self._tell(question, event, code)
 
     async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
         """Decline if the answer is too large; drop it if the device was revoked meanwhile."""
@@ -335,8 +343,13 @@ class Sharing:
 
             await self._delivery.persist(commit)
             del question.messages[: len(taken)]
+            self._tell(question, "declined", why.code.value)
         else:
             raise RemitError(why)
+
+    def _tell(self, question: "_Question", event: Literal["asked", "answered", "declined"], code: str = "") -> None:
+        device, requester = question.opened.sender, question.opened.requester
+        self._told(SharingEvent(device=device, requester=requester, shared=question.name, event=event, code=code))
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -400,7 +413,8 @@ class _Question:
         self.task = ""
         """The run of the hub that answers it."""
         self.since_ms = 0
-        self.withdrawn = False
+        self.cancelled = ""
+        """Why nobody waits for its answer any more."""
         self.turned_away = False
         """Whether it was refused; then it does not count against other questions."""
         self.is_recorded = True
@@ -410,14 +424,6 @@ def _beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:
     """Return whether *control* is not derived from *other*: it is at most as many hops from the same origin."""
     is_near = control.hop_count <= other.hop_count
     return is_near and control.origin_agent_device_id == other.origin_agent_device_id
-
-
-def decline(sealer: MessageCipher, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
-    """Decline a question with a reason, and delete it."""
-    with sealer.device.state.writing():
-        sealer.seal(opened.sender, types.write(declined(asks, why)))
-        sealer.taken(opened.id)
-        audit.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, now_ms))
 
 
 def _place(opened: Opened) -> str:

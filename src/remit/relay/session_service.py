@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Literal, NoReturn
 
 import msgspec
@@ -22,6 +23,7 @@ from remit.relay.client.delivery import MessageDelivery
 from remit.relay.delivery_follower import DeliveryFollower, awaits
 from remit.relay.device.peers import PeerDevice
 from remit.relay.device.state import FileChanges
+from remit.relay.device.writer import until_stored
 from remit.relay.e2e.channel import MessageCipher, Opened
 from remit.relay.local_turns import LocalTurns
 from remit.relay.messages import audit, types
@@ -225,6 +227,11 @@ class SessionService:
             _log.info("dropping an answer for run %s: %s", run.id, refused.why)
         await self._delivery.taken(opened)
 
+    async def end_revoked(self, revoked: Mapping[str, str]) -> None:
+        """End the runs with devices that are *revoked*, by id with the reason."""
+        for run in [each for each in self._runs.values() if each.state not in ENDED and each.device in revoked]:
+            await until_stored(partial(self._do, run.id, moves.Revoked(revoked[run.device])))
+
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _do(
@@ -345,8 +352,8 @@ class SessionService:
 
     def _revoked(self, run: Overlay) -> Fault | None:
         """Return the fault for a revoked device, which is more exact than "not allowed"."""
-        _, peer = self._sealer.peers.row(run.device)
-        return fault(Code.PERMISSION_DENIED, f"the device {run.device} was revoked") if peer.revoked else None
+        why = self._sealer.peers.row(run.device)[1].revocation
+        return fault(Code.PERMISSION_DENIED, why) if why else None
 
     def _control(self, run: Overlay) -> ControlEnvelope:
         return origin(self._profile(run.profile), device=self._sealer.device.id, trace_id=run.id)

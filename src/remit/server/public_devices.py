@@ -56,6 +56,8 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     allowed: bool
     """Whether it may contact this device on its own."""
     revoked: bool
+    revoked_there: bool
+    """Whether it says that its owner has revoked this device."""
     groups: tuple[str, ...]
     """The groups that it is in; a group can be the `device` of a new run."""
     own: bool
@@ -158,6 +160,7 @@ def device_view(
         else tuple(OfferView(name=each.name, description=each.description) for each in offer),
         allowed=peer.allowed,
         revoked=peer.revoked,
+        revoked_there=peer.revoked_there,
         groups=tuple(sorted(peer.groups)),
         own=peer.own,
         present=None if presence is None else presence.present,

@@ -191,6 +191,8 @@ export interface components {
             /** @description Whether it is connected to its gateway; None: not known. */
             present: boolean | null;
             revoked: boolean;
+            /** @description Whether it says that its owner has revoked this device. */
+            revoked_there: boolean;
             /** @description Whether it shares an agent with this device, as far as this device knows: "shared with me". */
             shared: boolean;
             /** @description Whether both owners compared codes. */
@@ -654,7 +656,7 @@ export interface components {
             /** @description When its newest message was sent or arrived; None: there is none. */
             at_ms: number | null;
             device: string;
-            ended: ("done" | "max_duration_ms" | "max_failures" | "max_tokens_budget" | "max_turns" | "user") | null;
+            ended: ("done" | "max_duration_ms" | "max_failures" | "max_tokens_budget" | "max_turns" | "revoked" | "user") | null;
             id: string;
             /** @enum {unknown} */
             mode: "full_auto" | "manual" | "semi_auto";
@@ -700,7 +702,7 @@ export interface components {
             draft: components["schemas"]["DraftView"] | null;
             /** @description Entries before those shown here; `GET /v1/shared/runs/{run}/entries` has them. */
             earlier: number;
-            ended: ("done" | "max_duration_ms" | "max_failures" | "max_tokens_budget" | "max_turns" | "user") | null;
+            ended: ("done" | "max_duration_ms" | "max_failures" | "max_tokens_budget" | "max_turns" | "revoked" | "user") | null;
             failure: string;
             failures: number;
             id: string;

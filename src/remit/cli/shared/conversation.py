@@ -45,10 +45,9 @@ EXIT: dict[Reason, int] = {
     "max_tokens_budget": TABLE[Code.TOKEN_BUDGET_EXCEEDED].exit_code,
     "max_duration_ms": TABLE[Code.TIMEOUT].exit_code,
     "max_failures": TABLE[Code.DELEGATION_FAILED].exit_code,
+    "revoked": TABLE[Code.PERMISSION_DENIED].exit_code,
 }
 NEWEST: Final = "newest"
-
-
 _ANSWERS = (moves.Approve, moves.Reject)
 
 

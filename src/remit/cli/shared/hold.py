@@ -146,13 +146,10 @@ def _called(members: Sequence[PeerDevice], named: str) -> str:
 
 
 def _revoked(peer: PeerDevice) -> RemitError:
-    return RemitError(
-        fault(
-            Code.PERMISSION_DENIED,
-            f"{one_line(peer.card.name)} was revoked here permanently",
-            suggestion="Ask its owner to create a new device, and pair with its link: remit devices pair LINK",
-        )
-    )
+    todo = "Ask its owner to create a new device, and pair with its link: remit devices pair LINK"
+    if peer.revoked_there:
+        todo = "Ask its owner why. They can pair with a new device of yours: remit devices init, in another folder"
+    return RemitError(fault(Code.PERMISSION_DENIED, one_line(peer.revocation), suggestion=todo))
 
 
 class _SharedChat:
@@ -182,7 +179,7 @@ class _SharedChat:
             )
             with using_device(team) as own:
                 peer, *_ = members = find_devices(Peers(own.state).list(), order.device)
-            if peer.revoked:
+            if peer.revocation:
                 raise _revoked(peer)
             self._introduce(team, client.process, is_here=is_here)
             wanted = RequestedRun(

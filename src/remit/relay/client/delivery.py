@@ -268,7 +268,7 @@ class MessageDelivery:
         if future.cancelled() or future.exception() is not None:
             return  # the connection has ended
         outcome = future.result()
-        if isinstance(outcome, Receipt):
+        if isinstance(outcome, Receipt) or row.is_farewell:
             self._done.append(row.id)
             self._settled.set()
             self._troubles.right(row.to)
@@ -313,9 +313,14 @@ class MessageDelivery:
             if not (self._troubles.resting or self._refused):
                 continue
             again, self._refused = self._refused, {}
-            for rows in again.values():
+            # What was meant for a device that was revoked meanwhile is deleted.
+            left = await self.persist(self._sealer.unsent, [row.id for rows in again.values() for row in rows])
+            for device, rows in again.items():
                 for row in sorted(rows, key=lambda row: row.id):
-                    self._put(row)
+                    if row.id in left:
+                        self._put(row)
+                if left.isdisjoint(row.id for row in rows):
+                    self._troubles.right(device)
             self._troubles.resting.clear()
             self._news.set()
 

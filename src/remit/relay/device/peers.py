@@ -24,6 +24,8 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     """Whether it may contact this device on its own, and gets answers."""
     revoked: bool = False
     """Whether it was revoked. It stays known, so that it cannot come back as a new device."""
+    revoked_there: bool = False
+    """Whether it says that its owner has revoked this device."""
     agents: frozenset[str] = frozenset()
     """The shared agents that it may ask, besides those whose section in the team file names it."""
     profiles: frozenset[str] = frozenset()
@@ -40,7 +42,14 @@ class PeerDevice(Struct, frozen=True, kw_only=True):
     @property
     def may_talk(self) -> bool:
         """Whether messages may be exchanged with it."""
-        return (self.shared or self.allowed) and not self.revoked
+        return (self.shared or self.allowed) and not self.revocation
+
+    @property
+    def revocation(self) -> str:
+        """Which of the two devices has revoked the other, for a sentence; empty: neither."""
+        if self.revoked:
+            return f"this device has revoked {self.card.name}"
+        return f"{self.card.name} has revoked this device" if self.revoked_there else ""
 
     def may_ask(self, agent: str) -> bool:
         """Return whether it was granted a shared agent of this device."""
@@ -110,7 +119,7 @@ class Peers:
             _check(everyone.values(), card)
             found = next((row for row, known in everyone.items() if known.device == card.device), None)
             if found is not None:
-                return self._keep(found, structs.replace(everyone[found], card=card))
+                return self._keep(found, structs.replace(everyone[found], card=card, revoked_there=False))
             row = max(everyone, default=0) + 1
             return self._keep(row, PeerDevice(card=card))
 
@@ -135,8 +144,8 @@ class Peers:
 
     def allow(self, device: str, *, allowed: bool = True) -> PeerDevice:
         """Set whether the device may contact this one on its own; if not, all its grants end."""
-        ended = {} if allowed else {"agents": frozenset[str](), "profiles": frozenset[str](), "own": False}
-        return self._change(device, allowed=allowed, **ended)
+        ended = {"agents": frozenset[str](), "profiles": frozenset[str](), "own": False}
+        return self._change(device, allowed=allowed, **({"revoked_there": False} if allowed else ended))
 
     def grant(self, device: str, grants: Grants) -> PeerDevice:
         """Add to what the device and the profiles here may do with each other, and let them connect for it."""
@@ -214,12 +223,22 @@ class Peers:
             peer = self._change(
                 device, shared=False, allowed=False, revoked=True, agents=none, profiles=none, groups=none, own=False
             )
-            row, _ = self.row(device)
-            for table in ("sessions", "held", "outbox", "pieces", "lines"):
-                self._state.execute(f"DELETE FROM {table} WHERE peer = ?", row)
-            for fact in ("heard", "told", "rates"):
-                self._state.execute("DELETE FROM facts WHERE name = ?", f"{fact}/{row}")
+            self._forget(device)
             return peer
+
+    def revoked_by(self, device: str) -> PeerDevice:
+        """Record that a device has revoked this one, and delete its sessions and all messages waiting for it."""
+        with self._state.writing():
+            peer = self._change(device, revoked_there=True)
+            self._forget(device)
+            return peer
+
+    def _forget(self, device: str) -> None:
+        row, _ = self.row(device)
+        for table in ("sessions", "held", "outbox", "pieces", "lines"):
+            self._state.execute(f"DELETE FROM {table} WHERE peer = ?", row)
+        for fact in ("heard", "told", "rates"):
+            self._state.execute("DELETE FROM facts WHERE name = ?", f"{fact}/{row}")
 
     def get(self, device: str) -> PeerDevice | None:
         """Return a known device."""

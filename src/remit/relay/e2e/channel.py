@@ -21,7 +21,7 @@ Everything is synchronous: call it through one thread or `asyncio.to_thread`.
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from msgspec import Struct
@@ -53,6 +53,8 @@ class OutboundMessage(Struct, frozen=True, kw_only=True):
     id: int
     to: str
     sealed: bytes
+    is_farewell: bool = False
+    """Whether it tells a device that it was revoked: nobody waits for it, so it is tried once."""
 
 
 class MessageCipher:
@@ -96,6 +98,24 @@ class MessageCipher:
             streams = self._sender.streams(row)
             self._sender.keep(row, self._sender.add(row, peer, streams, held))
         return token.hex()
+
+    def revoke(self, device: str, farewell: bytes) -> PeerDevice:
+        """Revoke a device for good: delete its sessions and all messages for it, and send it only the *farewell*.
+
+        Without a session it is not told: nothing of this device has ever reached it.
+        """
+        with self._state.writing():
+            row, peer = self.peers.row(device)
+            if peer.may_talk:
+                self._state.execute("DELETE FROM held WHERE peer = ?", row)
+                self.seal(device, farewell)
+                # In a new stream, so that its receiver waits for none of the deleted messages.
+                self._sender.restart(row, peer, self._sender.streams(row))
+            last = self._state.rows("SELECT id, peer, seq, sealed FROM outbox WHERE peer = ?", row)
+            revoked = self.peers.revoke(device)
+            for each in last if peer.may_talk else ():
+                self._state.execute("INSERT INTO outbox (id, peer, seq, sealed) VALUES (?, ?, ?, ?)", *each)
+            return revoked
 
     def wanting(self) -> list[str]:
         """Return the devices that have held messages but no session: fetch a key, then `begin`."""
@@ -160,8 +180,15 @@ class MessageCipher:
     def outbox(self, after: int = 0, limit: int = 100) -> list[OutboundMessage]:
         """Return the outbox in order, beginning after an id."""
         rows = self._state.rows("SELECT id, peer, sealed FROM outbox WHERE id > ? ORDER BY id LIMIT ?", after, limit)
-        names = {row: self.peers.named(row) for row in {row for _, row, _ in rows}}
-        return [OutboundMessage(id=number, to=names[row], sealed=sealed) for number, row, sealed in rows]
+        peers = {row: self.peers.at(row) for row in {row for _, row, _ in rows}}
+        return [
+            OutboundMessage(id=number, to=peers[row].device, sealed=sealed, is_farewell=peers[row].revoked)
+            for number, row, sealed in rows
+        ]
+
+    def unsent(self, ids: Collection[int]) -> set[int]:
+        """Return those of *ids* that are still in the outbox."""
+        return {number for number in ids if self._state.one("SELECT 1 FROM outbox WHERE id = ?", number)}
 
     def sent(self, *ids: int) -> None:
         """Remove what the gateway has stored from the outbox. The message is held until the other side has it."""
@@ -243,14 +270,9 @@ class MessageCipher:
     def _talking(self, device: str) -> tuple[int, PeerDevice]:
         row, peer = self.peers.row(device)
         if not peer.may_talk:
-            state = "was revoked" if peer.revoked else "is known but not allowed"
-            raise RemitError(
-                fault(
-                    Code.PERMISSION_DENIED,
-                    f"the device {peer.card.name!r} ({device}) {state}",
-                    suggestion=f"Allow it: remit devices allow {device}" if not peer.revoked else None,
-                )
-            )
+            why = peer.revocation or f"the device {peer.card.name!r} ({device}) is known but not allowed"
+            todo = None if peer.revocation else f"Allow it: remit devices allow {device}"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=todo))
         return row, peer
 
 

@@ -212,3 +212,11 @@ def step_of(
 def _id(said: str) -> str:
     """Return an id of another device if it has the form of one, else a digest: its texts are not recorded."""
     return said if _ID.fullmatch(said) else request_id(said)
+
+
+def decline(sealer: MessageCipher, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
+    """Decline a question with a reason, and delete it."""
+    with sealer.device.state.writing():
+        sealer.seal(opened.sender, types.write(declined(asks, why)))
+        sealer.taken(opened.id)
+        audit.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, now_ms))

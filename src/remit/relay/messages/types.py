@@ -103,7 +103,13 @@ class OffersMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="of
             raise ValueError("duplicate agent name")
 
 
-PeerMessage = QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | ReadReceipt | OffersMessage
+class RevocationMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="revokes"):
+    """The sender has revoked the receiver, and takes no more messages of it; this is the last one."""
+
+
+PeerMessage = (
+    QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | ReadReceipt | OffersMessage | RevocationMessage
+)
 
 _decoder = msgspec.json.Decoder(PeerMessage)
 _kinds = frozenset(str(kind.__struct_config__.tag) for kind in get_args(PeerMessage))

@@ -38,7 +38,7 @@ class SessionState(StrEnum):
     ERROR = "error"
     """Something failed, and a person must decide what comes next."""
     STOPPED = "stopped"
-    """Ended by a person or at a limit."""
+    """Ended by a person, at a limit, or by a revocation."""
 
 
 ENDED = frozenset({SessionState.COMPLETED, SessionState.STOPPED})
@@ -46,8 +46,8 @@ ENDED = frozenset({SessionState.COMPLETED, SessionState.STOPPED})
 Label = Literal["auto_sent", "approved", "edited", "yours"]
 """How a message was released: automatically, approved by a person, edited by a person, or written by a person."""
 
-Reason = Literal["done", "user", "max_turns", "max_duration_ms", "max_failures", "max_tokens_budget"]
-"""Why a run ended: the agent was done, a person stopped it, or a limit was reached."""
+Reason = Literal["done", "user", "max_turns", "max_duration_ms", "max_failures", "max_tokens_budget", "revoked"]
+"""Why a run ended: the agent was done, a person stopped it, a limit was reached, or a device revoked the other."""
 
 # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -185,6 +185,13 @@ class Restarted(Struct, frozen=True, tag=True):
     """The session service was restarted; everything that was in progress is lost."""
 
 
+class Revoked(Struct, frozen=True, tag=True):
+    """One of the two devices has revoked the other."""
+
+    why: str
+    """See `PeerDevice.revocation`."""
+
+
 class SetObjective(Struct, frozen=True, tag=True):
     """A person changes the objective."""
 
@@ -220,6 +227,7 @@ Event = (
     | Detach
     | Tick
     | Restarted
+    | Revoked
     | SetObjective
     | SetMode
 )
@@ -334,6 +342,7 @@ TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
         Attach: "I>I P>P L>L S>S R>R O>O Z>Z E>E",
         Detach: "I>I P>P L>L S>S R>R O>O Z>Z E>E",
         Tick: "I>I P>PX L>LX S>SX R>RX O>OX Z>Z E>E",
+        Revoked: "I>X P>X L>X S>X R>X O>X Z>X E>X",
         Restarted: "I>I P>Z L>Z S>Z R>Z O>Z Z>Z E>E",
         SetObjective: "I>I P>POX L>POX S>SPOX R>R O>OX Z>Z E>E",
         SetMode: "I>I P>P L>L S>S R>R O>O Z>Z E>E",

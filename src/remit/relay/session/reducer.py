@@ -43,6 +43,7 @@ from remit.relay.session.moves import (
     RemoteFailed,
     Restarted,
     Resume,
+    Revoked,
     Say,
     Sent,
     SessionState,
@@ -150,6 +151,8 @@ def _take(run: Overlay, event: Event, now_ms: int, by: Person | None) -> Transit
             )
         case Restarted():
             return Transition(_restarted(run))
+        case Revoked(why=why):
+            return transitions.end(run, SessionState.STOPPED, "revoked", f"The run has ended: {why}")
         case SetObjective(objective=objective):
             return _redirect(run, objective)
         case SetMode(mode=mode):

@@ -163,6 +163,7 @@ function DeviceCard({ device, policy, shared, profiles }: CardProps) {
         <span className="devices-marks">
           {device.own ? <Badge>{words.own}</Badge> : null}
           {device.revoked ? <Badge tone="bad">{words.revoked}</Badge> : null}
+          {device.revoked_there ? <Badge tone="bad">{words.revokedThere}</Badge> : null}
           <Badge tone={device.verified ? "good" : "warn"}>
             {device.verified ? words.verified : words.unverified}
           </Badge>
