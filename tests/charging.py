@@ -75,10 +75,6 @@ def back(folder: Path, tell: Tell) -> Hub:
         tell(charged=what)
         return receipt
 
-    @hub.tool()
-    async def pay(what: str) -> str:
-        return await charge(what)
-
     async def till(brief: Brief) -> str:
         return await charge(brief.text)
 
@@ -87,12 +83,8 @@ def back(folder: Path, tell: Tell) -> Hub:
         await world.until_let_go()
         return receipt
 
-    async def careful(brief: Brief) -> str:
-        return await brief.use("pay", what=brief.text)
-
     hub.add("till", till, concurrency=64)
     hub.add("patient", patient, concurrency=64)
-    hub.add("careful", careful, tools=["pay"], resumable=True, concurrency=64)
     return hub
 
 
@@ -108,10 +100,9 @@ def front(folder: Path, back_address: str) -> Hub:
 
         return ask
 
-    for name in ("till", "patient", "careful"):
+    for name in ("till", "patient"):
         hub.connect(name, back_address, token="front", concurrency=64)
         hub.add(f"boss-{name}", passing_on(name), may_call=[name], resumable=True, concurrency=64)
-        hub.add(f"clerk-{name}", passing_on(name), may_call=[name], concurrency=64)
     return hub
 
 

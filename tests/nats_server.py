@@ -24,10 +24,10 @@ def _die_with_parent() -> None:
 class NatsServer:
     """A server that can be killed, wiped and started again on the same port."""
 
-    def __init__(self, *more: str) -> None:
+    def __init__(self, *more: str, port: int = -1) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="remit-nats-"))
         self._more = more
-        self._port = -1
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
@@ -80,15 +82,19 @@ class PostgresServer:
     """A server in a folder of its own, on a port of the loopback interface."""
 
     def __init__(
-        self, *settings: str, primary: "PostgresServer | None" = None, small_disk_mb: int | None = None
+        self,
+        *settings: str,
+        primary: "PostgresServer | None" = None,
+        small_disk_mb: int | None = None,
+        within: Path | None = None,
     ) -> None:
-        """Make a new server, or a standby of *primary*, which follows it until it is promoted.
+        """Make a new server *within* a folder, or a standby of *primary*, which follows it until it is promoted.
 
         With *small_disk_mb*, the folder `small` is a disk of that size, which only the server sees. Where no disk can
         be mounted, that raises a `subprocess.SubprocessError`.
         """
         self._settings = settings
-        self.folder = Path(tempfile.mkdtemp(prefix="remit-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="remit-postgres-", dir=within))
         # Deletes the folder when this process ends, also if it is killed: the pipe is closed then.
         self._cleaner = subprocess.Popen(
             ["/bin/sh", "-c", 'read _; sleep 1; rm -rf "$0"', self.folder],
@@ -241,9 +247,13 @@ class PostgresServer:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Return a port that nobody listens at, and that the system gives to no outgoing connection meanwhile."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 @cache

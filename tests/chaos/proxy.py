@@ -1,48 +1,58 @@
-"""A TCP proxy between a hub and its servers that can be cut, as a network can."""
+"""A TCP proxy that can be cut in the ways in which a network fails."""
 
 import asyncio
+import random
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
-Cut = Literal["refused", "silent"]
-"""refused: connections are reset, as if the server were gone; silent: nothing arrives, as if the cable were out."""
+Cut = Literal["refused", "silent", "half-open", "slow"]
+"""refused: connections are reset, as if the server were gone; silent: nothing arrives until it is healed; half-open:
+what is sent is lost, and nobody hears of it until it is healed; slow: everything arrives late."""
 
 _MOST = 262_144
+# The longest a slow connection takes for a piece.
+_SLOW_S = 0.5
 
 
 class TcpProxy:
     """Passes connections on to one address, until it is cut."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        self._upstream = host, port
+    def __init__(self, upstream: Callable[[], tuple[str, int]]) -> None:
+        self._upstream = upstream
         self._server: asyncio.Server | None = None
         self._connected: set[asyncio.StreamWriter] = set()
         self._cut: Cut | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.port = 0
+        self.lost = 0
+        """The bytes that half-open connections have swallowed."""
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        self._flowing.set()
+        self.heal()
         if self._server is not None:
             self._server.close()
         self._reset()
 
     def cut(self, how: Cut) -> None:
-        """Let nothing through from now on."""
+        """Fail in this way from now on."""
         self._cut = how
-        self._flowing.clear()
+        if how in ("refused", "silent"):
+            self._flowing.clear()
         if how == "refused":
             self._reset()
 
     def heal(self) -> None:
         """Let everything through again; what a silent cut held back arrives late, as over TCP."""
+        if self._cut == "half-open":
+            self._reset()  # what was lost on these connections never arrives
         self._cut = None
         self._flowing.set()
 
@@ -57,7 +67,7 @@ class TcpProxy:
                 return
             await self._flowing.wait()
             try:
-                there_reader, there_writer = await asyncio.open_connection(*self._upstream)
+                there_reader, there_writer = await asyncio.open_connection(*self._upstream())
             except OSError:
                 return
             self._connected.add(there_writer)
@@ -78,8 +88,13 @@ class TcpProxy:
         with suppress(OSError):
             while data := await reader.read(_MOST):
                 await self._flowing.wait()
+                if self._cut == "slow":
+                    await asyncio.sleep(random.random() * _SLOW_S)
                 if writer.transport.is_closing():
                     return
+                if self._cut == "half-open":
+                    self.lost += len(data)
+                    continue
                 writer.write(data)
                 await writer.drain()
         # The end of one direction is the end of the connection: neither PostgreSQL nor NATS closes only one.

@@ -1,32 +1,27 @@
 """One chaos run: a cluster, clients, faults, and the verdict of the checker on what happened."""
 
 import asyncio
+import json
 import random
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from chaos.clients import Clients
-from chaos.cluster import Cluster, ClusterPlan
-from chaos.databases import DATABASE
+from chaos.check import Line, Promises, Violation, check
+from chaos.clients import DEADLINE_MS, Clients, response_line
+from chaos.cluster import BANK, COMMANDS, Cluster, ClusterPlan
 from chaos.faults import WEIGHTS, Storm, drawn
-from chaos.history import Event, Outcome, Rules, StoredRequest, Violation, check, read_history
-from chaos.hub import MAY_REPEAT, RUN_TOKENS, USER_TOKENS_PER_DAY
-from postgres_server import PASSWORD, USER
-from remit.protocol.records import Kind, read_response
-from remit.runtime.ports import StoreError
-from remit.stores.postgres.store import PostgresStore
-from remit.stores.schema import KINDS
 
 # After the last fault everything has ended within this time, or is stuck: the deadline of a request, and recovery.
-SETTLE_S = 240.0
-# Outcomes that are asked for once more at the end, of all kinds.
-AGAIN = 400
+SETTLE_S = 2 * DEADLINE_MS / 1_000
 
 
 class ChaosPlan(Struct, frozen=True, kw_only=True):
@@ -36,9 +31,9 @@ class ChaosPlan(Struct, frozen=True, kw_only=True):
     faults: int
     seed: int
     clients: int
-    pace_s: float = 1.0
+    pace_s: float
     """How long the pauses between faults are: about so many seconds each."""
-    most_s: float = 3.0
+    most_s: float
     """How long faults last at most."""
 
 
@@ -47,42 +42,64 @@ class Report(Struct, frozen=True, kw_only=True):
 
     faults: Counter[str]
     untried: tuple[str, ...]
-    requests: int
-    outcomes: Counter[str]
-    executions: int
+    lines: list[Line]
     violations: list[Violation]
     records: int
-    failovers: int
     starts: int
     exits: Counter[str]
-    network: str
+    slowest_stop_s: float
+
+    def count(self, kind: str) -> int:
+        return sum(line.kind == kind for line in self.lines)
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        last = {line.request: line.code or line.status for line in self.lines if line.kind == "answered"}
+        return Counter(last.values())
 
 
 async def storm(folder: Path, plan: ChaosPlan, say: Callable[[str], None]) -> Report:
     """Have clients ask while faults happen, and check what came of it."""
     async with Cluster(folder, plan.cluster) as cluster:
-        kinds = _kinds(cluster)
-        faults = drawn(random.Random(plan.seed), plan.faults, kinds, plan.pace_s, plan.most_s)
         clients = Clients(cluster, plan.seed)
         storm = Storm(cluster, clients)
-        late = ""
+        kinds = storm.kinds()
+        faults = drawn(random.Random(plan.seed), plan.faults, kinds, plan.pace_s, plan.most_s)
+        late: list[Violation] = []
         asking = asyncio.create_task(clients.run(plan.clients))
         try:
             await _while_alive(storm.run(faults, say), asking)
             clients.stop()
             async with asyncio.timeout(SETTLE_S):
                 await asking
-                await _settled(cluster)
         except TimeoutError:
-            late = f"not everything ended within {SETTLE_S:.0f} s after the last fault"
-            asking.cancel()
+            late.append(Violation("stuck", "-", f"not everything ended within {SETTLE_S:.0f} s after the last fault"))
         finally:
             asking.cancel()
             await asyncio.wait({asking})
-        say("asking again for the outcomes")
         if not late:
-            await _ask_again(cluster, clients, plan.seed)
-        return await _judged(cluster, storm, kinds, late)
+            say("asking again for the outcomes")
+            await clients.ask_again()
+            await _settled(cluster)
+        say("reading the record")
+        lines = [*clients.lines, *_read(folder / "ledger.jsonl")]
+        findings: list[str] = []
+        records = 0
+        for name in (COMMANDS, BANK):
+            found, rows = await _verified(cluster, name)
+            findings += found
+            records += rows
+            lines += await _recorded(cluster, name)
+        return Report(
+            faults=storm.done,
+            untried=tuple(sorted(set(WEIGHTS) - set(kinds))),
+            lines=lines,
+            violations=[*check(lines, promises(folder), findings), *late],
+            records=records,
+            starts=sum(hub.starts for hub in cluster.hubs.values()),
+            exits=Counter(f"{name} {code}" for name, code in cluster.exits),
+            slowest_stop_s=storm.slowest_stop_s,
+        )
 
 
 async def _while_alive(work: Coroutine[None, None, None], asking: "asyncio.Task[None]") -> None:
@@ -96,155 +113,95 @@ async def _while_alive(work: Coroutine[None, None, None], asking: "asyncio.Task[
     task.result()
 
 
-def _kinds(cluster: Cluster) -> dict[str, int]:
-    kinds = dict(WEIGHTS)
-    if cluster.databases.standby is None:
-        del kinds["fail over"]
-    if not cluster.databases.has_small_disk:
-        del kinds["disk full"]
-    return kinds
+def promises(folder: Path) -> Promises:
+    """Return what the team file promises."""
+    team = tomllib.loads((folder / "remit.toml").read_text())
+    resumable = frozenset(name for name, agent in team["agents"].items() if agent.get("resumable"))
+    return Promises(may_repeat=resumable, user_tokens_per_day=team["budgets"]["per_user_per_day"])
+
+
+# ── what is left at the end ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(ledger: Path) -> Iterator[Line]:
+    decode = msgspec.json.Decoder(Line).decode
+    return map(decode, ledger.read_bytes().splitlines())
 
 
 async def _settled(cluster: Cluster) -> None:
-    """Return once no request in the store is open."""
-    connection = await cluster.databases.primary.connect(DATABASE)
-    try:
-        while await connection.fetchval("SELECT count(*) FROM remit.request WHERE state = 0"):
-            await asyncio.sleep(0.2)
-    finally:
-        await connection.close()
+    """Return once no run is under way, also none whose client was killed; what does not end is found on record."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_S):
+            for state in ("running", "waiting", "silent"):
+                while await _runs(cluster, state):
+                    await asyncio.sleep(0.5)
 
 
-async def _ask_again(cluster: Cluster, clients: Clients, seed: int) -> None:
-    events = read_history(cluster.folder / "history")
-    kept = {event.id for event in events if event.outcome is not None and event.outcome.is_kept}
-    asked = [event for event in events if event.kind == "asked" and event.id in kept]
-    await clients.ask_again(random.Random(seed).sample(asked, min(AGAIN, len(asked))))
+async def _runs(cluster: Cluster, state: str) -> int:
+    code, output = await cluster.command("runs", "list", "--state", state, "--jsonl", bound_s=60)
+    return len(output.splitlines()) if code == 0 else 1
 
 
-async def _judged(cluster: Cluster, storm: Storm, kinds: dict[str, int], late: str) -> Report:
-    events = read_history(cluster.folder / "history")
-    stored = await stored_requests(cluster, {event.id for event in events if event.kind == "asked"})
-    url = cluster.databases.primary
-    store = PostgresStore(
-        f"postgresql://{USER}@127.0.0.1:{url.port}/{DATABASE}",
-        key=cluster.folder / "hub.key",
-        password=PASSWORD,
-        make_key=False,
-    )
-    findings: list[str] = []
-    records = 0
-    try:
-        await store.open()
-        await store.records(limit=1)  # whoever reads brings the chain up to date
-        verdict = await store.verify()
-        findings = [str(each) for each in verdict.findings]
-        records = verdict.rows
-        unchained = verdict.unchained
-        await store.close()
-    except StoreError as error:
-        findings, unchained = [f"the record cannot be verified: {error}"], 0
-    rules = Rules(may_repeat=MAY_REPEAT, run_tokens=RUN_TOKENS, user_tokens_per_day=USER_TOKENS_PER_DAY)
-    violations = check(events, stored, rules, findings=findings, unchained=unchained)
-    if late:
-        violations.append(Violation("stuck", "-", late))
-    return Report(
-        faults=storm.done,
-        untried=tuple(sorted(set(WEIGHTS) - set(kinds))),
-        requests=sum(event.kind == "asked" for event in events),
-        outcomes=_outcomes(events),
-        executions=sum(event.kind == "executed" for event in events),
-        violations=violations,
-        records=records,
-        failovers=cluster.databases.failovers,
-        starts=sum(hub.starts for hub in cluster.hubs.values()),
-        exits=Counter(f"{name} {code}" for name, code in cluster.exits),
-        network=cluster.network.name,
-    )
+async def _verified(cluster: Cluster, name: str) -> tuple[list[str], int]:
+    """Return what is wrong with a record, and how many rows it has."""
+    code, output = await cluster.command("audit", "verify", "--json", bound_s=600, name=name)
+    verdict: dict[str, Any] = json.loads(output) if output else {}
+    findings = [json.dumps(each) for each in verdict.get("findings", [])]
+    if unchained := verdict.get("unchained"):
+        findings.append(f"{unchained} records are not in the chain")
+    if code != 0 and not findings:
+        findings.append(f"it cannot be verified: exit code {code}, {output}")
+    return findings, verdict.get("rows", 0)
 
 
-def _outcomes(events: list[Event]) -> Counter[str]:
-    last = {event.id: event.outcome for event in events if event.outcome is not None}
-    return Counter(outcome.code or outcome.status for outcome in last.values())
-
-
-async def stored_requests(cluster: Cluster, asked: set[str]) -> list[StoredRequest]:
-    """Return the requests of clients in the store, and leave a copy of all rows and records in the folder."""
-    connection = await cluster.databases.primary.connect(DATABASE)
-    try:
-        rows = await connection.fetch(
-            "SELECT request.id, target, by_user, request.run, body FROM remit.request"
-            " LEFT JOIN remit.record ON stream = last_stream AND number = last_number WHERE state < 2"
-        )
-        results = await connection.fetch("SELECT run, body FROM remit.record WHERE kind = $1", KINDS[Kind.RESULT])
-        for table in ("request", "record", "stream", "counter", "worker"):
-            copied = await connection.fetch(f"SELECT row_to_json({table}) FROM remit.{table}")
-            (cluster.folder / f"{table}.jsonl").write_text("".join(f"{row[0]}\n" for row in copied))
-    finally:
-        await connection.close()
-    ended = Counter((run, read_response(body).id) for run, body in results)
-    return [_stored(id, target, user, body, ended[run, id]) for id, target, user, run, body in rows if id in asked]
-
-
-def _stored(id: str, target: str, user: str, body: bytes | None, outcomes: int) -> StoredRequest:
-    if body is None:
-        return StoredRequest(id=id, agent=target, user=user, outcome=None, outcomes=outcomes)
-    response = read_response(body)
-    ok = response.status == "success"
-    outcome = Outcome(
-        str(response.status),
-        "" if response.fault is None else str(response.fault.code),
-        str(response.result) if ok else "",
-    )
-    return StoredRequest(
-        id=id, agent=target, user=user, outcome=outcome, outcomes=outcomes, tokens=response.usage.total
-    )
+async def _recorded(cluster: Cluster, name: str) -> list[Line]:
+    """Return what a record says of every delegation."""
+    file = cluster.folder / f"record-{name}.jsonl"
+    code, output = await cluster.command("audit", "export", "--out", str(file), bound_s=600, name=name)
+    assert code == 0, output
+    lines: list[Line] = []
+    requests: dict[tuple[str, str], str] = {}
+    for row in map(json.loads, file.read_text().splitlines()):
+        if row.get("kind") not in ("started", "delegation", "result"):
+            continue
+        body: dict[str, Any] = json.loads(row["body"])
+        place = row["run"], body["id"]
+        if row["kind"] != "result":
+            requests[place] = body["objective"]
+            line = Line(kind="started", request=requests[place], by=body["origin"], parent=body.get("parent", ""))
+        else:
+            line = response_line("ended", requests[place], name, body)
+        lines.append(replace(line, at=row["seq"], run=place[0], call=place[1]))
+    return lines
 
 
 # ── a standby that lags ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class LostTail(Struct, frozen=True, kw_only=True):
-    """What came of a failover to a standby that had not received everything."""
-
-    lost: dict[int, tuple[int, int]]
-    """The streams whose last records are gone: what was acknowledged at least, and what is there."""
-    said: frozenset[int]
-    """The streams of which a hub said so."""
-
-    @property
-    def is_said(self) -> bool:
-        return bool(self.lost) and set(self.lost) <= self.said
-
-
-async def lose_tail(folder: Path, plan: ClusterPlan, seed: int) -> LostTail:
-    """Fail over to an asynchronous standby that lags, and find out whether each hub says what it lost."""
+async def lose_tail(folder: Path, plan: ClusterPlan, seed: int) -> tuple[set[int], set[int]]:
+    """Fail over to a standby that lags: return the streams whose last records are gone, and those that hubs name."""
     plan = replace(plan, synchronous=False, databases=2)
     async with Cluster(folder, plan) as cluster:
-        clients = Clients(cluster, seed)
+        clients = Clients(cluster, seed, {("boss", "till"): 1})  # no commands, which end before they lose anything
         asking = asyncio.create_task(clients.run(6))
         try:
             databases = cluster.databases
             await _more(clients, 10)
-            await databases.pause_standby()
+            await cluster.in_thread(databases.detach_standby)
             await _more(clients, 10)
-            before = await _streams(cluster)
-            await databases.fail_over()
-            after = await _streams(cluster)
-            lost = {
-                stream: (number, after.get(stream, 0))
-                for stream, number in before.items()
-                if number > after.get(stream, 0)
-            }
-            said: frozenset[int] = frozenset()
+            before = await cluster.in_thread(databases.streams)
+            await cluster.in_thread(databases.fail_over)
+            after = await cluster.in_thread(databases.streams)
+            lost = {stream for stream, number in before.items() if number > after.get(stream, 0)}
+            named: set[int] = set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S):
-                    while not set(lost) <= (said := _said(cluster)):
+                    while not lost <= (named := _named(cluster)):
                         await asyncio.sleep(0.2)
         finally:
             asking.cancel()
             await asyncio.wait({asking})
-        return LostTail(lost=lost, said=said)
+        return lost, named
 
 
 async def _more(clients: Clients, count: int) -> None:
@@ -255,14 +212,6 @@ async def _more(clients: Clients, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _streams(cluster: Cluster) -> dict[int, int]:
-    connection = await cluster.databases.primary.connect(DATABASE)
-    try:
-        return dict(await connection.fetch("SELECT id, number FROM remit.stream"))
-    finally:
-        await connection.close()
-
-
-def _said(cluster: Cluster) -> frozenset[int]:
-    logs = "".join(file.read_text() for file in (cluster.folder / "logs").glob("h*.log"))
-    return frozenset(int(each) for each in re.findall(r"ACKNOWLEDGED RECORDS ARE LOST.*? stream ([0-9]+) ", logs))
+def _named(cluster: Cluster) -> set[int]:
+    logs = "".join(hub.log.read_text() for hub in cluster.hubs.values())
+    return {int(each) for each in re.findall(r"ACKNOWLEDGED RECORDS ARE LOST.*? stream ([0-9]+) ", logs)}

@@ -1,4 +1,4 @@
-"""The proxy of the chaos runs passes on, resets and holds back."""
+"""The proxy of the chaos runs passes on, resets, holds back, loses and delays."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,22 +7,26 @@ from contextlib import asynccontextmanager
 import pytest
 
 from chaos.proxy import TcpProxy
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 
 @asynccontextmanager
 async def echoing() -> AsyncGenerator[tuple[TcpProxy, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A proxy before a server that sends back each line, with a connection that has been used."""
+
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             writer.write(line)
         writer.close()
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    proxy = TcpProxy(server.sockets[0].getsockname()[1])
+    proxy = TcpProxy(server.sockets[0].getsockname)
     await proxy.open()
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     try:
         async with asyncio.timeout(PATIENCE_S):
+            writer.write(b"one\n")
+            assert await reader.readline() == b"one\n"
             yield proxy, reader, writer
     finally:
         writer.transport.abort()
@@ -32,8 +36,6 @@ async def echoing() -> AsyncGenerator[tuple[TcpProxy, asyncio.StreamReader, asyn
 
 async def test_a_silent_cut_holds_back_and_a_healed_one_delivers() -> None:
     async with echoing() as (proxy, reader, writer):
-        writer.write(b"one\n")
-        assert await reader.readline() == b"one\n"
         proxy.cut("silent")
         writer.write(b"two\n")
         with pytest.raises(TimeoutError):
@@ -43,10 +45,25 @@ async def test_a_silent_cut_holds_back_and_a_healed_one_delivers() -> None:
         assert await reader.readline() == b"two\n"
 
 
-async def test_a_refused_cut_resets_and_accepts_nothing_until_it_is_healed() -> None:
+async def test_a_slow_connection_delivers() -> None:
     async with echoing() as (proxy, reader, writer):
-        writer.write(b"one\n")
-        assert await reader.readline() == b"one\n"
+        proxy.cut("slow")
+        writer.write(b"two\n")
+        assert await reader.readline() == b"two\n"
+
+
+async def test_a_half_open_connection_loses_everything_and_is_reset_when_it_is_healed() -> None:
+    async with echoing() as (proxy, reader, writer):
+        proxy.cut("half-open")
+        writer.write(b"two\n")
+        await eventually(lambda: proxy.lost == 4)
+        proxy.heal()
+        with pytest.raises(ConnectionError):
+            await reader.readexactly(1)
+
+
+async def test_a_refused_cut_resets_and_accepts_nothing_until_it_is_healed() -> None:
+    async with echoing() as (proxy, reader, _):
         proxy.cut("refused")
         with pytest.raises(ConnectionError):
             await reader.readexactly(1)
