@@ -31,7 +31,7 @@ url = "nats://127.0.0.1:{bus_port}"
 hosts = ["boss", "payer"]
 
 [serve]
-drain = "2s"
+drain = "1s"
 
 [agents.boss]
 run = "{name}_agents:boss"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,71 @@ async def test_what_a_person_declined_is_declined_again_without_a_question(team:
     assert (await ask(up, "payer", "pay-2"))[0] == 202
     assert len(await pending(team)) == 1
     assert team.ledger() == []
+
+
+# ── cancelling ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Job:
+    """A run of boss, whose work is two hubs away, and the ways in which it is cancelled."""
+
+    def __init__(self, team: Outages, first: ServedTeam, second: ServedTeam, name: str) -> None:
+        self._team = team
+        self._first = first
+        self._second = second
+        self.name = name
+        self._client = HTTPConnection("127.0.0.1", first.port)
+
+    async def begin(self) -> None:
+        """Ask boss without an id, and return once the work has begun."""
+        body = json.dumps({"target": "boss", "user": "anna", "objective": self.name})
+        headers = {"authorization": f"Bearer {self._first.token}", "content-type": "application/json"}
+        await asyncio.to_thread(self._client.request, "POST", "/v1/delegations", body, headers)
+        await eventually(lambda: f"{self.name} begun" in self._team.ledger())
+        listed = await asyncio.to_thread(self._first.get, "/v1/runs?state=running&agent=boss")
+        (self.run,) = [each["run"] for each in listed[1]["runs"]]
+
+    async def by_http(self) -> None:
+        await self._cancel(self._first, f"/v1/delegations/{self.run}/cancel")
+
+    async def by_http_elsewhere(self) -> None:
+        await self._cancel(self._second, f"/v1/runs/{self.run}/cancel")
+
+    async def _cancel(self, up: ServedTeam, path: str) -> None:
+        status, text = await asyncio.to_thread(up.send, path, {})
+        assert status in (200, 202), text
+
+    async def by_command(self) -> None:
+        done = await self._team.remit("runs", "cancel", self.run)
+        assert done.returncode == 0, done.stderr
+
+    async def by_leaving(self) -> None:
+        self._client.close()
+
+    async def over(self) -> Any:
+        """Return its outcome."""
+        outcome = await ended(self._first, self.run)
+        self._client.close()
+        return outcome
+
+
+@pytest.mark.parametrize("away", ["store", "bus"])
+async def test_a_cancelled_run_stops_at_every_hub_while_the_store_or_the_bus_is_away(team: Outages, away: str) -> None:
+    first, second = await team.serve("first"), await team.serve("second")
+    await team.work("middle")
+    await team.work("worker")
+    for way in (Job.by_http, Job.by_http_elsewhere, Job.by_command, Job.by_leaving):
+        job = Job(team, first, second, way.__name__)
+        await job.begin()
+        cut = team.store if away == "store" else team.bus
+        cut.cut("refused")
+        cancelling = asyncio.create_task(way(job))
+
+        def has_stopped(name: str = job.name, cancelling: "asyncio.Task[None]" = cancelling) -> bool:
+            failed = cancelling.done() and cancelling.exception() is not None
+            return failed or f"{name} stopped" in team.ledger()
+
+        await eventually(has_stopped)
+        cut.heal()
+        await cancelling
+        assert (await job.over())["fault"]["code"] == "CANCELLED"

@@ -26,6 +26,8 @@ from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode as encode_value
 from remit.protocol.remit import Priority
 from remit.runtime.keys import HubKeys
+from remit.runtime.ports import RunScope
+from remit.runtime.shared_requests import CancelOrder
 from remit.server.figures import CurrentFigures
 from remit.testing.transports.conformance import TransportConformance
 from remit.transports.nats import takeover
@@ -444,6 +446,37 @@ async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) ->
         await asyncio.wait({asked}, timeout=0.1)
         go.set()
         assert (await asked).unwrap() == "true"
+
+
+async def test_only_hubs_of_the_store_can_cancel_a_run_and_only_one_that_the_sender_may_see(tmp_path: Path) -> None:
+    """The bus alone gives no right: an order is sealed with the key, and says whose runs it is about."""
+    async with Hubs(tmp_path) as hubs:
+        near, far = hubs.hub(), hubs.hub()
+        runs: dict[str, str] = {}
+        stopped: list[str] = []
+
+        @far.agent("slow", concurrency=2)
+        async def slow(brief: Brief) -> None:
+            runs[brief.user] = brief.request.run
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append(brief.user)
+
+        await hubs.open(far)
+        await hubs.open(near)
+        asked = [asyncio.create_task(far.ask("slow", "Go", user=user)) for user in ("anna", "bert")]
+        await eventually(lambda: len(runs) == 2)
+        forger = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
+        forged = CancelOrder(runs["anna"], "mallory")
+        for order in (encode(forged), b"x" * 500, HubKeys(b"guessed").lock(encode(forged), "cancel")):
+            await forger.publish(Subjects(hubs.name).cancel(), order)
+        await forger.close()
+        berts, foreign = RunScope(users=["bert"]), CancelOrder(runs["bert"], "web", delegation=f"{runs['anna']}.1")
+        orders = [replace(forged, scope=berts), foreign, CancelOrder(runs["bert"], "web", scope=berts)]
+        assert [await near.shared.cancel_elsewhere(each) for each in orders] == [None, None, runs["bert"]]
+        assert (await asked[1]).status is Status.CANCELLED
+        assert stopped == ["bert"]
 
 
 async def test_a_cancelled_request_ends_also_if_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

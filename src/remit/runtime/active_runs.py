@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
+from remit.runtime.ports import RunScope
 
 T = TypeVar("T")
 
@@ -16,11 +17,12 @@ RunKey = tuple[str, str, str]
 class ActiveRun:
     """A root request that this hub executes, or whose end it waits for."""
 
-    __slots__ = ("_when_decided", "_when_ended", "decided", "digest", "on_record", "run", "task")
+    __slots__ = ("_when_decided", "_when_ended", "decided", "digest", "on_record", "request", "run", "task")
 
-    def __init__(self, digest: bytes, run: str, task: asyncio.Task[Response]) -> None:
+    def __init__(self, digest: bytes, request: Request, task: asyncio.Task[Response]) -> None:
         self.digest = digest
-        self.run = run
+        self.request = request
+        self.run = request.run
         self.task = task
         self.on_record = ""
         """The run under which it is durably recorded: its own, or that of an earlier equal request."""
@@ -77,10 +79,10 @@ class ActiveRuns:
         self._called_off: dict[str, Fault] = {}
         """Runs that were cancelled before they were admitted."""
 
-    def launch(self, key: RunKey, content: bytes, run: str, work: Coroutine[None, None, Response]) -> ActiveRun:
+    def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
         """Run a root request in its own task; *content* is the digest of the request."""
-        task = asyncio.get_running_loop().create_task(work)
-        going = self._by_key[key] = self._by_run[run] = ActiveRun(content, run, task)
+        task, key = asyncio.get_running_loop().create_task(work), run_key(request)
+        going = self._by_key[key] = self._by_run[request.run] = ActiveRun(content, request, task)
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._ended(key, going))
         return going
@@ -109,6 +111,22 @@ class ActiveRuns:
             return self._by_run[name]
         # Senders choose request ids, so two users may have chosen the same one: then it names neither.
         found = [going for (_, _, request_id), going in self._by_key.items() if request_id == name]
+        return found[0] if len(found) == 1 else None
+
+    def visible(self, name: str, sender: str, scope: RunScope) -> ActiveRun | None:
+        """Return the run in *scope* with that id; else the only one whose request *sender* gave that id."""
+        if (going := self._by_run.get(name)) is not None:
+            found = [going]
+        else:
+            named = [going for (_, _, request_id), going in self._by_key.items() if request_id == name]
+            found = [each for each in named if sender and each.request.via == sender]
+        found = [
+            each
+            for each in found
+            if (scope.users is None or each.request.remit.user in scope.users)
+            and (scope.agents is None or each.request.target in scope.agents)
+            and scope.via in (None, each.request.via)
+        ]
         return found[0] if len(found) == 1 else None
 
     def note_on_record(self, request: Request, run: str) -> None:

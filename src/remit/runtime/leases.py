@@ -131,7 +131,7 @@ class Leases:
                 try:
                     for control in await store.controls(heard):
                         heard = control.seq
-                        self._obey(control)
+                        self.obey(control)
                         if control.action == "reload":
                             # Beside the listening, because it may take long.
                             group.create_task(self._reload(control, turn))
@@ -146,15 +146,19 @@ class Leases:
         except Exception as error:  # noqa: BLE001 - logged; the earlier configuration stays
             log.error("the configuration could not be reloaded: %s", self._dispatch.parts.redactor.worded(error))
 
-    def _obey(self, control: ControlCommand) -> None:
+    def obey(self, control: ControlCommand) -> bool:
+        """Carry out a command about a run; False: it is not in progress here, or the command is none for a run."""
         if control.action != "cancel":
-            return
+            return False
         why = f"by {control.by}" + (f", {control.reason}" if control.reason else "")
-        if not self._runs.cancel(control.delegation or control.run, why) and not control.delegation:
+        if self._runs.cancel(control.delegation or control.run, why):
+            return True
+        if not control.delegation:
             # It may be of another hub, or one that this hub is about to take.
             self._unheeded.setdefault(control.run, []).append(control)
             if len(self._unheeded) > MOST_UNHEEDED:
                 self._unheeded.pop(next(iter(self._unheeded)))
+        return False
 
     # ── what others left behind ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -340,7 +344,7 @@ class Leases:
         going = self._runs.launch(request, content, work)
         self._runs.active.note_on_record(request, request.run)
         for control in (*called_off, *self._unheeded.pop(request.run, ())):
-            self._obey(control)
+            self.obey(control)
         return going
 
     async def _resume(self, run: Run, entry: RegisteredAgent) -> Response:

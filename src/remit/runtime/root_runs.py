@@ -32,6 +32,7 @@ from remit.runtime.ports import (
     DuplicateRequest,
     Remote,
     ReusedProof,
+    RunScope,
     SingleUseProof,
     StoreError,
     Submitted,
@@ -149,7 +150,11 @@ class RootRuns:
     def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
         """Run a root request in its own task; *content* is the digest of the request."""
         self._dispatch.parts.store.sizes[request.run] = 0
-        return self.active.launch(run_key(request), content, request.run, work)
+        return self.active.launch(request, content, work)
+
+    def running(self, name: str, sender: str, scope: RunScope) -> ActiveRun | None:
+        """Return a run in progress here: by its id, or by that which *sender* gave it."""
+        return self.active.visible(name, sender, scope)
 
     def _gone(self, run: str) -> None:
         """Drop what was kept for a run until it ended."""

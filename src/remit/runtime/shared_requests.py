@@ -1,9 +1,10 @@
 """Requests between hubs that share a store: submitted by one, taken and executed by another."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender, receive, with_session_of_peer
@@ -17,7 +18,8 @@ from remit.runtime.active_runs import ActiveRun
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Run
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest, OrphanedRun
+from remit.runtime.keys import HubKeys
+from remit.runtime.ports import ANYONES, AcceptedRequest, ControlCommand, DuplicateRequest, OrphanedRun, RunScope
 from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import new_run_id
@@ -31,6 +33,21 @@ class HandedOver(NamedTuple):
 
     run: str
     response: Response | None
+
+
+class CancelOrder(Struct, frozen=True, omit_defaults=True):
+    """A run to cancel, wherever it is, and who may cancel which."""
+
+    run: str
+    """Its id, or the id that *sender* gave its request."""
+    by: str
+    reason: str = ""
+    delegation: str = ""
+    """The path of one delegation of it; empty: the whole run."""
+    sender: str = ""
+    """The client whose request ids count, too."""
+    scope: RunScope = ANYONES
+    """The runs that may be cancelled."""
 
 
 class RunTaker(Protocol):
@@ -49,11 +66,15 @@ class RunTaker(Protocol):
 
     def sweep_soon(self) -> None: ...
 
+    def obey(self, control: ControlCommand) -> bool: ...
 
-class Digester(Protocol):
-    """Makes the digest of a request's content: see `root_runs.py`."""
+
+class OwnRuns(Protocol):
+    """The runs of this hub: see `root_runs.py`."""
 
     def digest_of(self, request: Request) -> bytes: ...
+
+    def running(self, name: str, sender: str, scope: RunScope) -> ActiveRun | None: ...
 
 
 class SharedRequests:
@@ -64,14 +85,16 @@ class SharedRequests:
     """
 
     def __init__(
-        self, parts: RuntimeContext, admission: RootAdmission, records: RootRecords, digester: Digester, taker: RunTaker
+        self, parts: RuntimeContext, admission: RootAdmission, records: RootRecords, runs: OwnRuns, taker: RunTaker
     ) -> None:
         self._parts = parts
         self._admission = admission
         self._records = records
-        self._digester = digester
+        self._runs = runs
         self._taker = taker
         self._sender = Sender(name=parts.registry.hub, is_hub=True)
+        self.announce: Callable[[CancelOrder], Awaitable[str | None]] | None = None
+        """Tells the other hubs of a run to cancel, and returns its id if one of them has it; None: there is no bus."""
 
     @property
     def worker(self) -> str:
@@ -97,7 +120,7 @@ class SharedRequests:
         clean = await self._admission.redacted(run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
-        digest_of = self._digester.digest_of
+        digest_of = self._runs.digest_of
         content = digest_of(request) if is_light_request(request) else await aside.run(digest_of, request)
         submitted = await parts.store.submit(clean, content, worker="", lease_ms=0, waiting=True)
         match submitted:
@@ -139,8 +162,37 @@ class SharedRequests:
         return await store.finish(run, taken.epoch, response, self._parts.clock.wall_ms(), keep=False)
 
     async def cancel(self, run: str, reason: str) -> None:
-        """Tell the hub that executes a run to stop it."""
+        """Tell the hub that executes a run to stop it, through the store."""
         await self._parts.store.control(run, "cancel", self._sender.name, reason)
+
+    def running(self, order: CancelOrder) -> ActiveRun | None:
+        """Return the run that an order names, if it may cancel it and this hub has it."""
+        return self._runs.running(order.run, order.sender, order.scope)
+
+    async def cancel_elsewhere(self, order: CancelOrder) -> str | None:
+        """Tell the other hubs of a run to cancel, over the bus; return its id if one of them has it."""
+        return None if self.announce is None else await self.announce(order)
+
+    def obey(self, order: CancelOrder) -> str | None:
+        """Cancel a run of this hub, or the one that it is about to take; return its id if this hub has it."""
+        own = self.running(order)
+        if own is None and order.scope != ANYONES:
+            return None
+        run = order.run if own is None else own.run
+        if order.delegation and not order.delegation.startswith(f"{run}."):
+            return None
+        control = ControlCommand(0, run, "cancel", order.by, order.reason, order.delegation)
+        return run if self._taker.obey(control) else None
+
+    @property
+    def hub(self) -> str:
+        """The name of this hub in its team."""
+        return self._sender.name
+
+    @property
+    def keys(self) -> HubKeys:
+        """The keys that all hubs on this store have."""
+        return self._parts.redactor.keys
 
     async def _for_caller(self, run: str, response: Response) -> Response:
         restored = await self._parts.redactor.for_user(run, response)

@@ -14,7 +14,7 @@ from remit.protocol.records import outline
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import SHORT_BACKLOG, Events
-from remit.runtime.ports import RunSummary, SingleUseProof
+from remit.runtime.ports import RunSummary, SingleUseProof, StoreError
 from remit.server.access import ACCESS, asked_for, may_see
 from remit.server.bodies import (
     Headers,
@@ -32,7 +32,7 @@ from remit.server.bodies import (
     send_response,
     send_value,
 )
-from remit.server.delegations import GONE, Delegations, handle_of
+from remit.server.delegations import GONE, Delegations, handle_of, order_of
 from remit.server.event_endpoints import last_event_of
 from remit.server.run_waiters import DisconnectWatcher
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
@@ -161,15 +161,22 @@ class DelegationEndpoints:
         body = await read_optional_json(headers, receive)
         said = await read_as(partial(decode, kind=Reason), body) if body else Reason()
         name: str = scope["path_params"]["id"]
-        try:
-            summary = await self._delegations.find(name, sender, scope[ACCESS].others)
-        except RemitError:
-            await self._hub.store.flush()  # it may have arrived a moment ago, and not be recorded yet
-            summary = await self._delegations.find(name, sender, scope[ACCESS].others)
-        outcome = await self._delegations.stop(summary, sender.name, said.reason)
+        others = scope[ACCESS].others
+
+        async def find() -> RunSummary:
+            try:
+                return await self._delegations.find(name, sender, others)
+            except StoreError:
+                raise
+            except RemitError:
+                await self._hub.store.flush()  # it may have arrived a moment ago, and not be recorded yet
+                return await self._delegations.find(name, sender, others)
+
+        order = order_of(name, sender, others, said.reason)
+        run, summary, outcome = await self._delegations.cancel(order, find)
         if outcome is None:
-            await send_value(send, handle_of(name, summary.run, "running"), 202)
-        elif may_see(sender, summary, Permission.READ):
+            await send_value(send, handle_of(name, run, "running"), 202)
+        elif summary is not None and may_see(sender, summary, Permission.READ):
             response = await self._delegations.outcome(summary, sender) or outcome
             await send_value(send, outward_response(response, peer_name(sender)))
         else:  # permission to cancel a run does not include reading its result

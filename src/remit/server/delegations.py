@@ -1,7 +1,7 @@
 """The delegations that a server receives, whatever protocol they arrive by."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -17,8 +17,9 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.fair_slots import FairSlots
-from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
+from remit.runtime.ports import RunScope, RunSummary, SingleUseProof, StoreError
 from remit.runtime.sessions import session_of
+from remit.runtime.shared_requests import CancelOrder
 from remit.server.access import ACCESS, BROWSER, Access, SenderGate, asked_for, may_see, visible
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
 from remit.server.connections import MOST_CONNECTIONS
@@ -213,17 +214,50 @@ class Delegations:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def stop(self, summary: RunSummary, by: str, reason: str) -> Response | None:
-        """Cancel a run in any process, and return its outcome; None if it has none after `CANCEL_WAIT_S`."""
-        words = f"by {by}" + (f": {reason[:200]}" if reason else "")
-        if summary.response is None and not self.hub.cancel(summary.run, words):
-            await self.hub.store.control(summary.run, "cancel", by, reason[:200])
+    async def cancel(
+        self, order: CancelOrder, find: Callable[[], Awaitable[RunSummary]]
+    ) -> tuple[str, RunSummary | None, Response | None]:
+        """Cancel a run in any process, also while the store or the bus is away.
+
+        Return its id, the run as *find* finds it in the store, and its outcome; None where that is not known.
+        """
+        shared = self.hub.shared
+        # Before the store is asked, which may be away; the order says which runs its sender may cancel.
+        if (own := shared.running(order)) is not None:
+            self.hub.cancel(own.run, words_for(order.by, order.reason))
+        elsewhere = None if own is not None else asyncio.ensure_future(shared.cancel_elsewhere(order))
         try:
+            summary = await find()
+        except RemitError as error:
+            if own is not None:  # the store is away, or the run ended before it was recorded
+                await asyncio.wait({own.task}, timeout=CANCEL_WAIT_S)
+                return own.run, None, own.task.result() if own.task.done() else None
+            run = await elsewhere if elsewhere is not None and isinstance(error, StoreError) else None
+            if run is None:
+                raise
+            return run, None, None
+        finally:
+            if elsewhere is not None:
+                elsewhere.cancel()
+        return summary.run, summary, await self.stop(summary, order.by, order.reason, told=own is not None)
+
+    async def stop(self, summary: RunSummary, by: str, reason: str, *, told: bool = False) -> Response | None:
+        """Cancel a run in any process, and return its outcome; None if it has none after `CANCEL_WAIT_S`.
+
+        With *told*, its hub has been told before.
+        """
+        try:
+            if summary.response is None and not told and not self.hub.cancel(summary.run, words_for(by, reason)):
+                await self.hub.store.control(summary.run, "cancel", by, reason[:200])
             async with asyncio.timeout(CANCEL_WAIT_S):
                 await self.hub.store.wait(summary.run)
+            return await self.hub.outcome(summary.run, raw=False)
         except TimeoutError:
             return None
-        return await self.hub.outcome(summary.run, raw=False)
+        except StoreError:
+            if not told:
+                raise
+            return None
 
     async def outcome(self, summary: RunSummary, sender: Sender) -> Response | None:
         """Return the outcome of a run; None if it has not ended.
@@ -264,6 +298,16 @@ class Delegations:
         of = visible(sender, others)
         found = [each for run in runs for each in await self.hub.store.runs(run=run, of=of, limit=1) if each.run == run]
         return {each.run for each in found}
+
+
+def order_of(name: str, sender: Sender, others: Permission | None, reason: str, delegation: str = "") -> CancelOrder:
+    """Return the order of a sender to cancel a run that it may see, or one delegation of it."""
+    return CancelOrder(name, sender.name, reason[:200], delegation, sender.name, visible(sender, others))
+
+
+def words_for(by: str, reason: str) -> str:
+    """Return why a run is cancelled."""
+    return f"by {by}" + (f": {reason[:200]}" if reason else "")
 
 
 def going_down() -> RemitError:

@@ -20,13 +20,14 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import RunScope, RunSummary
+from remit.runtime.ports import RunScope, RunSummary, StoreError
 from remit.runtime.redactor import has_tokens_in
 from remit.runtime.root_request import new_run_id
+from remit.runtime.shared_requests import CancelOrder
 from remit.server.access import ACCESS, may_see, visible
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_as, read_optional_json, send_value
 from remit.server.compression import send_large
-from remit.server.delegations import Delegations, going_down
+from remit.server.delegations import Delegations, going_down, order_of, words_for
 from remit.server.lookup_endpoints import MOST, PER_PAGE
 from remit.server.parameters import parameter, refuse_unknown, words_of
 from remit.server.public_run_lines import run_line, search, summary_of
@@ -99,14 +100,31 @@ class RunEndpoints:
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/runs/{run}/cancel`."""
-        summary, sender, wanted = await self._asked(scope, receive, RunCancel)
-        if wanted.delegation is None or wanted.delegation == summary.run:
-            outcome = await self._delegations.stop(summary, sender.name, wanted.reason)
-            await _send_act(send, _stopped(summary, outcome))
-        else:
-            await _send_act(send, await self._cancel_below(summary, sender, wanted.delegation, wanted.reason))
+        headers = headers_of(scope)
+        sender = await self._delegations.sender(scope, headers)
+        body = await read_optional_json(headers, receive)
+        wanted = await read_as(partial(decode, kind=RunCancel), body) if body else RunCancel()
+        name, below = scope["path_params"]["run"], wanted.delegation or ""
+        order = order_of(name, sender, scope[ACCESS].others, wanted.reason, below if below != name else "")
+        if order.delegation:
+            await _send_act(send, await self._cancel_below(order, scope, sender))
+            return
+        run, summary, outcome = await self._delegations.cancel(order, partial(self._seen, scope, sender))
+        await _send_act(send, _stopped(run, summary, outcome))
 
-    async def _cancel_below(self, summary: RunSummary, sender: Sender, path: str, reason: str) -> RunAct:
+    async def _cancel_below(self, order: CancelOrder, scope: Scope, sender: Sender) -> RunAct:
+        path, run = order.delegation, order.run
+        by = words_for(order.by, order.reason)
+        cancelled = RunAct(run=run, outcome="cancelled", delegation=path, status=Status.CANCELLED)
+        # The store may be away; the order says which runs its sender may cancel.
+        if path.startswith(f"{run}.") and self._hub.shared.running(order) is not None and self._hub.cancel(path, by):
+            return cancelled
+        try:
+            summary = await self._seen(scope, sender)
+        except StoreError:
+            if await self._hub.shared.cancel_elsewhere(order) is None:
+                raise
+            return cancelled
         node = await self._trees.node(summary.run, path) if path.startswith(f"{summary.run}.") else None
         if node is None or node.path != path:
             problem = Problem("delegation", f"no delegation `{path[:100]}` in this run")
@@ -115,10 +133,7 @@ class RunEndpoints:
         if node.response is not None or node.lost or summary.response is not None:
             status = node.response.status if node.response else None
             return RunAct(run=summary.run, outcome="over", delegation=path, status=status)
-        said = reason[:200]
-        if self._hub.cancel(path, f"by {sender.name}" + (f": {said}" if said else "")):
-            return RunAct(run=summary.run, outcome="cancelled", delegation=path, status=Status.CANCELLED)
-        await self._hub.store.control(summary.run, "cancel", sender.name, said, path)
+        await self._hub.store.control(summary.run, "cancel", order.by, order.reason, path)
         return RunAct(run=summary.run, outcome="asked", delegation=path)
 
     async def retry(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,11 +209,14 @@ class RunEndpoints:
     async def _found(self, scope: Scope) -> tuple[RunSummary, Sender]:
         """Return the run that the path names, and the sender; raise a `RemitError` unless the sender may see it."""
         sender = await self._delegations.sender(scope, headers_of(scope))
+        return await self._seen(scope, sender), sender
+
+    async def _seen(self, scope: Scope, sender: Sender) -> RunSummary:
         run: str = scope["path_params"]["run"]
         summary = await summary_of(self._hub.store, run)
         if summary is None or not may_see(sender, summary, scope[ACCESS].others):
             raise _unknown(run, sender)
-        return summary, sender
+        return summary
 
     async def _asked(self, scope: Scope, receive: Receive, kind: type[T]) -> tuple[RunSummary, Sender, T]:
         """Return the run, the sender, and the body of an act."""
@@ -212,12 +230,12 @@ class RunEndpoints:
         self._hub.store.append(Kind.NOTICE, self._wall_ms(), run, run, Notice(delegation=run, agent=agent, text=text))
 
 
-def _stopped(summary: RunSummary, outcome: Response | None) -> RunAct:
+def _stopped(run: str, summary: RunSummary | None, outcome: Response | None) -> RunAct:
     if outcome is None:
-        return RunAct(run=summary.run, outcome="asked")
+        return RunAct(run=run, outcome="asked")
     code = outcome.fault.code if outcome.fault else None
-    over = summary.response is not None or code is not Code.CANCELLED
-    return RunAct(run=summary.run, outcome="over" if over else "cancelled", status=outcome.status, code=code)
+    over = (summary is not None and summary.response is not None) or code is not Code.CANCELLED
+    return RunAct(run=run, outcome="over" if over else "cancelled", status=outcome.status, code=code)
 
 
 async def _send_act(send: Send, act: RunAct) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import time
+from pathlib import Path
 
 import click
 
@@ -16,9 +18,9 @@ from remit.detectors.pipeline import detector_pipeline
 from remit.documents.run_tree import Tree
 from remit.documents.runs import Cancellation
 from remit.protocol.envelope import VERSION, Request, Response
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.lifecycle import Status
-from remit.runtime.ports import RunSummary, Store
+from remit.runtime.ports import RunSummary, Store, StoreError
 from remit.runtime.redactor import Redactor
 from remit.runtime.root_runs import LEASE_MS
 from remit.text.terminal import one_line
@@ -29,30 +31,80 @@ WAIT_S = LEASE_MS / 1_000 + 1
 POLL_S = 0.1
 
 
+# The store finds a run by less than its id; the hubs on a bus are asked for it by the whole.
+_WHOLE_ID = re.compile("[0-9a-f]{32}")
+
+
 async def cancel_run(path: Place, name: str, reason: str, part: str | None = None, *, as_json: bool) -> int:
     """Cancel the run *name*, or *part* of it, print the outcome, and return the exit code."""
-    with reading(path) as view:
-        run = find_run(view, name)
-        known = summary_of(view, run)
-        tree = tree_of(view, run) if part is not None else None
-    if tree is not None and part is not None:
-        done = await _part_cancelled(path, tree, run, part, reason)
-    elif known is None:
-        done = Cancellation(run=run, outcome="over", status=Status.REFUSED)
-    elif known.response is not None:
-        done = Cancellation(run=run, outcome="over", status=known.response.status)
-    else:
-        async with writing(path) as store:
-            done = await _cancelled(store, run, reason)
+    # In a thread, because reading the store blocks, and it may be away.
+    elsewhere = asyncio.get_running_loop().run_in_executor(None, _cancel_over_bus, path, name, part, reason)
+    try:
+        done = await _cancel_in_store(path, name, reason, part)
+    except StoreError as error:
+        done = await elsewhere
+        if done is None:
+            raise _unreached(path, name, error) from error
     if as_json:
         print_json(done)
     click.echo(_cancellation_text(done), err=True)
     return 1 if done.outcome == "over" else 0
 
 
+def _cancel_over_bus(path: Place, run: str, part: str | None, reason: str) -> Cancellation | None:
+    """Tell the hubs on the team's bus to cancel a run; None if no hub confirms it."""
+    if isinstance(path, Path) or path.team.bus is None or not _WHOLE_ID.fullmatch(run):
+        return None
+    from remit.config.bus import settings_of  # most teams have none
+    from remit.config.composition import vault_key_of
+    from remit.runtime.keys import HubKeys
+    from remit.runtime.shared_requests import CancelOrder
+    from remit.runtime.signing import read_key
+    from remit.stores.checkpoints import key_path
+    from remit.stores.vault import secret
+    from remit.transports.nats.cancels import cancel_over_bus
+
+    order = CancelOrder(run, current_user(), reason, _path_of(run, part) if part else "")
+    try:
+        keys = HubKeys(vault_key_of(path.team) or secret(read_key(key_path(path.file))))
+        settings = settings_of(path.team)
+    except (RemitError, OSError, ValueError):  # without a key or a secret there is only the store
+        return None
+    if asyncio.run(cancel_over_bus(settings, path.team.name, keys, order)) is None:
+        return None
+    return Cancellation(run=run, delegation=order.delegation, outcome="asked", status=None)
+
+
+def _unreached(path: Place, name: str, error: StoreError) -> StoreError:
+    if isinstance(path, Path) or path.team.bus is None or _WHOLE_ID.fullmatch(name):
+        return error
+    how = in_sentences(error.fault.suggestion, "Or give the whole id of the run: it is then cancelled over the bus.")
+    return StoreError(fault(error.fault.code, error.fault.message, suggestion=how))
+
+
+async def _cancel_in_store(path: Place, name: str, reason: str, part: str | None) -> Cancellation:
+    """Find a run in the store, and cancel it or *part* of it."""
+    with reading(path) as view:
+        run = find_run(view, name)
+        known = summary_of(view, run)
+        tree = tree_of(view, run) if part is not None else None
+    if tree is not None and part is not None:
+        return await _part_cancelled(path, tree, run, part, reason)
+    if known is None:
+        return Cancellation(run=run, outcome="over", status=Status.REFUSED)
+    if known.response is not None:
+        return Cancellation(run=run, outcome="over", status=known.response.status)
+    async with writing(path) as store:
+        return await _cancelled(store, run, reason)
+
+
+def _path_of(run: str, part: str) -> str:
+    return part if part == run or part.startswith(f"{run}.") else f"{run}.{part}"
+
+
 async def _part_cancelled(path: Place, tree: Tree, run: str, part: str, reason: str) -> Cancellation:
     """Ask the hub of a run to cancel one delegation of it, and wait briefly until it has ended."""
-    full = part if part == run or part.startswith(f"{run}.") else f"{run}.{part}"
+    full = _path_of(run, part)
     node = tree.nodes.get(full)
     if node is None:
         why = f"no delegation `{one_line(part, 60)}` in the {named(run)}"

@@ -70,6 +70,10 @@ class Carrier(Protocol):
         """Bring a request to a host, or queue it; False: the queue is full."""
         ...
 
+    async def cancel_call(self, agent: str, run: str) -> bool:
+        """Stop a request that nobody waits for any more; True: no host had taken it."""
+        ...
+
     def listen(self, news: RunNews) -> None: ...
 
     def leave_run(self, news: RunNews) -> None: ...
@@ -186,11 +190,9 @@ class BusAgent(Remote):
 
     async def _cancel(self, run: str, line: RemoteHandle) -> None:
         """Stop a run that nobody waits for any more, and keep what it had finished."""
-        if await self._shared.withdraw(run, fault(Code.CANCELLED, "cancelled: its caller was stopped")):
+        if await self._carrier.cancel_call(self._name, run):
             line.doubt("")
-            return
-        await self._shared.cancel(run, "its caller was stopped")
-        if (ended := await self._shared.outcome(run, CANCEL_S)) is not None:
+        elif (ended := await self._shared.outcome(run, CANCEL_S)) is not None:
             line.settle(ended)
 
 

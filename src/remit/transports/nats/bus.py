@@ -18,6 +18,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import HostingHub
 from remit.runtime.registry import NAME
 from remit.transports.nats.agent import BusAgent, RunNews
+from remit.transports.nats.cancels import BusCancels
 from remit.transports.nats.connection import LOST, BusSettings, Connection, in_words
 from remit.transports.nats.host import BusHost
 from remit.transports.nats.presence import Presence, shown_card
@@ -65,6 +66,8 @@ class Bus:
         self._presence = Presence(
             self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
         )
+        self._cancels = BusCancels(self._connection, self._subjects, self._proofs, self._shared)
+        self.cancel_call = self._cancels.cancel_call
         self._watch = HubWatch(self._connection, self._subjects, self._shared, self._presence.was_present)
         self._learned: set[str] = set()
         """The agents that this hub knows from the bus alone."""
@@ -98,6 +101,7 @@ class Bus:
         )
         self._since_ms = time.time_ns() // 1_000_000
         self._connection.on_connected.append(self._connected)
+        self._shared.announce = self._cancels.announce
         callees = frozenset[str]().union(*(self._engine.cards[name].callees for name in own))
         self._presence.expect(callees & remotes.keys(), everyone="*" in callees)
         await self._connection.open()
@@ -122,6 +126,7 @@ class Bus:
         """Say how the last runs ended, and disconnect."""
         await self._watch.close()
         await self._presence.close()
+        await self._cancels.close()
         if self._host is not None:
             await self._host.close()
         await self._connection.close()
@@ -131,6 +136,7 @@ class Bus:
         assert self._host is not None
         for home in (self._shared.worker, EVERY_HUB):
             await self._connection.subscribe(self._subjects.news(home, "*"), self._news)
+        await self._cancels.subscribe(self._host.agents)
         await self._host.subscribe()
         await self._watch.connected()
         await self._presence.connected()

@@ -49,6 +49,10 @@ class Subjects:
         """Return the name of the consumer that the hosts of an agent share."""
         return f"{token(agent)}-{priority}"
 
+    def cancel(self, agent: str | None = None) -> str:
+        """Return where the hosts of an agent hear which of its requests to cancel; None: where all hubs hear it."""
+        return f"remit.{self._team}.cancel" + ("" if agent is None else f".{token(agent)}")
+
     def news(self, home: str, run: str) -> str:
         """Return where the hub *home* hears how far a run is."""
         return f"remit.{self._team}.news.{token(home)}.{token(run)}"
