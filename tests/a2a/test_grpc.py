@@ -438,7 +438,7 @@ async def test_a_certificate_encrypts(hub: Hub, tmp_path: Path) -> None:
 async def test_a_port_that_is_in_use_and_a_certificate_that_is_not_there_are_named(hub: Hub, tmp_path: Path) -> None:
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(RemitError, match=f"cannot listen on 127.0.0.1 port {port} for gRPC"):
+        with pytest.raises(RemitError, match=f"127.0.0.1 port {port} is in use\n.*`grpc_port`"):
             async with speaking(hub, grpc=GrpcListener(port=port)):
                 pass
     missing = str(tmp_path / "missing.pem")

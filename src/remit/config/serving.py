@@ -32,7 +32,7 @@ from remit.server.server import Server
 from remit.server.worker_metrics import WorkerMetrics, WorkerPlace
 from remit.transports.credentials.incoming import KnownSender, RunCredentials
 from remit.transports.credentials.spending import Spending
-from remit.transports.listening import listening
+from remit.transports.listening import connections_within_files, listening
 
 if TYPE_CHECKING:  # most teams do not serve A2A, or the console
     from remit.server.a2a.guests import PublicAccess
@@ -83,6 +83,7 @@ async def serving(
     """
     section = team.serve
     host, port = host or section.host, section.port if port is None else port
+    connections = _connections(team)
     for wrong in unservable(team):
         raise team_invalid(f"{dotted(wrong.place)}: {wrong.message}")
     token = None if team.clients or team.peers else _token_file(team, host)
@@ -117,7 +118,7 @@ async def serving(
                 hub,
                 authenticator,
                 exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
-                a2a=_exposure(team, hub, host, shared=place is not None),
+                a2a=_exposure(team, hub, host, connections, shared=place is not None),
                 proxies=section.proxies,
                 workers=metrics,
                 console=_console(team, hosts, hub, authenticator) if console or section.console else None,
@@ -126,13 +127,13 @@ async def serving(
                 policy=FileTeamPolicy(hub, present, environ),
                 pricing=pricing_of(team),
                 access_log=lines,
-                connections=section.connections,
+                connections=connections,
             )
             server = Server(
                 api,
                 bound=listener,
                 drain_s=duration_ms(section.drain) / 1_000,
-                connections=section.connections,
+                connections=connections,
                 certificate=section.certificate and str(team.folder / section.certificate),
                 key=section.private_key and str(team.folder / section.private_key),
             )
@@ -143,6 +144,23 @@ async def serving(
                 await metrics.close()
             if hub.bus is not None:
                 await hub.bus.drain(duration_ms(section.drain) / 1_000)
+
+
+def _connections(team: Team) -> int:
+    """Return how many connections a worker accepts on each port: as many as it may open files for."""
+    files_each = 1
+    if team.a2a is not None and team.a2a.grpc_port is not None:
+        from remit.server.a2a.grpc_front import DESCRIPTORS
+
+        files_each += DESCRIPTORS
+    connections = connections_within_files(team.serve.connections, files_each)
+    if connections < team.serve.connections:
+        log.warning(
+            "only %d connections are accepted instead of %d, because this process may not open more files (ulimit -n)",
+            connections,
+            team.serve.connections,
+        )
+    return connections
 
 
 @asynccontextmanager
@@ -207,7 +225,7 @@ def _console(team: Team, hosts: ConsoleHosts, hub: Engine, clients: "Authenticat
     return operator_console(hub, hosts, clients, team=team.name, currency=team.currency)
 
 
-def _exposure(team: Team, hub: Engine, host: str, *, shared: bool) -> "Exposure | None":
+def _exposure(team: Team, hub: Engine, host: str, connections: int, *, shared: bool) -> "Exposure | None":
     """Return the A2A settings of a team; None if it does not serve A2A."""
     said = team.a2a
     if said is None:
@@ -224,7 +242,7 @@ def _exposure(team: Team, hub: Engine, host: str, *, shared: bool) -> "Exposure 
             address=said.grpc_address,
             certificate=team.serve.certificate and str(team.folder / team.serve.certificate),
             key=team.serve.private_key and str(team.folder / team.serve.private_key),
-            calls=team.serve.connections,
+            connections=connections,
             shared=shared,
         )
     return Exposure(

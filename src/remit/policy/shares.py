@@ -95,13 +95,14 @@ class FairQueue(Generic[T]):
         largest = max((each for each in by_user if each.client == most), key=lambda one: (by_user[one], one == share))
         if largest == share:
             return None
-        for priority in reversed(HEAD_START):  # the least urgent first
-            users = self._lines[priority].get(most)
-            if users is not None and largest.user in users:
-                item = next(reversed(users[largest.user].keys()))
-                self._drop(priority, largest, item)
-                return item
-        raise AssertionError("whoever has most has something")
+        priority, users = next(
+            (priority, users)
+            for priority in reversed(HEAD_START)  # the least urgent first
+            if (users := self._lines[priority].get(most)) is not None and largest.user in users
+        )
+        item = next(reversed(users[largest.user].keys()))
+        self._drop(priority, largest, item)
+        return item
 
     def _drop(self, priority: Priority, share: Share, item: T) -> None:
         clients = self._lines[priority]

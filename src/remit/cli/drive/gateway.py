@@ -168,19 +168,14 @@ def networks_of(option: str, texts: tuple[str, ...]) -> tuple[Network, ...]:
 
 def within_files(limits: GatewayLimits) -> GatewayLimits:
     """Raise the open-file limit as far as allowed, and return limits that fit it."""
-    try:
-        import resource
-    except ImportError:  # not available on other systems
-        return limits
+    from remit.transports.listening import open_files
+
     needed = limits.max_connections + limits.max_unauthenticated + _OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    most = open_files(needed)
     if most == needed:
         return limits
     left = max(1, most - limits.max_unauthenticated - _OTHER_FILES)
-    click.echo(f"Only {left} devices can connect, because this user may open {hard} files (ulimit -n).", err=True)
+    click.echo(f"Only {left} devices can connect, because this user may open {most} files (ulimit -n).", err=True)
     return structs.replace(limits, max_connections=left)
 
 

@@ -30,11 +30,11 @@ from remit.dialects.a2a.types import (
     extensions_of,
     is_spoken,
 )
-from remit.policy.reception import Sender
+from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.server.a2a.guests import Guests
+from remit.server.a2a.guests import Guests, is_anonymous
 from remit.server.a2a.task_records import A2aCall
 from remit.server.a2a.tasks import Streaming, Tasks
 from remit.server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
@@ -263,9 +263,22 @@ class Bindings:
         else:
             await reply.value(done)
 
-    async def asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> A2aCall:
-        """Return the caller, once it is authenticated, permitted, and uses a supported version."""
-        sender = await self._sender(agent, scope, headers)
+    async def known_sender(self, scope: Scope, headers: Headers) -> Sender | None:
+        """Return the sender once it is authenticated; None if it is a guest, should its agent be public."""
+        if self._guests is not None and is_anonymous(headers):
+            return None
+        # A host sees only what its own client asked for, whatever the permissions of that client.
+        sender = await self._delegations.sender(scope, headers)
+        return replace(sender, permissions=sender.permissions & {Permission.PRIORITY})
+
+    async def asked(
+        self, agent: str, scope: Scope, headers: Headers, receive: Receive, sender: Sender | None = None
+    ) -> A2aCall:
+        """Return the caller, once it is authenticated, permitted, and uses a supported version.
+
+        *sender* is given if it is authenticated already.
+        """
+        sender = sender or await self._sender(agent, scope, headers)
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
             why = f"no agent `{agent[:100]}` is available to {sender.name}"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
@@ -292,8 +305,7 @@ class Bindings:
             sender = self._guests.sender(refusals.address_of(scope, headers))
             scope[SENDER] = sender.name
             return sender
-        # A host sees only what its own client asked for, whatever the permissions of that client.
-        return replace(await self._delegations.sender(scope, headers), permissions=frozenset())
+        return await self.known_sender(scope, headers) or await self._delegations.sender(scope, headers)
 
 
 async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Scope) -> None:

@@ -4,13 +4,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.errors import Code, RemitError, fault
+from remit.server.a2a.grpc_front import MOST_UNKNOWN, GrpcFront
 from remit.server.a2a.grpc_service import GrpcService
 from remit.server.connections import MOST_CONNECTIONS
 from remit.server.streams import KEEP_ALIVE_S
 from remit.transports.a2a.grpc_messages import require_grpc
+from remit.transports.listening import listening
 
 if TYPE_CHECKING:
     from grpc import ServerCredentials
@@ -38,8 +41,8 @@ class GrpcListener(Struct, frozen=True, kw_only=True):
     """The certificate, a PEM file; None: no encryption."""
     key: str | None = None
     """The private key of that certificate, a PEM file."""
-    calls: int = MOST_CONNECTIONS
-    """Maximum calls in progress."""
+    connections: int = MOST_CONNECTIONS
+    """Maximum connections, and maximum calls in progress."""
     shared: bool = False
     """Whether other worker processes listen on the same port."""
 
@@ -60,40 +63,50 @@ class GrpcServer:
         from grpc import aio
 
         said = self._listener
-        server = aio.server(options=_options(said), maximum_concurrent_rpcs=said.calls)
-        server.add_generic_rpc_handlers((self._service.handler(),))
-        host = f"[{said.host}]" if ":" in said.host else said.host
+        credentials = None if said.certificate is None else _credentials(said)
         try:
-            if said.certificate is None:
-                self.port = server.add_insecure_port(f"{host}:{said.port}")
-            else:
-                self.port = server.add_secure_port(f"{host}:{said.port}", _credentials(said))
-        except RuntimeError as error:  # gRPC does not say more, and logs the rest
-            why = f"cannot listen on {said.host} port {said.port} for gRPC"
+            bound = listening(said.host, said.port, shared=said.shared)
+        except RemitError as error:
             how = "Choose another with `grpc_port` of `[a2a]`, or 0 for any that is free."
-            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=how)) from error
+            raise RemitError(replace(error.fault, suggestion=how)) from error
+        self.port = bound.getsockname()[1]
+        self._front = front = GrpcFront(bound, said.connections)
+        server = aio.server(options=_options(said.connections), maximum_concurrent_rpcs=said.connections)
+        server.add_generic_rpc_handlers((self._service.handler(front),))
+        if credentials is None:
+            server.add_insecure_port(f"unix:{front.inner}")
+        else:
+            server.add_secure_port(f"unix:{front.inner}", credentials)
         await server.start()
+        await front.start()
         self._server = server
 
     async def stop(self) -> None:
         """Accept nothing more, let calls in progress end, then close."""
         server, self._server = self._server, None
         if server is not None:
+            self._front.stop()
             await server.stop(CLOSING_S)
             await self._service.idle()
+            self._front.close()
 
 
-def _options(said: GrpcListener) -> list[tuple[str, int]]:
+def _options(connections: int) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", MAX_BYTES),
         ("grpc.max_send_message_length", -1),  # an answer is limited where it is made
         ("grpc.max_metadata_size", MOST_METADATA),
         ("grpc.absolute_max_metadata_size", MOST_METADATA),
-        ("grpc.max_concurrent_streams", MOST_CALLS),
+        # No more than one user may have in progress: over one channel, calls wait instead of being refused.
+        ("grpc.max_concurrent_streams", max(1, min(MOST_CALLS, connections // 2))),
+        # Else gRPC resets calls of clients that keep to it, while it cleans up after earlier ones.
+        ("grpc.http.overload_protection", 0),
         # A few bytes may decompress to gigabytes: only uncompressed messages are read (bit 0).
         ("grpc.compression_enabled_algorithms_bitset", 1),
-        # gRPC would share a port with any process that asks for it.
-        ("grpc.so_reuseport", int(said.shared)),
+        # Without it, gRPC would read ahead megabytes of a message that nobody waits for.
+        ("grpc.http2.bdp_probe", 0),
+        # It closes its end of a connection in its own time: meanwhile others must not add to those.
+        ("grpc.max_allowed_incoming_connections", connections + MOST_UNKNOWN),
         ("grpc.max_connection_idle_ms", IDLE_MS),
         # Finds dead clients, and keeps silent streams open; clients may do the same.
         ("grpc.keepalive_time_ms", round(KEEP_ALIVE_S * 1_000)),

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -14,16 +14,23 @@ from msgspec.structs import replace
 from remit.dialects.a2a.errors import RETRY_INFO, Declined, Error, ErrorBody, error_body
 from remit.dialects.a2a.extension import EXTENSION
 from remit.dialects.a2a.types import EXTENSIONS_HEADER
+from remit.policy.reception import Sender
+from remit.policy.shares import Share
 from remit.protocol.codec import encode
-from remit.protocol.errors import Code, RemitError
+from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
+from remit.runtime.fair_slots import FairSlots
 from remit.server.a2a.binding import Bindings, object_in
+from remit.server.a2a.grpc_front import GrpcFront
+from remit.server.a2a.guests import NAME as GUEST
 from remit.server.a2a.task_records import A2aCall
 from remit.server.a2a.tasks import Streaming
 from remit.server.access import ACCESS, access_to
 from remit.server.bodies import Headers, Scope, headers_of, read_as, refuse_changed
+from remit.server.connections import BODY_S, MOST_CONNECTIONS
 from remit.server.delegations import Delegations
 from remit.server.refusals import REFUSALS, Refusals, note
+from remit.server.request_shares import RequestShare, request_share
 from remit.transports.a2a.grpc_messages import (
     STATUS,
     GrpcMethod,
@@ -47,6 +54,8 @@ log = logging.getLogger("remit")
 # Clients take 8 KiB of metadata by default, in which the message of an error stands twice.
 MOST_MESSAGE = 1_000
 MOST_DETAILS = 4_096
+# Each may have 4 MiB: together as much as all bodies that are read over HTTP.
+READ_AT_ONCE = 16
 
 # The status of these in the gRPC binding of A2A 1.0.0, with which its conformance kit agrees. Later revisions have
 # FAILED_PRECONDITION, as in the body of HTTP+JSON. Clients of either go by the reason in the details.
@@ -60,7 +69,9 @@ class _Incoming(NamedTuple):
 
     method: GrpcMethod
     name: str
-    raw: bytes
+    requests: AsyncIterator[bytes]
+    """Its message, which is not read before the sender is known."""
+    peer: str
     scope: Scope
     gone: asyncio.Event
     """Set when the client is gone."""
@@ -84,16 +95,18 @@ class GrpcService:
         self._default = default
         """The agent that is meant by requests without a tenant; empty: there is none."""
         self._doing: set[asyncio.Future[Any]] = set()
+        self._reading = FairSlots("messages over gRPC", READ_AT_ONCE, MOST_CONNECTIONS)
 
-    def handler(self) -> "GenericRpcHandler":
-        """Return the handler of all methods. It takes messages as bytes, so that none is decoded too early."""
+    def handler(self, front: GrpcFront) -> "GenericRpcHandler":
+        """Return the handler of all methods. It takes messages as bytes, and as streams: so none is read too early."""
         import grpc
 
+        self._front = front
         handlers: dict[str, RpcMethodHandler[bytes, bytes]] = {
             name: (
-                grpc.unary_stream_rpc_method_handler(partial(self._stream, name))  # pyright: ignore[reportArgumentType]
+                grpc.stream_stream_rpc_method_handler(partial(self._stream, name))  # pyright: ignore[reportArgumentType]
                 if method.streams
-                else grpc.unary_unary_rpc_method_handler(partial(self._unary, name))  # pyright: ignore[reportArgumentType]
+                else grpc.stream_unary_rpc_method_handler(partial(self._unary, name))  # pyright: ignore[reportArgumentType]
             )
             for name, method in grpc_methods().items()
         }
@@ -107,8 +120,8 @@ class GrpcService:
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _unary(self, name: str, raw: bytes, context: "Context") -> bytes:
-        asked = self._incoming(name, raw, context)
+    async def _unary(self, name: str, requests: AsyncIterator[bytes], context: "Context") -> bytes:
+        asked = self._incoming(name, requests, context)
         async with self._answering(asked, context):
             call, done = await self._finished(asked)
             await _confirm(call, context)
@@ -116,8 +129,8 @@ class GrpcService:
             return await _written(done, asked.method)
         raise AssertionError("an error ends the call")
 
-    async def _stream(self, name: str, raw: bytes, context: "Context") -> None:
-        asked = self._incoming(name, raw, context)
+    async def _stream(self, name: str, requests: AsyncIterator[bytes], context: "Context") -> None:
+        asked = self._incoming(name, requests, context)
         async with self._answering(asked, context):
             call, done = await self._finished(asked)
             assert isinstance(done, Streaming), "a method that streams has a stream"
@@ -163,11 +176,15 @@ class GrpcService:
 
     async def _do(self, asked: _Incoming) -> tuple[A2aCall, Struct | Streaming]:
         headers = headers_of(asked.scope)
-        tenant = text_field(asked.raw, asked.method.tenant)
-        call = await self._call(asked, tenant, headers)
-        refuse_changed(headers, asked.raw)
+        sender = await self._bindings.known_sender(asked.scope, headers)
+        client = GUEST if sender is None else sender.name
+        self._front.know(asked.peer, client)
+        raw = await self._message(asked.requests, client)
+        tenant = text_field(raw, asked.method.tenant)
+        call = await self._call(asked, tenant, headers, sender)
+        refuse_changed(headers, raw)
         try:
-            read = await read_as(partial(to_json, kind=asked.method.request), asked.raw)
+            read = await read_as(partial(to_json, kind=asked.method.request), raw)
         except InvalidMessage as error:
             raise Declined(Error.INVALID_REQUEST, f"the message is invalid: {error}") from error
         params = await read_as(object_in, read)
@@ -176,11 +193,25 @@ class GrpcService:
             raise Declined(Error.INVALID_PARAMS, "the tenant is not among the first fields", fields={"tenant": why})
         return call, await self._bindings.methods[asked.name].run(call, params)
 
-    async def _call(self, asked: _Incoming, tenant: str, headers: Headers) -> A2aCall:
+    async def _message(self, requests: AsyncIterator[bytes], client: str) -> bytes:
+        """Return the message of a call. gRPC reads it whole, so only some are read at once, of each client in turn."""
+        await self._reading.enter(Share(client))
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for raw in requests:
+                    return raw
+        except TimeoutError as error:
+            why = f"the message did not arrive within {BODY_S:.0f} s; nothing was started"
+            raise RemitError(fault(Code.TIMEOUT, why)) from error
+        finally:
+            self._reading.release()
+        raise Declined(Error.INVALID_REQUEST, "the call has no message")
+
+    async def _call(self, asked: _Incoming, tenant: str, headers: Headers, sender: Sender | None) -> A2aCall:
         """Return who calls which agent, once that is allowed."""
         agent = tenant or self._default()
         try:
-            call = await self._bindings.asked(agent, asked.scope, headers, asked.receive)
+            call = await self._bindings.asked(agent, asked.scope, headers, asked.receive, sender)
         except RemitError as error:
             if agent or error.fault.code is not Code.AGENT_NOT_FOUND:
                 raise
@@ -188,33 +219,36 @@ class GrpcService:
             raise Declined(Error.INVALID_PARAMS, "the request names no agent", fields={"tenant": why}) from error
         return replace(call, time_ms=asked.time_ms)
 
-    def _incoming(self, name: str, raw: bytes, context: "Context") -> _Incoming:
+    def _incoming(self, name: str, requests: AsyncIterator[bytes], context: "Context") -> _Incoming:
         method = grpc_methods()[name]
         headers = [
             (key.lower().encode(), value if isinstance(value, bytes) else value.encode("latin-1", "replace"))
             for key, value in context.invocation_metadata() or ()
-            if key.lower() != "content-length"
+            if key.lower() not in ("content-length", "transfer-encoding")
         ]
-        headers.append((b"content-length", str(len(raw)).encode()))  # the proof of a hub is for a body that is there
+        headers.append((b"transfer-encoding", b"chunked"))  # the proof of a hub is for a body that is there
+        peer = unquote(context.peer())
         scope: Scope = {
             "method": "POST",
             "path": method.path,
             "raw_path": method.path.encode(),
             "query_string": b"",
             "headers": headers,
-            "client": _client(context.peer()),
+            "client": self._front.address_of(peer),
             REFUSALS: self._refusals,
             ACCESS: access_to("*", "/a2a/{agent}"),
         }
         left_s = cast("float | None", context.time_remaining())
         time_ms = None if left_s is None else time_there_ms(max(0, round(left_s * 1_000)))
-        return _Incoming(method, name, raw, scope, asyncio.Event(), time_ms)
+        return _Incoming(method, name, requests, peer, scope, asyncio.Event(), time_ms)
 
     # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
     async def _answering(self, asked: _Incoming, context: "Context") -> AsyncGenerator[None]:
         """Answer with the error if an operation fails."""
+        held = RequestShare()
+        request_share.set(held)
         try:
             yield
             return
@@ -228,6 +262,8 @@ class GrpcService:
                 raise asyncio.CancelledError from error
             log.error("%s failed: %s", asked.name, type(error).__name__)
             why = Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")
+        finally:
+            held.leave()
         if isinstance(why, RemitError):
             _note(asked.scope, why)
         await _refuse(context, error_body(why), why.error if isinstance(why, Declined) else None)
@@ -259,10 +295,3 @@ async def _confirm(call: A2aCall, context: "Context") -> None:
 async def _written(value: Struct, method: GrpcMethod) -> bytes:
     raw = encode(value)
     return to_wire(raw, method.response) if len(raw) <= SMALL_BODY else await aside.run(to_wire, raw, method.response)
-
-
-def _client(peer: str) -> tuple[str, int] | None:
-    """Return the address in gRPC's name of a peer: `ipv4:127.0.0.1:1234`, `ipv6:%5B::1%5D:1234`."""
-    kind, _, rest = unquote(peer).partition(":")
-    host, _, port = rest.rpartition(":")
-    return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") and port.isdecimal() else None

@@ -77,7 +77,7 @@ class Guests:
 
     def may_ask(self, agent: str, headers: Headers) -> bool:
         """Return whether a request has nothing that proves its sender, and needs nothing."""
-        return agent in self._access.agents and BEARER.lower() not in headers and PROOF.lower() not in headers
+        return agent in self._access.agents and is_anonymous(headers)
 
     def sender(self, address: str) -> Sender:
         """Return the client at an address. Its user is named by a digest: an address may tell who somebody is."""
@@ -108,6 +108,11 @@ class Guests:
             max_tokens=_least(sent.max_tokens, self._access.tokens),
             deadline_ms=_least(sent.deadline_ms, self._access.time_ms),
         )
+
+
+def is_anonymous(headers: Headers) -> bool:
+    """Return whether a request has nothing that proves its sender."""
+    return BEARER.lower() not in headers and PROOF.lower() not in headers
 
 
 def is_guest(sender: Sender) -> bool:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.reception import Sender, not_for
+from remit.policy.reception import Permission, Sender, not_for
 from remit.protocol.codec import refuse_many_values
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import wrong_fields
@@ -117,7 +117,7 @@ def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
     if users is not None and named not in users:
         return RemitError(not_for(sender, named))
     # The models of a host see what its user may see and no more, whatever the permissions of its client.
-    bound = replace(sender, users=frozenset({named}), permissions=frozenset())
+    bound = replace(sender, users=frozenset({named}), permissions=sender.permissions & {Permission.PRIORITY})
     return Caller(sender=bound, user=named, headers=headers)
 
 
