@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import grpc
 import grpc.aio
@@ -113,7 +113,7 @@ async def test_a_message_is_not_waited_for_before_its_sender_is_known(door: Door
         yield b""
 
     async with grpc.aio.insecure_channel(door.target) as channel, asyncio.timeout(PATIENCE_S):
-        send: Any = channel.stream_unary(SEND)
+        send: Any = cast("Any", channel).stream_unary(SEND)
         call = send(never(), metadata=metadata("a-token-that-nobody-knows"))
         assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from remit.protocol.errors import Code, Fault, fault
 from remit.server.bodies import Receive, Scope, Send, failure_body, send_fault
@@ -32,12 +33,20 @@ MOST_CONNECTIONS = 900
 TOLD = 50
 
 
+class HttpServerState(ServerState):
+    """What the connections of one server share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle: dict[HttpConnection, None] = {}
+        """Connections that were idle when they were added, the longest idle first."""
+
+
 class HttpConnection(HttpToolsProtocol):
     """One HTTP connection, as uvicorn reads it, with limits on slow and idle clients."""
 
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
-    _idle_since = 0.0
     _unread = 0
     """The number of bytes received that are not a body: headers, or what follows a body."""
     _packet = 0
@@ -51,20 +60,29 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
-        self._idle_since = self.loop.time()
         self._late = self.loop.call_later(HEADERS_S, transport.close)
         # Counted here and not by uvicorn, which would refuse everyone because of idle connections.
         self._most, self.limit_concurrency = self.limit_concurrency or MOST_CONNECTIONS, None
         self._serving: Any = self.app
         if len(self.connections) > self._most:
             self._make_room()
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        idle = cast("HttpServerState", self.server_state).idle
+        idle.pop(self, None)
+        idle[self] = None
 
     def _make_room(self) -> None:
         """Disconnect the client that has been idle the longest; if none is idle, refuse the new one."""
-        others = [each for each in cast("set[HttpConnection]", self.connections) if each is not self and each.is_idle]
-        if others:
-            min(others, key=lambda each: each._idle_since)._leave()
-        elif len(self.connections) > self._most + TOLD:
+        idle = cast("HttpServerState", self.server_state).idle
+        while idle:
+            other = next(iter(idle))
+            del idle[other]  # if it is not idle, it comes back when it is
+            if other.is_idle:
+                other._leave()
+                return
+        if len(self.connections) > self._most + TOLD:
             # The request does not matter: it is refused before it is sent, and its place is free at once.
             self._say_last(_FULL, 503)
 
@@ -107,6 +125,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
         self._reads()
+        cast("HttpServerState", self.server_state).idle.pop(self, None)
         super().connection_lost(exc)
         # If the next request arrived before this one was answered, uvicorn notified only that one.
         if self._running is not None and not self._running.response_complete:
@@ -218,7 +237,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._idle_since = self.loop.time()
+        self._note_idle()
         super().on_response_complete()
 
 

@@ -13,8 +13,8 @@ import uvicorn
 
 from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
-from remit.server.connections import MOST_CONNECTIONS, NO_SNIFFING, HandshakeLimiter, HttpConnection
-from remit.transports.listening import BACKLOG, listening
+from remit.server.connections import MOST_CONNECTIONS, NO_SNIFFING, HandshakeLimiter, HttpConnection, HttpServerState
+from remit.transports.listening import ACCEPTED_AT_ONCE, BACKLOG, listening
 
 # How long an idle connection is kept open.
 IDLE_S = 75
@@ -86,11 +86,12 @@ class Server(uvicorn.Server):
                 headers=[NO_SNIFFING],  # of every answer, whoever makes it
                 timeout_keep_alive=IDLE_S,
                 limit_concurrency=connections,
-                backlog=BACKLOG,
+                backlog=ACCEPTED_AT_ONCE,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
             )
         )
+        self.server_state = HttpServerState()
 
     @property
     def api(self) -> Api:
@@ -101,8 +102,8 @@ class Server(uvicorn.Server):
     @property
     def address(self) -> str:
         """The address of the server, once it has started."""
-        bound = self._bound or self.servers[0].sockets[0]
-        host, port = bound.getsockname()[:2]
+        assert self._bound is not None, "it has started"
+        host, port = self._bound.getsockname()[:2]
         name = f"[{host}]" if ":" in host else host
         return f"{'https' if self.config.is_ssl else 'http'}://{name}:{port}"
 
@@ -116,10 +117,12 @@ class Server(uvicorn.Server):
             finally:
                 self._captured_signals.clear()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Start listening."""
         await self._served.open()
-        await super().startup(sockets if self._bound is None else [self._bound])
+        self._bound = bound = self._bound or listening("127.0.0.1", self.config.port)
+        await super().startup([bound])
+        bound.listen(BACKLOG)
         self._begun.set()
         self.when_started()
 

@@ -8,6 +8,8 @@ from remit.protocol.errors import Code, RemitError, fault
 
 # The backlog: all the devices of a gateway may reconnect nearly at once after a restart.
 BACKLOG = 1_024
+# asyncio takes its backlog for how many connections it accepts before other tasks of the event loop get their turn.
+ACCEPTED_AT_ONCE = 16
 # What else a server opens: its store and log, processes of agents, connections to others. With 900 connections these
 # are the 1,024 files that a process may open by default.
 OTHER_FILES = 124

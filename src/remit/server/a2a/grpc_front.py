@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from remit.policy.shares import Share, SharedTotal
 from remit.server.connections import HEADERS_S
-from remit.transports.listening import BACKLOG
+from remit.transports.listening import ACCEPTED_AT_ONCE, BACKLOG
 
 # A connection that is not authenticated may send so much: metadata of 64 KiB, a TLS handshake and HTTP/2's own frames.
 MOST_BEFORE = 96 * 1024
@@ -21,8 +21,6 @@ MOST_BEFORE = 96 * 1024
 MOST_UNKNOWN = 256
 # Read at once; the bytes are passed on before the next are read.
 _CHUNK = 16 * 1024
-# Accept so many connections before other tasks of the event loop get their turn.
-_AT_ONCE = 16
 # Each connection has this many file descriptors: the client's, and the two ends of the private socket.
 DESCRIPTORS = 3
 
@@ -48,9 +46,8 @@ class GrpcFront:
 
     async def start(self) -> None:
         """Accept connections from now on."""
-        # asyncio accepts as many connections in one turn of the loop as the backlog has.
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _ClientSide(self), sock=self._bound, backlog=_AT_ONCE
+            lambda: _ClientSide(self), sock=self._bound, backlog=ACCEPTED_AT_ONCE
         )
         self._bound.listen(BACKLOG)
 
