@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -16,10 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec.structs import replace
 
 from command_line import REMIT, document, environment, remit
+from forged_records import rehash, sql
 from remit import Brief, Hub
 from remit.protocol.records import Kind, SharedStep
 from remit.runtime.ports import NumberedRecord
 from remit.stores.sqlite import SqliteStore
+from remit.testing.conformance import progress
 from remit.testing.samples import a_step
 from waiting import PATIENCE_S
 
@@ -270,6 +273,44 @@ async def test_the_team_says_which_record_is_verified(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     found = document("audit", "verify", folder=tmp_path / "below")
     assert (found["schema"], found["ok"], found["rows"]) == ("remit.verification/1", True, 2)
+
+
+@pytest.mark.parametrize(("dated_ms", "name"), [(0, "key signed nothing"), (365 * 86_400_000, "dated ahead")])
+async def test_a_record_that_was_replaced_as_a_whole_is_found_however_its_rows_are_dated(
+    tmp_path: Path, dated_ms: int, name: str
+) -> None:
+    await record(tmp_path, "paid 5", "paid 6")
+    folder = tmp_path / ".remit"
+    assert document("audit", "verify", folder=tmp_path)["ok"]
+    # An hour later, somebody who has not the key makes all rows anew, and takes the checkpoints away.
+    key, hour_ago = folder / "hub.db.key", time.time() - 3_600
+    os.utime(key, (hour_ago, hour_ago))
+    rehash(folder / "hub.db", at_ms=time.time_ns() // 1_000_000 + dated_ms)
+    sql(folder / "hub.db", "UPDATE checkpoint SET number = 0, seq = 0, since_ms = 0")
+    (folder / "hub.db.checkpoints").unlink()
+    found = document("audit", "verify", folder=tmp_path)
+    assert name in {each["tampering"] for each in found["findings"]}
+    assert not found["ok"]
+
+
+async def test_the_verification_says_how_many_rows_no_signature_covers_and_since_when(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / ".remit" / "hub.db", durability="process")
+    await store.open()
+    key = tmp_path / ".remit" / "hub.db.key"
+    long_ago = time.time() - 86_400  # a hub that waited for its first request since yesterday
+    os.utime(key, (long_ago, long_ago))
+    at_ms = time.time_ns() // 1_000_000
+    for number in range(3):
+        store.append(Kind.PROGRESS, at_ms + number, "run", "session", progress(str(number)))
+        await store.flush()
+    found = document("audit", "verify", folder=tmp_path)
+    assert (found["ok"], found["unprotected"], found["checkpoints"]) == (True, 3, 0), found
+    assert found["unprotected_since_ms"] >= at_ms
+    told = remit("audit", "verify", folder=tmp_path).stdout
+    assert "no signature covers the last 3 rows, since 20" in told
+    await store.close()
+    found = document("audit", "verify", folder=tmp_path)
+    assert (found["ok"], found["unprotected"], found["checkpoints"]) == (True, 0, 1)
 
 
 @pytest.mark.parametrize("command", [["tail"], ["verify"], ["export"]])

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from forged_records import rehash, sql
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import GENESIS, AuditVerdict, Tampering, leaf, link
+from remit.runtime.audit import AuditVerdict, Tampering
 from remit.runtime.signing import Checkpoint, CheckpointKey, encode_checkpoint, read_anchors, read_key, sign
 from remit.stores.audit import newest_anchor
 from remit.stores.checkpoints import newest_checkpoint, read_checkpoints
 from remit.stores.connection import connect_reader, connect_writer
-from remit.stores.schema import KINDS
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing.conformance import progress
 
-NAMES = {number: kind.value for kind, number in KINDS.items()}
 HOUR_MS = 3_600_000
 FILES = ("hub.db", "hub.db.checkpoints", "hub.db.key")
 
@@ -32,29 +31,6 @@ async def written(folder: Path, *, records: int = 20, every: int = 6, at_ms: int
         await store.flush()
     await store.close()
     return store.path
-
-
-def sql(path: Path, statements: str) -> None:
-    connection = connect_writer(path, "process", 1)
-    connection.execute(statements)
-    connection.close()
-
-
-def rehash(path: Path, *, at_ms: int | None = None) -> None:
-    """Change a row, and make every digest anew, as someone does who knows how the chain is made."""
-    connection = connect_writer(path, "process", 1)
-    connection.execute(
-        """UPDATE record SET body = '{"delegation":"id-one","agent":"prime","text":"x"}' WHERE seq = 3"""
-    )
-    if at_ms is not None:
-        connection.execute("UPDATE record SET at_ms = ?", (at_ms,))
-    previous = GENESIS
-    for seq, kind, at, run, session, body in connection.execute(
-        "SELECT seq, kind, at_ms, run, session, CAST(body AS BLOB) FROM record ORDER BY seq"
-    ).fetchall():
-        previous = link(previous, seq, leaf(NAMES[kind], at, run, session, body))
-        connection.execute("UPDATE record SET digest = ? WHERE seq = ?", (previous, seq))
-    connection.close()
 
 
 def public_key(path: Path) -> bytes:

@@ -116,6 +116,7 @@ def verify(
                 removed=verdict.removed,
                 since=verdict.since,
                 unchained=verdict.unchained,
+                unprotected_since_ms=verdict.unprotected_since_ms,
             )
         )
     else:

@@ -290,6 +290,10 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     unchained: Annotated[
         int, Meta(description="Records of several hubs that are durable and not in the chain yet.")
     ] = 0
+    unprotected_since_ms: Annotated[
+        int,
+        Meta(description="Time of the first row that no signature covers, in milliseconds since 1970; 0: none."),
+    ] = 0
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag="remit.audit-row/1"):

@@ -18,7 +18,15 @@ from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Uns
 from remit.runtime.audit.stored_chain import Watch, watched
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, VerifiedMark, read_key, sign_verified
-from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
+from remit.stores.checkpoints import (
+    EVERY,
+    SECONDS,
+    key_path,
+    key_used_ms,
+    newest_checkpoint,
+    read_checkpoints,
+    read_mark,
+)
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.reader import Query, within
 from remit.stores.schema import KINDS, check_version
@@ -30,6 +38,9 @@ BUSY_SECONDS = 5
 # batch of records whether one is due.
 GRACE_SECONDS = 60.0
 GRACE_ROWS = 10_000
+
+# Clocks of machines that share a store may differ by minutes; more is a wrong clock.
+SKEW_MS = 15 * 60_000
 
 _BREAK = KINDS[Kind.BREAK]
 _read_break = msgspec.json.Decoder(ChainBreak).decode
@@ -111,7 +122,8 @@ def audit(
             # So were the rows of checkpoints written in between, as far as the snapshot contains them.
             between = read_checkpoints(path)[len(checkpoints) :]
             checkpoints += [each for each in between if each is None or each.number <= number]
-            due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
+            now_ms, patience_ms = time.time_ns() // 1_000_000, int((seconds + GRACE_SECONDS) * 1_000)
+            used_ms = key_used_ms(path)
             return verify(
                 watched(chain_rows(connection, after), watch),
                 checkpoints,
@@ -122,9 +134,12 @@ def audit(
                 pinned=pinned,
                 breaks=breaks(connection),
                 anchors=anchors,
-                unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
+                unsigned=Unsigned(
+                    now_ms - patience_ms, every + GRACE_ROWS, mark.since_ms if mark else 0, now_ms + SKEW_MS
+                ),
                 removals=removals(connection, after),
                 start=since,
+                used_ms=None if used_ms is None else used_ms + patience_ms,
             )
         finally:
             connection.execute("ROLLBACK")

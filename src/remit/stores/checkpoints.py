@@ -40,6 +40,14 @@ def key_path(path: Path) -> Path:
     return path.with_name(path.name + ".key")
 
 
+def key_used_ms(path: Path) -> int | None:
+    """Return when the key of the database at *path* was there for its first row; None if there is no key."""
+    try:
+        return key_path(path).stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
 def read_checkpoints(path: Path) -> list[Checkpoint | None]:
     """Return the checkpoints of the database at *path*, None for each invalid line."""
     try:
@@ -92,6 +100,7 @@ class Checkpoints:
         self._unsealed_since: float | None = None
         self._noted = False
         """Whether the database has the time of the first unsigned row."""
+        self._signed_nothing = False
         self.head = 0
         """The last row known to be committed."""
 
@@ -119,6 +128,7 @@ class Checkpoints:
                 connection.execute(_TABLE)
             connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1,?,?,?,?)", found)
         self.head, self._sealed = head, seq
+        self._signed_nothing = head == number == 0
         if head > seq:
             self._unsealed_since = float("-inf")
         return breaks
@@ -141,8 +151,18 @@ class Checkpoints:
         """Store the time of the first unsigned row, in the transaction that writes rows up to *seq*."""
         if self._noted or seq <= self._sealed:
             return
+        if self._signed_nothing:
+            self._use_key(at_ms)
         with suppress(apsw.SQLError):  # the table was deleted: sealing and verification report it
             connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (at_ms,))
+
+    def _use_key(self, at_ms: int) -> None:
+        """Note at the key file when the first row comes: without checkpoints, no honest row is much later than that."""
+        self._signed_nothing = False
+        try:
+            os.utime(key_path(self._path), ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+        except OSError:  # the file is another user's
+            self._unsealed_since = float("-inf")  # signed at once
 
     def committed(self, seq: int) -> None:
         """Record that the rows up to *seq* are committed."""

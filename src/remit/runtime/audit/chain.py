@@ -64,6 +64,8 @@ class Unsigned(NamedTuple):
     """A hub never leaves more rows than this unsigned."""
     since_ms: int = 0
     """When the first row after the last checkpoint was committed, as far as the database knows; 0: unknown."""
+    latest_ms: int | None = None
+    """No clock of a hub is so far ahead: a later row is a finding. None: the time is not known."""
 
 
 class _Suspect(NamedTuple):
@@ -99,6 +101,9 @@ class ChainWalk:
         self._unsigned = unsigned
         self._latest_ms = unsigned.since_ms if unsigned else 0
         self._overdue = 0
+        self._ahead: list[int] = []
+        self.unsigned_since_ms = 0
+        """The time of the first row that no checkpoint signed; 0: there is none."""
         self._rewritten = False
         self._previous = bytes.fromhex(start.digest) if start else GENESIS
         # By how much the rows are numbered higher than when they were written.
@@ -182,6 +187,9 @@ class ChainWalk:
             self._find(Tampering.ROLLED_BACK, self.seq + 1, anchor.seq, message)
         if self._unsigned is not None and self.seq - self._signed > self._unsigned.most:
             self._overdue = self.seq
+        if self._ahead:
+            message = "later than now, and no checkpoint signed them: a clock was wrong, or they were rewritten"
+            self._find(Tampering.DATED_AHEAD, self._ahead[0], self._ahead[-1], message)
         if self._overdue > self._signed:
             message = "no checkpoint signed them in time: the hub was killed, or they were rewritten"
             self._find(Tampering.UNSIGNED, self._signed + 1, self._overdue, message)
@@ -220,8 +228,13 @@ class ChainWalk:
         # A row may report something older, but was committed after the rows before it.
         if isinstance(row.at_ms, int) and row.at_ms > self._latest_ms:  # pyright: ignore[reportUnnecessaryIsInstance]
             self._latest_ms = row.at_ms
-        if self.seq > self._signed and self._latest_ms < unsigned.due_ms:
+        if self.seq <= self._signed:
+            return
+        if self._latest_ms < unsigned.due_ms:
             self._overdue = self.seq
+        if unsigned.latest_ms is not None and self._latest_ms > unsigned.latest_ms:
+            self._ahead = [*self._ahead[:1], self.seq]
+        self.unsigned_since_ms = self.unsigned_since_ms or self._latest_ms
 
     def _suspect(self, row: ChainRow, number: int) -> None:
         self._group.append(_Suspect(row, number, self._previous))

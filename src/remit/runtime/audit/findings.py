@@ -1,5 +1,6 @@
 """The findings of a verification, and its verdict."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ class Tampering(StrEnum):
     """Rows were changed and everything after them was hashed again: the chain holds, a checkpoint does not."""
     UNSIGNED = "unsigned"
     """Rows stay after the last checkpoint for longer than a working hub leaves them there."""
+    DATED_AHEAD = "dated ahead"
+    """Rows that no checkpoint signed are dated later than now."""
     CHECKPOINT_FORGED = "checkpoint forged"
     CHECKPOINT_MISSING = "checkpoint missing"
     CHECKPOINT_ROW_MISSING = "checkpoint row missing"
@@ -27,7 +30,7 @@ class Tampering(StrEnum):
     CHECKPOINTS_DISAGREE = "checkpoints disagree"
     """The database and the checkpoint file disagree about the last checkpoint."""
     KEY_SIGNED_NOTHING = "key signed nothing"
-    """The pinned key signed no checkpoint of this record."""
+    """A known key signed no checkpoint of this record, though it is older than the rows."""
     KEY_CHANGED = "key changed"
     """A break that the hub announced: it found another key, or none and made a new one."""
     BREAK_ANNOUNCED = "break announced"
@@ -82,7 +85,7 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     checkpoints: int
     """How many signed checkpoints were checked."""
     unprotected: int
-    """How many rows no checkpoint protects yet."""
+    """How many rows no checkpoint protects yet: no signature covers them."""
     findings: tuple[AuditFinding, ...] = ()
     """What is wrong; none: nothing is."""
     keys: tuple[str, ...] = ()
@@ -95,6 +98,8 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     """The row up to which the record was verified before; 0: all of it was verified now."""
     unchained: int = 0
     """How many records are durable and not in the chain yet: several hubs share the store."""
+    unprotected_since_ms: int = 0
+    """The time of the first row that no signature covers, in milliseconds since 1970; 0: there is none."""
 
     @property
     def ok(self) -> bool:
@@ -126,6 +131,9 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
             state = f"the record was tampered with ({found})"
         counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
         lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
+        if self.unprotected:
+            since = datetime.fromtimestamp(self.unprotected_since_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            lines.append(f"  no signature covers the last {_many(self.unprotected, 'row')}, since {since} UTC")
         lines += [f"  rows 1 to {self.since} were verified before, and only those after them now"] if self.since else []
         lines += [f"  {_many(self.removed, 'row')} pruned or erased, as the record says"] if self.removed else []
         lines += [f"  {_many(self.unchained, 'record')} not in the chain yet"] if self.unchained else []

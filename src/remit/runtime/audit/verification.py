@@ -23,6 +23,7 @@ def verify(
     unsigned: Unsigned | None = None,
     removals: Sequence[tuple[int, Removal]] = (),
     start: Checkpoint | None = None,
+    used_ms: int | None = None,
 ) -> AuditVerdict:
     """Judge a chain, oldest row first, by its digests, its checkpoints and the *anchors* that were kept elsewhere.
 
@@ -31,7 +32,8 @@ def verify(
     at. The *pinned* keys, those of the anchors, or the *public_key* must have signed; without any of these, the first
     checkpoint's key is trusted. *breaks* are the rows in which hubs announced that the key changed, or that something
     did not match, and *removals* those in which they stated that rows were removed. *rows* may begin after *start*, the
-    checkpoint up to which the record was verified before.
+    checkpoint up to which the record was verified before. *used_ms* is the time of the first row that the *public_key*
+    was there for, with the time that a hub takes to sign and more: a record without checkpoints has no later row.
     """
     lines = [each for each in checkpoints if start is None or each is None or each.number > start.number]
     keys = _Keys(pinned, anchors, public_key, lines, breaks)
@@ -45,6 +47,9 @@ def verify(
     for row in rows:
         walk.step(row)
     walk.end(max(referenced, sealed))
+    if used_ms is not None and not lines and start is None and walk.unsigned_since_ms > used_ms:
+        message = "the key beside the store is older than all rows and signed none: the record was replaced"
+        findings.append(AuditFinding(tampering=Tampering.KEY_SIGNED_NOTHING, first=0, last=0, message=message))
     return AuditVerdict(
         rows=walk.count,
         checkpoints=len(seals),
@@ -54,6 +59,7 @@ def verify(
         anchors=walk.anchored,
         removed=walk.removed,
         since=start.seq if start else 0,
+        unprotected_since_ms=walk.unsigned_since_ms,
     )
 
 

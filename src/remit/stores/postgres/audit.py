@@ -12,7 +12,7 @@ from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, R
 from remit.runtime.audit.stored_chain import Watch, watched
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint
-from remit.stores.audit import GRACE_ROWS, GRACE_SECONDS, Linked
+from remit.stores.audit import GRACE_ROWS, GRACE_SECONDS, SKEW_MS, Linked
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.postgres.chain_rows import blocks_after, breaks, removals, rows_in
 from remit.stores.postgres.checkpoints import digest_at, newest_checkpoint, read_checkpoints, read_mark
@@ -64,7 +64,8 @@ async def audit(
                 yield from page.rows
                 after = page.after
 
-        due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
+        now_ms = time.time_ns() // 1_000_000
+        due_ms = now_ms - int((seconds + GRACE_SECONDS) * 1_000)
         verdict = await asyncio.to_thread(
             verify,
             watched(rows(), watch),
@@ -76,7 +77,7 @@ async def audit(
             pinned=pinned,
             breaks=announced,
             anchors=anchors,
-            unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
+            unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0, now_ms + SKEW_MS),
             removals=stated,
             start=since,
         )
