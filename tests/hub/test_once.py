@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from remit import Answer, Brief, Capability, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import VERSION, Request
 from remit.runtime import root_runs
-from remit.runtime.ports import StoreError
+from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit.testing.samples import ManualClock
+from remit.transports.remote_calls import refused
 from waiting import PATIENCE_S
 
 
@@ -212,6 +215,34 @@ async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
         Code.TIMEOUT,
     ]
     assert response.result == "work, 1"
+
+
+async def test_what_never_left_for_another_hub_is_not_kept(tmp_path: Path) -> None:
+    """Decision 6: no host was there, so nothing began; once one is there, the same request is executed."""
+
+    class Far(Remote):
+        is_there = False
+
+        async def send(self, request: Request, line: RemoteHandle) -> Response:
+            if not self.is_there:
+                return refused(request, fault(Code.DELEGATION_UNAVAILABLE, "no hub hosts it"))
+            line.doubt("it is sent")
+            return Response(
+                version=VERSION,
+                id=request.id,
+                target=request.target,
+                status=Status.SUCCESS,
+                run=request.run,
+                result="done",
+            )
+
+    office, far = Office(tmp_path), Far()
+    office.hub.register(AgentCard(name="far", resumable=True), far)
+    async with opened(office):
+        answers = [await office.hub.ask("far", "work", user="u", request_id="2")]
+        far.is_there = True
+        answers.append(await office.hub.ask("far", "work", user="u", request_id="2"))
+    assert [each.status for each in answers] == [Status.REFUSED, Status.SUCCESS]
 
 
 async def test_who_was_sent_away_from_a_full_queue_may_come_back_with_the_same_id(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ class Executor:
         frame.slot = slot
         frame.taken_s = parts.clock.now()
         frame.advance(_RUNNING)
-        frame.ran = True
+        # A remote agent begins when its request is sent: see `RemoteHandle.doubt`.
+        frame.ran = not isinstance(frame.agent, Remote) or bool(frame.doubt)
         if parts.started is not None:
             parts.started(request)
         if isinstance(frame.agent, Remote):
