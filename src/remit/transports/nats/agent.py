@@ -117,15 +117,17 @@ class BusAgent(Remote):
             if carrier.connected and not await carrier.wait_for_host(name, within_s):
                 return refused(request, _nobody(name))
         line.doubt(f"the outcome at {name} is unknown")
-        handed = None
+        submitting = asyncio.ensure_future(self._submit(outgoing(request, line)))
         try:
-            handed = await self._submit(outgoing(request, line))
+            handed = await asyncio.shield(submitting)
             return handed.response or await self._end_of(handed.run, request, line)
         except asyncio.CancelledError:
             # A resumed run submits the same request under the same id, and gets its outcome.
-            if handed is not None and not line.handed_back:
-                await shielded(self._cancel(handed.run, line), CANCEL_S)
+            if not line.handed_back:
+                await shielded(self._cancel_submitted(submitting, line), CANCEL_S)
             raise
+        finally:
+            submitting.cancel()
 
     async def _submit(self, request: Request) -> HandedOver:
         """Submit a request once the store takes it; the deadline ends the wait.
@@ -187,6 +189,10 @@ class BusAgent(Remote):
                 if (question.id, question.agreed) not in told:
                     told.add((question.id, question.agreed))
                     await line.asked(question)
+
+    async def _cancel_submitted(self, submitting: asyncio.Future[HandedOver], line: RemoteHandle) -> None:
+        """Stop a request that may still be on its way to the store: a commit ends, whoever waits for it."""
+        await self._cancel((await submitting).run, line)
 
     async def _cancel(self, run: str, line: RemoteHandle) -> None:
         """Stop a run that nobody waits for any more, and keep what it had finished."""
