@@ -37,7 +37,8 @@ async def test_a_question_is_answered_with_the_keyboard_and_seen_at_once_elsewhe
         await page.keyboard.press("Escape")
         await page.keyboard.press("y")
         await page.keyboard.type("known supplier")
-        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("Ctrl+Enter Approve edited")).to_be_visible()
+        await page.keyboard.press("Control+Enter")
         await expect(page.get_by_text("Approved.", exact=True)).to_be_visible()
         assert (await shop.end(run))["result"] == "paid 4 euros"
 
@@ -47,6 +48,37 @@ async def test_a_question_is_answered_with_the_keyboard_and_seen_at_once_elsewhe
         await expect(second.get_by_role("heading", name="Answered lately")).to_be_visible()
         await expect(second).to_have_title("Approvals · Remit")
     await other.close()
+
+
+async def test_no_key_alone_gives_an_answer(page: Page, tmp_path: Path) -> None:
+    async with shop_in(tmp_path) as shop:
+        run = await shop.ask("5 euros")
+        await signed_in(page, shop.address, "/approvals", shop.token)
+        sent: list[str] = []
+        page.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
+        reason = page.get_by_label("Reason", exact=True)
+        await reason.fill("no, wrong account")
+        await expect(reason).to_have_accessible_description(
+            "Saved with your decision. The agent sees it only if you reject. "
+            "Ctrl+Enter once Approve or Reject is chosen"
+        )
+        for key in ("Enter", "Control+Enter", "Escape", "y", "Enter", "Escape", "n", "Enter"):
+            await page.keyboard.press(key)
+        # The answer that has the focus is named, and is given by two keys together.
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("button", name="Edit")).to_be_focused()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("button", name="Approve")).to_be_focused()
+        await expect(page.get_by_text("Ctrl+Enter Approve")).to_be_visible()
+        await page.keyboard.press("Shift+Tab")
+        await expect(page.get_by_text("Ctrl+Enter Reject")).to_be_visible()
+        await reason.focus()
+        assert sent == []
+        await page.keyboard.press("Control+Enter")
+        await expect(page.get_by_text("Rejected.", exact=True)).to_be_visible()
+        assert len(sent) == 1
+        assert "no, wrong account" in (await shop.end(run))["result"]
 
 
 async def test_several_questions_are_answered_at_once(page: Page, tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ async def test_everything_can_be_done_with_the_keyboard_alone(tmp_path: Path, pa
         await keys.press("p")
         await expect(dock(page).get_by_role("button", name="Approve")).to_be_enabled()
         await keys.press("a")
+        await expect(dock(page).get_by_role("button", name="Approve")).to_be_focused()
+        await keys.press("Control+Enter")
         await expect(dock(page).get_by_text("Draft for turn 3")).to_be_visible()
         world.local.gate.clear()
         await keys.press("o")
@@ -152,8 +154,14 @@ async def test_everything_can_be_done_with_the_keyboard_alone(tmp_path: Path, pa
         world.local.gate.set()
         await dock(page).get_by_role("button", name="Hand back").press("Enter")
         await expect(dock(page).get_by_text("Draft for turn 4")).to_be_visible()
+        sent: list[str] = []
+        page.on("request", lambda each: sent.append(each.url) if each.url.endswith("/reject") else None)
         await keys.press("x")
+        await keys.type("no, wrong account")
+        await keys.press("Enter")
+        await expect(dock(page).get_by_text("Ctrl+Enter Reject")).to_be_visible()
         await keys.press("Escape")
+        assert sent == []
         await keys.press("?")
         await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
         await keys.press("Escape")

@@ -1,6 +1,8 @@
 // Every text that a person reads in the console. To translate it, translate this file.
 // Texts with values are functions. Each view has a block of its own.
 
+import { SEND_KEYS } from "@/look/keys";
+
 const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;
 
 export const texts = {
@@ -448,7 +450,8 @@ export const texts = {
     notJson: "This is not JSON. A text needs quotation marks.",
     jsonHint: "JSON, as the agent gets it.",
     reason: "Reason",
-    reasonHint: "Recorded, and told to the agent if you reject. Enter answers.",
+    reasonHint: "Saved with your decision. The agent sees it only if you reject.",
+    unchosen: "once Approve or Reject is chosen",
     approve: "Approve",
     approveEdited: "Approve edited",
     reject: "Reject",
@@ -476,8 +479,9 @@ export const texts = {
     back: "All questions",
     keys: [
       ["j k", "next, previous question"],
-      ["y", "approve: type a reason, then Enter"],
-      ["n", "reject: type a reason, then Enter"],
+      ["y", "choose Approve, and type a reason"],
+      ["n", "choose Reject, and type a reason"],
+      [SEND_KEYS, "give the answer named beside the reason"],
       ["e", "edit, where the rule allows it"],
       ["x", "select for an answer to several"],
       ["o", "open the call"],
@@ -1210,9 +1214,9 @@ export const texts = {
     draftArrived: "A draft waits for your approval.",
     resumeAgent: "Which agent is meant?",
     keys: [
-      ["a", "approve the draft"],
+      ["a", "go to Approve"],
       ["e", "edit the draft"],
-      ["x", "reject the draft"],
+      ["x", "say why the draft is rejected"],
       ["d", "go to the draft or the question"],
       ["w", "next conversation that waits for you"],
       ["p", "pause or resume"],
@@ -1221,7 +1225,7 @@ export const texts = {
       ["n", "new conversation"],
       ["/", "search"],
       ["?", "these keys"],
-      ["Ctrl Enter", "send what you typed"],
+      [SEND_KEYS, "send what you typed"],
     ] as [string, string][],
   },
 

@@ -2,6 +2,12 @@
 
 import { useEffect, useRef } from "react";
 
+/** The keys that send what was typed or give the answer that has the focus: no key alone decides. */
+export const SEND_KEYS = /Mac|iPhone/.test(navigator.userAgent) ? "⌘ Enter" : "Ctrl Enter";
+
+export const isSend = (event: { key: string; ctrlKey: boolean; metaKey: boolean }): boolean =>
+  event.key === "Enter" && (event.ctrlKey || event.metaKey);
+
 export type Keys = Partial<Record<string, (event: KeyboardEvent) => void>>;
 
 const TYPING = "input, textarea, select, [contenteditable=true]";

@@ -14,6 +14,7 @@ import {
 } from "react";
 import { ApiError, UNREACHABLE } from "@/api/client";
 import { ago, exactTime, type Tone, toneOf } from "@/look/format";
+import { SEND_KEYS } from "@/look/keys";
 import { texts } from "@/texts";
 
 /** A state in a word and a colour. */
@@ -302,6 +303,15 @@ export function Confirm({
         </button>
       </div>
     </Dialog>
+  );
+}
+
+/** What the keys that send do here. */
+export function SendKeys({ act, id }: { act: string; id?: string }) {
+  return (
+    <span className="send-keys" id={id}>
+      <kbd>{SEND_KEYS.replace(" ", "+")}</kbd> {act}
+    </span>
   );
 }
 

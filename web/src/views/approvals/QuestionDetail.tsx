@@ -2,12 +2,13 @@
 
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ArrowLeft } from "lucide-react";
-import { type Ref, type SubmitEvent, useImperativeHandle, useRef, useState } from "react";
+import { type KeyboardEvent, type Ref, useImperativeHandle, useRef, useState } from "react";
 import { Link } from "wouter";
 import { act, get } from "@/api/client";
 import { useAnnounce } from "@/look/announce";
 import { count, duration } from "@/look/format";
-import { Loading, Time, Trouble } from "@/look/parts";
+import { isSend } from "@/look/keys";
+import { Loading, SendKeys, Time, Trouble } from "@/look/parts";
 import { texts } from "@/texts";
 import { EditFields } from "@/views/approvals/EditFields";
 import {
@@ -26,8 +27,8 @@ import { Marked, Part, Value } from "@/views/delegation/Value";
 const words = texts.approvals;
 
 export interface QuestionHandle {
-  /** Begin an answer: the reason is typed next. */
-  decide: (agree: boolean) => void;
+  /** Choose an answer: the reason is typed next. */
+  choose: (agree: boolean) => void;
   edit: () => void;
 }
 
@@ -110,7 +111,8 @@ function Open({
   onAnswered: () => void;
   ref: Ref<QuestionHandle> | undefined;
 }) {
-  const [agree, setAgree] = useState(true);
+  // The answer that was chosen, or whose button last had the focus; it is given by a click, or by the keys that send.
+  const [chosen, setChosen] = useState<boolean | null>(null);
   const [reason, setReason] = useState("");
   const [drafts, setDrafts] = useState<Drafts | null>(null);
   const reasonField = useRef<HTMLInputElement>(null);
@@ -120,9 +122,9 @@ function Open({
   const edited = Object.keys(edits).length > 0;
   const edit = () => (mayEdit ? setDrafts((now) => now ?? {}) : undefined);
   useImperativeHandle(ref, () => ({
-    decide: (yes) => {
+    choose: (yes) => {
       if (!item.may_answer) return;
-      setAgree(yes);
+      setChosen(yes);
       reasonField.current?.focus();
     },
     edit,
@@ -131,9 +133,11 @@ function Open({
     if (answer.isPending || (yes && wrong.length)) return;
     answer.mutate({ agree: yes, reason, edits: yes ? edits : {} });
   };
-  const submit = (event: SubmitEvent) => {
+  const approve = edited ? words.approveEdited : words.approve;
+  const pressed = (event: KeyboardEvent) => {
+    if (!isSend(event)) return;
     event.preventDefault();
-    send(agree);
+    if (chosen !== null) send(chosen);
   };
   return (
     <>
@@ -153,19 +157,28 @@ function Open({
       ) : null}
       {request ? <Content request={request} /> : null}
       {item.may_answer ? (
-        <form className="answer" onSubmit={submit}>
+        <div className="answer">
           <div className="field">
-            <label htmlFor="approval-reason">{words.reason}</label>
+            <div className="reason-head">
+              <label htmlFor="approval-reason">{words.reason}</label>
+              <SendKeys
+                id="approval-keys"
+                act={chosen === null ? words.unchosen : chosen ? approve : words.reject}
+              />
+            </div>
             <input
               id="approval-reason"
               ref={reasonField}
               className="input"
               value={reason}
               maxLength={2_000}
+              aria-describedby="approval-hint approval-keys"
               onChange={(event) => setReason(event.target.value)}
-              onKeyDown={(event) => (event.key === "Escape" ? event.currentTarget.blur() : undefined)}
+              onKeyDown={(event) => (event.key === "Escape" ? event.currentTarget.blur() : pressed(event))}
             />
-            <span className="hint">{words.reasonHint}</span>
+            <span className="hint" id="approval-hint">
+              {words.reasonHint}
+            </span>
           </div>
           <div className="acts">
             {mayEdit && !drafts ? (
@@ -174,23 +187,27 @@ function Open({
               </button>
             ) : null}
             <button
-              type={agree ? "button" : "submit"}
-              className={`button danger ${agree ? "" : "meant"}`}
+              type="button"
+              className={`button danger ${chosen === false ? "meant" : ""}`}
               disabled={answer.isPending}
-              onClick={agree ? () => send(false) : undefined}
+              onFocus={() => setChosen(false)}
+              onKeyDown={pressed}
+              onClick={() => send(false)}
             >
               {words.reject}
             </button>
             <button
-              type={agree ? "submit" : "button"}
-              className={`button ${agree ? "main" : ""}`}
+              type="button"
+              className={`button ${chosen ? "main" : ""}`}
               disabled={answer.isPending || wrong.length > 0}
-              onClick={agree ? undefined : () => send(true)}
+              onFocus={() => setChosen(true)}
+              onKeyDown={pressed}
+              onClick={() => send(true)}
             >
-              {edited ? words.approveEdited : words.approve}
+              {approve}
             </button>
           </div>
-        </form>
+        </div>
       ) : (
         <div className="banner warn">
           <strong>{words.mayNot}</strong>

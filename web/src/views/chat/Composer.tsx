@@ -2,6 +2,7 @@
 
 import { Send } from "lucide-react";
 import { type SyntheticEvent } from "react";
+import { isSend } from "@/look/keys";
 import { texts } from "@/texts";
 import type { Acting } from "@/views/chat/acts";
 import type { Run } from "@/views/chat/store";
@@ -28,7 +29,7 @@ export function Composer({ run, acting }: { run: Run; acting: Acting }) {
         value={text}
         onChange={(event) => setTyped(event.target.value || null)}
         onKeyDown={(event) => {
-          if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void say();
+          if (isSend(event)) void say();
         }}
       />
       <button type="submit" className="button main" disabled={!acting.may("say") || !text.trim()}>

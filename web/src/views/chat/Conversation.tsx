@@ -34,7 +34,7 @@ function Open({ known }: { known: KnownRun }) {
   const { may } = acting;
   const draft = run.draft;
   useKeys({
-    a: () => (draft && may("approve") ? void acting.act("approve", { draft: draft.id }) : undefined),
+    a: () => focus("chat-approve"),
     e: () => (draft && may("approve") ? keepTyped(`draft:${draft.id}`, draft.text) : undefined),
     x: () => (draft && may("reject") ? keepTyped(`reject:${draft.id}`, "") : undefined),
     d: () => focus("chat-waiting"),

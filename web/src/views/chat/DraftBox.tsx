@@ -2,7 +2,8 @@
 
 import { Check, Pencil, X } from "lucide-react";
 import { duration } from "@/look/format";
-import { CopyButton } from "@/look/parts";
+import { isSend } from "@/look/keys";
+import { CopyButton, SendKeys } from "@/look/parts";
 import { texts } from "@/texts";
 import type { Acting } from "@/views/chat/acts";
 import { Rules } from "@/views/chat/EntryCard";
@@ -58,8 +59,7 @@ export function DraftBox({ run, draft, acting }: { run: Run; draft: Draft; actin
             autoFocus
             onChange={(event) => setEdited(event.target.value)}
             onKeyDown={(event) => {
-              if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && acting.may("approve"))
-                void approve();
+              if (isSend(event) && acting.may("approve")) void approve();
               if (event.key === "Escape" && edited === draft.text) setEdited(null);
             }}
           />
@@ -67,29 +67,38 @@ export function DraftBox({ run, draft, acting }: { run: Run; draft: Draft; actin
         </>
       )}
       {reason === null ? null : (
-        <input
-          className="input"
-          aria-label={words.rejectWhy}
-          placeholder={words.rejectWhy}
-          value={reason}
-          maxLength={2_000}
-          // The person asked for this field just now.
-          // eslint-disable-next-line jsx-a11y/no-autofocus
-          autoFocus
-          onChange={(event) => setReason(event.target.value)}
-          onKeyDown={(event) => {
-            if (event.key === "Enter" && acting.may("reject")) void reject();
-            if (event.key === "Escape") setReason(null);
-          }}
-        />
+        <>
+          <input
+            className="input"
+            aria-label={words.rejectWhy}
+            placeholder={words.rejectWhy}
+            value={reason}
+            maxLength={2_000}
+            // The person asked for this field just now.
+            // eslint-disable-next-line jsx-a11y/no-autofocus
+            autoFocus
+            onChange={(event) => setReason(event.target.value)}
+            onKeyDown={(event) => {
+              if (isSend(event) && acting.may("reject")) void reject();
+              if (event.key === "Escape") setReason(null);
+            }}
+          />
+          <SendKeys act={words.reject} />
+        </>
       )}
       {ended ? null : (
         <div className="chat-acts">
           {reason === null ? (
             <button
+              id="chat-approve"
               type="button"
               className="button main"
               disabled={!acting.may("approve") || (edited !== null && !edited.trim())}
+              onKeyDown={(event) => {
+                if (!isSend(event)) return;
+                event.preventDefault();
+                event.currentTarget.click();
+              }}
               onClick={() => void approve()}
             >
               <Check size={14} aria-hidden />

@@ -4,6 +4,7 @@ import { type SyntheticEvent, useState } from "react";
 import { Link, useLocation, useSearch } from "wouter";
 import { act } from "@/api/client";
 import { useConsole } from "@/api/console";
+import { isSend } from "@/look/keys";
 import { Empty, Loading, Switch, Trouble } from "@/look/parts";
 import { texts } from "@/texts";
 import { pathOf } from "@/views/chat/acts";
@@ -168,7 +169,7 @@ function NewForm({ devices, profiles }: { devices: Device[]; profiles: Profile[]
             maxLength={100_000}
             onChange={(e) => setTyped(e.target.value)}
             onKeyDown={(e) => {
-              if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) e.currentTarget.form?.requestSubmit();
+              if (isSend(e)) e.currentTarget.form?.requestSubmit();
             }}
             required
           />

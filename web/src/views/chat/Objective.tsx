@@ -2,6 +2,7 @@
 
 import { Pencil, Target } from "lucide-react";
 import { type SyntheticEvent, useId } from "react";
+import { isSend } from "@/look/keys";
 import { texts } from "@/texts";
 import type { Acting } from "@/views/chat/acts";
 import type { Run } from "@/views/chat/store";
@@ -50,7 +51,7 @@ export function Objective({ run, acting }: { run: Run; acting: Acting }) {
         onChange={(event) => setTyped(event.target.value)}
         onKeyDown={(event) => {
           if (event.key === "Escape") setTyped(null);
-          if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void change();
+          if (isSend(event)) void change();
         }}
       />
       <button type="submit" className="button main" disabled={!typed.trim() || acting.busy !== ""}>
