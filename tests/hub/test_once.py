@@ -184,6 +184,49 @@ async def test_who_attaches_to_another_hubs_run_waits_no_longer_than_it_has_time
     assert "with the same id" in (second.fault.suggestion if second.fault else "")
 
 
+async def waiting_at(office: Office, patch: pytest.MonkeyPatch) -> "asyncio.Future[Response]":
+    """Ask a hub, and return the answer to come once it waits for the run of another hub."""
+    waits, wait = asyncio.Event(), office.hub.store.wait
+
+    async def noted(run: str) -> Response:
+        waits.set()
+        return await wait(run)
+
+    patch.setattr(office.hub.store, "wait", noted)
+    asking = asyncio.ensure_future(office.ask())
+    await waits.wait()
+    return asking
+
+
+async def test_a_cancel_at_the_hub_that_only_waits_reaches_the_run_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Office(tmp_path), Office(tmp_path)
+    one.let_go.clear()
+    async with opened(one, other):
+        first = asyncio.ensure_future(one.ask())
+        await one.begun.wait()
+        second = await waiting_at(other, monkeypatch)
+        assert other.hub.cancel("1")
+        assert (await first).status is Status.CANCELLED
+        assert await second == await first
+
+
+async def test_a_caller_that_leaves_a_hub_that_only_waits_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Office(tmp_path), Office(tmp_path)
+    one.let_go.clear()
+    async with opened(one, other):
+        first = asyncio.ensure_future(one.ask())
+        await one.begun.wait()
+        second = await waiting_at(other, monkeypatch)
+        second.cancel()
+        await asyncio.wait({second})
+        one.let_go.set()
+        assert (await first).ok
+
+
 async def test_a_hub_that_waits_for_another_hubs_run_can_be_closed(tmp_path: Path) -> None:
     one, other = Office(tmp_path), Office(tmp_path)
     one.let_go.clear()

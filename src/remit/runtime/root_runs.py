@@ -44,6 +44,8 @@ from remit.runtime.user_budgets import UserBudgets
 
 # A worker without a heartbeat for this long is considered dead, and its claimed runs are resumed.
 LEASE_MS = 5_000
+# Why a caller does not wait any more for the run of another hub, which goes on.
+LEFT = fault(Code.CANCELLED, "cancelled: its caller was cancelled")
 # How often a closing hub looks for runs that were still being admitted when it began to close.
 CLOSING_S = 0.05
 
@@ -72,7 +74,8 @@ class RootRuns:
             return self._for_asker(request, await asyncio.shield(going.task))
         except asyncio.CancelledError:
             if not going.task.done() and going.run == request.run:
-                self.cancel(request.run, "its caller was cancelled")
+                if going.on_record in ("", going.run) or not self.active.interrupt(going.task, LEFT):
+                    self.cancel(request.run, "its caller was cancelled")
                 await asyncio.wait({going.task})
             raise
 
@@ -321,15 +324,29 @@ class RootRuns:
         return self._for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
 
     async def _attach(self, request: Request, run: str) -> Response:
-        """Wait for another process to finish the same request, for at most this request's time."""
+        """Wait for another process to finish the same request, for at most this request's time; pass a cancel on."""
+        store = self._dispatch.parts.store
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
-                return await self.active.interruptible(self._dispatch.parts.store.wait(run))
+                while True:
+                    try:
+                        return await self.active.interruptible(store.wait(run))
+                    except RemitError as error:
+                        why = error.fault
+                        if why.code is not Code.CANCELLED or why in (CLOSING, LEFT):
+                            raise
+                    reason = why.message.removeprefix("cancelled: ")
+                    await store.control(run, "cancel", self._dispatch.parts.registry.hub, reason)
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
-            why = f"the same request, run {run}, is in progress and did not end within {request.remit.time_ms} ms"
-            again = "Ask again with the same id to get its outcome; this does not start another run."
-            return self._records.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            until = f"did not end within {request.remit.time_ms} ms"
+        except RemitError as error:
+            if error.fault.code is not Code.CANCELLED:
+                raise
+            until = "nobody waits for it here any more"
+        again = "Ask again with the same id to get its outcome; this does not start another run."
+        why = fault(Code.OUTCOME_UNKNOWN, f"the same request, run {run}, is in progress and {until}", suggestion=again)
+        return self._records.refused(request, why)
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""
