@@ -46,6 +46,8 @@ IDLE_LISTEN_S = 0.5
 MOST_UNHEEDED = 1_000
 # How many heartbeats a hub sends during a lease.
 BEATS = 5
+# A worker that has missed so many is late.
+MISSED = 2
 # A statement may take this long on a busy machine: that is no outage.
 SLOW_MS = 1_000
 # Whoever can make hubs hurry cannot make them do nothing but sweep.
@@ -205,9 +207,9 @@ class Leases:
             await self._take_up(expired)
 
     def _is_prompt(self, since: float) -> bool:
-        """Return whether so little time has passed that no hub can have lost its lease by an outage since then."""
+        """Return whether too little time has passed for an outage in which hubs missed their heartbeats."""
         passed_ms = (asyncio.get_running_loop().time() - since) * 1_000
-        return passed_ms < max(self._runs.lease_ms * (BEATS - 1) / BEATS, SLOW_MS)
+        return passed_ms < max(self._runs.lease_ms * MISSED / BEATS, SLOW_MS)
 
     @property
     def lease_ms(self) -> int:
@@ -232,8 +234,7 @@ class Leases:
 
     @property
     def _late_within_ms(self) -> int:
-        # A worker is late once it has missed two heartbeats.
-        return self._runs.lease_ms * (BEATS - 2) // BEATS
+        return self._runs.lease_ms * (BEATS - MISSED) // BEATS
 
     async def _give_back(self) -> None:
         """Release the runs that this hub has claimed and that nothing here works on.
