@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncGenerator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from serve_command import ServedTeam
 from team_in_outages import Outages, team_in_outages
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ async def test_questions_outlive_an_outage_that_is_longer_than_every_lease(team:
     await team.serve("second")
     assert [(await ask(first, *each))[0] for each in (("payer", "pay-1"), ("boss", "pay-2"))] == [202, 202]
     team.store.cut("refused")
-    await asyncio.gather(team.noticed("first", 5), team.noticed("second", 5))
+    await team.leases_ended()
     team.store.heal()
     questions = [each["question"]["id"] for each in await pending(team)]
     assert [(await team.remit("pending", "approve", each)).returncode for each in questions] == [0, 0]
@@ -137,4 +138,22 @@ async def test_a_cancelled_run_stops_at_every_hub_while_the_store_or_the_bus_is_
         await eventually(has_stopped)
         cut.heal()
         await cancelling
-        assert (await job.over())["fault"]["code"] == "CANCELLED"
+        outcome = await job.over()
+        assert outcome["fault"]["code"] == "CANCELLED", outcome
+
+
+# ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_stopping_hub_ends_though_its_database_falls_silent_while_it_drains(team: Outages) -> None:
+    up, worker = await team.serve("up"), await team.work("worker", "middle")
+    assert (await ask(up, "payer", "pay-1"))[0] == 202
+    asking = asyncio.create_task(ask(up, "boss", "job"))
+    await eventually(lambda: "job begun" in team.ledger())
+    for process in (up.process, worker):
+        process.send_signal(signal.SIGTERM)
+    await eventually(lambda: all("Stopping: waiting" in team.log(name) for name in ("up", "worker")))
+    team.store.cut("silent")
+    # Each statement would wait for ten minutes.
+    assert [await asyncio.to_thread(process.wait, PATIENCE_S) for process in (up.process, worker)] == [0, 0]
+    asking.cancel()

@@ -22,6 +22,7 @@ from remit.documents.spend import Pricing
 from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
+from remit.runtime.closing import AFTER_ANSWERS_S, CLOSE_S
 from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.server.access import token_in
@@ -139,11 +140,13 @@ async def serving(
             )
             if metrics is not None:
                 await metrics.open(api.own_metrics)
+            server.closing = hub.closing
             yield TeamServer(server, hub, token, is_local=host in LOCAL)
-            if metrics is not None:
-                await metrics.close()
-            if hub.bus is not None:
-                await hub.bus.drain(duration_ms(section.drain) / 1_000)
+            async with hub.closing.leaving(AFTER_ANSWERS_S, "the bus"):
+                if metrics is not None:
+                    await metrics.close()
+                if hub.bus is not None:
+                    await hub.bus.drain(hub.closing.left_s(CLOSE_S, server.drain_s))
 
 
 def _connections(team: Team) -> int:

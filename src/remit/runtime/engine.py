@@ -25,6 +25,7 @@ from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import decide
 from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.clock import LoopClock
+from remit.runtime.closing import AFTER_RUNS_S, ClosingTime
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
@@ -126,6 +127,7 @@ class Engine:
         self._events = HubEvents(store, self._parts.outflow, clock)
         self._metrics: HubMetrics | None = None
         self._incoming = IncomingRequests(self._parts, self._runs)
+        self.closing = ClosingTime()
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the open hub."""
@@ -262,11 +264,12 @@ class Engine:
     async def __aexit__(self, *_: object) -> None:
         self._open, self.loop = False, None
         try:
-            for each in self._companions:
-                await each.leave()
-            await self._leases.close()
-            await self._runs.close()
-            await self._incoming.close()
+            async with self.closing.leaving(AFTER_RUNS_S, "a run"):
+                for each in self._companions:
+                    await each.leave()
+                await self._leases.close()
+                await self._runs.close()
+                await self._incoming.close()
         finally:
             await self._shut()
 
@@ -276,16 +279,12 @@ class Engine:
         for leave in self._stop_serving:
             leave()
         self._stop_serving.clear()
-        for close in self._closers:
-            try:
-                await close()
-            except Exception as error:  # noqa: BLE001 - logged; the store has yet to be closed
-                log.error("failed to close a resource: %s", self._parts.redactor.worded(error))
+        await self.closing.close_each(self._closers, self._parts.redactor.worded)
         for task in self._dispatch.tasks.abandoned:
             task.cancel()
         self._dispatch.tasks.close()
         try:
-            await self._parts.store.close()
+            await self.closing.finish(self._parts.store.close(), "the store")
         finally:
             self._events.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -49,6 +50,8 @@ if TYPE_CHECKING:  # most hubs do not serve A2A, or the console
 
 # A store that has not written for this long is not ready.
 READY_S = 2.0
+# How long a part of the server may take to close after the drain: none has anything to lose.
+PART_S = 1.0
 # Of a server that does not say under which names it is reached.
 LOOPBACK = ConsoleHosts(0)
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
@@ -239,12 +242,16 @@ class Api:
         finally:
             for wait in waits:
                 wait.cancel()
-        await self._mcp.close()
-        await self._readiness.close()
-        await self._audit.verifier.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PART_S):
+                await self._mcp.close()
+                await self._readiness.close()
+                await self._audit.verifier.close()
         asked.close()
         if self._a2a is not None:
-            await self._a2a.close()  # calls over gRPC that still wait have got their handles
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PART_S):
+                    await self._a2a.close()  # calls over gRPC that still wait have got their handles
         self.refusals.close()
         return asked.under_way
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import uvicorn
 
+from remit.runtime.closing import AFTER_ANSWERS_S, ClosingTime
 from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
 from remit.server.connections import MOST_CONNECTIONS, NO_SNIFFING, HandshakeLimiter, HttpConnection, HttpServerState
@@ -65,6 +66,8 @@ class Server(uvicorn.Server):
                 bound or listening("127.0.0.1", port), connections, lambda: self.server_state.connections
             )
         self._bound = bound
+        self.closing = ClosingTime()
+        """By when this server and its hub have closed, once it is told to stop."""
         self.when_started: Callable[[], None] = lambda: None
         self.when_told: Callable[[], None] = lambda: None
         self.unfinished = 0
@@ -141,6 +144,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Accept nothing more, let running requests end, then close."""
         self.when_told()
+        self.closing.begin(self.drain_s)
         self.unfinished = await self._served.drain(self.drain_s)
         for server in self.servers:
             server.close()
@@ -148,7 +152,7 @@ class Server(uvicorn.Server):
             connection.shutdown()
         await asyncio.sleep(0)  # idle connections are closed by then
         try:
-            async with asyncio.timeout(CLOSING_S):
+            async with asyncio.timeout(self.closing.left_s(AFTER_ANSWERS_S, CLOSING_S)):
                 await self._wait_tasks_to_complete()
         except TimeoutError:
             for task in self.server_state.tasks:

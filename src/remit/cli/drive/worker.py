@@ -9,6 +9,7 @@ from remit.cli.show.screen import many, spoken
 from remit.config.composition import hub_of
 from remit.config.team import Team
 from remit.config.values import duration_ms
+from remit.runtime.closing import AFTER_ANSWERS_S
 
 
 async def run_worker(team: Team) -> int:
@@ -25,7 +26,9 @@ async def run_worker(team: Team) -> int:
             if running := bus.in_progress:
                 wait = f"waiting up to {spoken(drain_ms)} for {many(running, 'request')}"
                 click.echo(f"Stopping: {wait}. Press Ctrl-C again to stop at once.", err=True)
-            await bus.drain(drain_ms / 1_000)
+            hub.closing.begin(drain_ms / 1_000)
+            async with hub.closing.leaving(AFTER_ANSWERS_S, "the bus"):
+                await bus.drain(drain_ms / 1_000)
             left = bus.in_progress
     click.echo(f"Stopped with {many(left, 'request')} in progress." if left else "Stopped.", err=True)
     return 0
