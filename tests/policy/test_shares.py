@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.shares import HEAD_START, FairQueue, Share, SharedTotal, order_of_turn
+from remit.policy.shares import HEAD_START, FairQueue, SharedTotal, ShareOwner, order_of_turn
 from remit.protocol.remit import Priority
 
-FLOOD, OTHER, STRANGER = Share("web", "flood"), Share("web", "anna"), Share("app", "ben")
+FLOOD, OTHER, STRANGER = ShareOwner("web", "flood"), ShareOwner("web", "anna"), ShareOwner("app", "ben")
 
 
 def flooded(count: int = 1_000) -> FairQueue[str]:
@@ -32,7 +32,7 @@ def test_beside_a_flood_of_one_user_every_other_waits_at_most_three_turns() -> N
 def test_a_client_gains_nothing_by_naming_many_users() -> None:
     queue: FairQueue[str] = FairQueue()
     for number in range(100):
-        queue.put(Share("web", f"user {number}"), f"web {number}")
+        queue.put(ShareOwner("web", f"user {number}"), f"web {number}")
     for number in range(3):
         queue.put(STRANGER, f"ben {number}")
     assert all_of(queue)[:6] == ["web 0", "ben 0", "web 1", "ben 1", "web 2", "ben 2"]
@@ -85,12 +85,12 @@ def test_a_full_queue_drops_the_least_urgent_first() -> None:
     assert queue.make_room(STRANGER) == "low"
 
 
-shares = st.builds(Share, st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y"]))
+shares = st.builds(ShareOwner, st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y"]))
 
 
 @given(st.lists(st.tuples(shares, st.sampled_from(list(Priority)))))
-def test_everything_put_in_comes_out_once_and_in_the_order_of_its_user(puts: list[tuple[Share, Priority]]) -> None:
-    queue: FairQueue[tuple[int, Share, Priority]] = FairQueue()
+def test_everything_put_in_comes_out_once_and_in_the_order_of_its_user(puts: list[tuple[ShareOwner, Priority]]) -> None:
+    queue: FairQueue[tuple[int, ShareOwner, Priority]] = FairQueue()
     for number, (share, priority) in enumerate(puts):
         queue.put(share, (number, share, priority), priority)
     taken = [item for _ in puts if (item := queue.take()) is not None]
@@ -100,7 +100,7 @@ def test_everything_put_in_comes_out_once_and_in_the_order_of_its_user(puts: lis
         assert mine == sorted(mine)
 
 
-def taken(total: SharedTotal, share: Share) -> int:
+def taken(total: SharedTotal, share: ShareOwner) -> int:
     count = 0
     while total.has_room(share):
         total.take(share)
@@ -113,7 +113,7 @@ def test_one_user_cannot_take_everything_and_neither_can_one_client() -> None:
     assert taken(total, FLOOD) == 600
     assert taken(total, OTHER) > 100
     for number in range(100):
-        taken(total, Share("web", f"user {number}"))
+        taken(total, ShareOwner("web", f"user {number}"))
     assert total.held == 800
     assert taken(total, STRANGER) > 50
     assert total.held < 900
@@ -121,9 +121,9 @@ def test_one_user_cannot_take_everything_and_neither_can_one_client() -> None:
 
 def test_a_share_without_a_user_counts_for_its_client_alone() -> None:
     total = SharedTotal(9)
-    assert taken(total, Share("web")) == 8
-    assert not total.has_room(Share("web"))
-    assert total.has_room(Share("app"))
+    assert taken(total, ShareOwner("web")) == 8
+    assert not total.has_room(ShareOwner("web"))
+    assert total.has_room(ShareOwner("app"))
 
 
 def test_what_is_given_back_can_be_taken_again() -> None:

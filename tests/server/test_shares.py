@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remit.policy.shares import Share
+from remit.policy.shares import ShareOwner
 from remit.runtime.aside import aside, current_share
 from serve_command import ServedTeam, serving
 from waiting import PATIENCE_S, wait_until
@@ -140,16 +140,16 @@ def test_only_a_client_with_the_permission_is_urgent(office: Office) -> None:
 async def test_the_thread_for_long_work_serves_each_client_and_user_in_turn() -> None:
     gate, order = threading.Event(), list[str]()
 
-    async def long_work(share: Share, name: str) -> None:
+    async def long_work(share: ShareOwner, name: str) -> None:
         current_share.set(share)
         await aside.run(order.append, name)
 
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         held = group.create_task(aside.run(gate.wait, PATIENCE_S))
         for number in range(10):
-            group.create_task(long_work(Share("web", "flood"), f"flood {number}"))
-        group.create_task(long_work(Share("web", "anna"), "anna"))
-        group.create_task(long_work(Share("app", "ben"), "ben"))
+            group.create_task(long_work(ShareOwner("web", "flood"), f"flood {number}"))
+        group.create_task(long_work(ShareOwner("web", "anna"), "anna"))
+        group.create_task(long_work(ShareOwner("app", "ben"), "ben"))
         while aside.load.held < 13:
             await asyncio.sleep(0)
         gate.set()

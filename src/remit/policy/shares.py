@@ -15,7 +15,7 @@ USER_PER_FREE = 2
 CLIENT_PER_FREE = 8
 
 
-class Share(NamedTuple):
+class ShareOwner(NamedTuple):
     """Whose work something is."""
 
     client: str = ""
@@ -51,7 +51,7 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return self._size
 
-    def put(self, share: Share, item: T, priority: Priority = Priority.NORMAL) -> None:
+    def put(self, share: ShareOwner, item: T, priority: Priority = Priority.NORMAL) -> None:
         """Add an item behind the others of its user."""
         users = self._lines[priority].setdefault(share.client, OrderedDict())
         users.setdefault(share.user, OrderedDict())[item] = None
@@ -65,7 +65,7 @@ class FairQueue(Generic[T]):
                 client = next(iter(clients))
                 user = next(iter(clients[client]))
                 item = next(iter(clients[client][user]))
-                self._drop(priority, Share(client, user), item)
+                self._drop(priority, ShareOwner(client, user), item)
                 if client in clients:
                     clients.move_to_end(client)
                     if user in clients[client]:
@@ -73,7 +73,7 @@ class FairQueue(Generic[T]):
                 return item
         return None
 
-    def remove(self, share: Share, item: T, priority: Priority = Priority.NORMAL) -> bool:
+    def remove(self, share: ShareOwner, item: T, priority: Priority = Priority.NORMAL) -> bool:
         """Remove an item that does not wait any longer; return whether it was there."""
         users = self._lines[priority].get(share.client)
         found = users is not None and share.user in users and item in users[share.user]
@@ -81,15 +81,15 @@ class FairQueue(Generic[T]):
             self._drop(priority, share, item)
         return found
 
-    def make_room(self, share: Share) -> T | None:
+    def make_room(self, share: ShareOwner) -> T | None:
         """Remove the last item of whoever has most in a full queue, and return it; None: that is *share* itself."""
         by_client: Counter[str] = Counter({share.client: 1})
-        by_user: Counter[Share] = Counter({share: 1})
+        by_user: Counter[ShareOwner] = Counter({share: 1})
         for clients in self._lines.values():
             for client, users in clients.items():
                 for user, line in users.items():
                     by_client[client] += len(line)
-                    by_user[Share(client, user)] += len(line)
+                    by_user[ShareOwner(client, user)] += len(line)
         # Counted with the new item, and at a tie it is the new one that has to go.
         most = max(by_client, key=lambda client: (by_client[client], client == share.client))
         largest = max((each for each in by_user if each.client == most), key=lambda one: (by_user[one], one == share))
@@ -104,7 +104,7 @@ class FairQueue(Generic[T]):
         self._drop(priority, largest, item)
         return item
 
-    def _drop(self, priority: Priority, share: Share, item: T) -> None:
+    def _drop(self, priority: Priority, share: ShareOwner, item: T) -> None:
         clients = self._lines[priority]
         users = clients[share.client]
         line = users[share.user]
@@ -123,22 +123,22 @@ class SharedTotal:
         self.most = most
         self.held = 0
         self._clients: Counter[str] = Counter()
-        self._users: Counter[Share] = Counter()
+        self._users: Counter[ShareOwner] = Counter()
 
-    def has_room(self, share: Share) -> bool:
+    def has_room(self, share: ShareOwner) -> bool:
         """Return whether a share may hold more; without a user, only its client's part is looked at."""
         free = self.most - self.held
         if share.user and self._users[share] >= USER_PER_FREE * free:
             return False
         return self._clients[share.client] < CLIENT_PER_FREE * free
 
-    def take(self, share: Share, amount: int = 1) -> None:
+    def take(self, share: ShareOwner, amount: int = 1) -> None:
         """Count an amount that a share holds from now on."""
         self.held += amount
         self._clients[share.client] += amount
         self._users[share] += amount
 
-    def give_back(self, share: Share, amount: int = 1) -> None:
+    def give_back(self, share: ShareOwner, amount: int = 1) -> None:
         """Count an amount that a share holds no longer."""
         self.held -= amount
         _subtract(self._clients, share.client, amount)

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from remit.policy.shares import FairQueue, Share, SharedTotal
+from remit.policy.shares import FairQueue, SharedTotal, ShareOwner
 from remit.protocol.errors import Code, RemitError, fault
 
 P = ParamSpec("P")
@@ -23,7 +23,7 @@ BUSY_MS = 1_000
 SMALL_BODY = 16 * 1024
 
 
-current_share: ContextVar[Share] = ContextVar("current_share", default=Share())  # noqa: B039 - it is immutable
+current_share: ContextVar[ShareOwner] = ContextVar("current_share", default=ShareOwner())  # noqa: B039 - it is immutable
 """Whose work the current task does."""
 
 

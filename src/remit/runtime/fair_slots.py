@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from remit.policy.shares import FairQueue, Share
+from remit.policy.shares import FairQueue, ShareOwner
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Priority
 
@@ -57,7 +57,7 @@ class FairSlots:
             return True
         return False
 
-    async def enter(self, share: Share, priority: Priority = Priority.NORMAL) -> None:
+    async def enter(self, share: ShareOwner, priority: Priority = Priority.NORMAL) -> None:
         """Wait for a slot; raise a `RemitError` if the queue is full and others have less in it."""
         if self.take_now():
             return

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.budget import asked_too_often
 from remit.policy.reception import peer_of
-from remit.policy.shares import Share
+from remit.policy.shares import ShareOwner
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
@@ -171,7 +171,7 @@ class RootRuns:
 
     async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
         """Admit a root request and execute it, or refuse it; *parked* is its epoch if the store already has it."""
-        current_share.set(Share(request.via or "", request.remit.user))  # of this run's own task
+        current_share.set(ShareOwner(request.via or "", request.remit.user))  # of this run's own task
         if parked is not None:
             self._records.parked_before(request.run, parked)
         try:

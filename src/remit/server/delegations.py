@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from remit.documents.api_delegations import Handle
 from remit.policy.reception import Permission, Sender
-from remit.policy.shares import Share, SharedTotal
+from remit.policy.shares import SharedTotal, ShareOwner
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Notice
@@ -90,7 +90,7 @@ class Delegations:
                 raise
             refusals.failures.proven(address, headers)
         scope[SENDER] = sender.name
-        enter(self._in_progress, Share(sender.name))
+        enter(self._in_progress, ShareOwner(sender.name))
         access: Access = scope[ACCESS]
         if access.needs is not None and access.needs not in sender.permissions:
             raise RemitError(
@@ -121,7 +121,7 @@ class Delegations:
             raise
         self.hub.forward_headers(request.run, headers)
         try:
-            enter(self._in_progress, Share(sender.name, request.remit.user))
+            enter(self._in_progress, ShareOwner(sender.name, request.remit.user))
         except RemitError:
             self.drop(request)
             raise
@@ -176,7 +176,7 @@ class Delegations:
         A *counted* request is held to the fan-out and cycle limits of the agent that asks.
         """
         try:
-            await self._admission.enter(Share(request.via or "", request.remit.user), request.remit.priority)
+            await self._admission.enter(ShareOwner(request.via or "", request.remit.user), request.remit.priority)
         except BaseException:
             self.drop(request)
             raise

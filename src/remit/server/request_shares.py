@@ -2,7 +2,7 @@
 
 from contextvars import ContextVar
 
-from remit.policy.shares import Share, SharedTotal
+from remit.policy.shares import SharedTotal, ShareOwner
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import current_share
 
@@ -16,11 +16,11 @@ class RequestShare:
 
     def __init__(self) -> None:
         self._total: SharedTotal | None = None
-        self._share = Share()
+        self._share = ShareOwner()
 
-    def enter(self, total: SharedTotal, share: Share) -> None:
+    def enter(self, total: SharedTotal, share: ShareOwner) -> None:
         """Count the request for *share*; raise a `RemitError` if that has too many in progress."""
-        if self._total is not None and share in (self._share, Share(self._share.client)):
+        if self._total is not None and share in (self._share, ShareOwner(self._share.client)):
             return
         self.leave()
         if not total.has_room(share):
@@ -42,7 +42,7 @@ request_share: ContextVar[RequestShare | None] = ContextVar("request_share", def
 """The share of the request that the current task answers."""
 
 
-def enter(total: SharedTotal, share: Share) -> None:
+def enter(total: SharedTotal, share: ShareOwner) -> None:
     """Count the request that the current task answers for *share*; raise a `RemitError` if that has too many."""
     if (held := request_share.get()) is not None:
         held.enter(total, share)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from remit.policy.shares import Share
+from remit.policy.shares import ShareOwner
 from remit.protocol.envelope import Request, Response
 from remit.runtime.aside import current_share
 from remit.runtime.fair_slots import FairSlots
@@ -70,7 +70,7 @@ class SlotPool:
         """Wait for a slot, in turn with other clients and users; refuse if the queue is full."""
         if self._elsewhere and _is_relayed(request):
             return HeldSlot(FairSlots("", 0, 0))  # a slot that belongs to no one else
-        await self.slots.enter(Share(current_share.get().client, request.remit.user), request.remit.priority)
+        await self.slots.enter(ShareOwner(current_share.get().client, request.remit.user), request.remit.priority)
         return HeldSlot(self.slots)
 
 

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from remit.policy.shares import Share, SharedTotal
+from remit.policy.shares import SharedTotal, ShareOwner
 from remit.server.connections import HEADERS_S
 from remit.transports.listening import ACCEPTED_AT_ONCE, BACKLOG
 
@@ -73,7 +73,7 @@ class GrpcFront:
         found = self._found(peer)
         if found is None or found.number not in self._unknown:
             return
-        share = Share(client)
+        share = ShareOwner(client)
         if not self._total.has_room(share):
             found.abort()
             return
@@ -90,7 +90,7 @@ class GrpcFront:
             self._unknown.pop(next(iter(self._unknown))).abort()
         return self._numbers
 
-    def gone(self, number: int, share: Share | None) -> None:
+    def gone(self, number: int, share: ShareOwner | None) -> None:
         """Forget a connection."""
         self._unknown.pop(number, None)
         self._known.pop(number, None)
@@ -135,7 +135,7 @@ class _ClientSide(asyncio.BufferedProtocol):
         self._connecting: asyncio.Task[None] | None = None
         self._first = b""
         self._received = 0
-        self._share: Share | None = None
+        self._share: ShareOwner | None = None
         self._pauses: set[str] = set()
         """Why nothing is read."""
         self.address: tuple[str, int] | None = None
@@ -176,7 +176,7 @@ class _ClientSide(asyncio.BufferedProtocol):
         self._first = b""
         self.resume("connecting")
 
-    def known(self, share: Share) -> None:
+    def known(self, share: ShareOwner) -> None:
         """Read on: the client is authenticated."""
         self._share = share
         self._late.cancel()

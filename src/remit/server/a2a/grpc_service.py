@@ -15,7 +15,7 @@ from remit.dialects.a2a.errors import RETRY_INFO, Declined, Error, ErrorBody, er
 from remit.dialects.a2a.extension import EXTENSION
 from remit.dialects.a2a.types import EXTENSIONS_HEADER
 from remit.policy.reception import Sender
-from remit.policy.shares import Share
+from remit.policy.shares import ShareOwner
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
@@ -195,7 +195,7 @@ class GrpcService:
 
     async def _message(self, requests: AsyncIterator[bytes], client: str) -> bytes:
         """Return the message of a call. gRPC reads it whole, so only some are read at once, of each client in turn."""
-        await self._reading.enter(Share(client))
+        await self._reading.enter(ShareOwner(client))
         try:
             async with asyncio.timeout(BODY_S):
                 async for raw in requests:
