@@ -18,6 +18,7 @@ from remit.runtime.ports import OutgoingRequest
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
+from remit.transports.credentials.headers import REPLY_PROOF
 from remit.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials
 from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
@@ -54,6 +55,7 @@ class Meddler:
     def __init__(self, target: str, meddle: Meddle = lambda message: [message]) -> None:
         self.target = target
         self.meddle: Meddle = meddle
+        self.meddle_reply: Callable[[web.Response], web.Response] = lambda reply: reply
         self.seen: list[Message] = []
         self.statuses: list[int] = []
         self.deaf = 0
@@ -100,9 +102,8 @@ class Meddler:
             ) as reply:
                 self.statuses.append(reply.status)
                 kind = {"content-type": reply.headers.get("content-type", "text/plain")}
-                if "location" in reply.headers:
-                    kind["location"] = reply.headers["location"]
-                return web.Response(status=reply.status, body=await reply.read(), headers=kind)
+                kind |= {name: reply.headers[name] for name in ("location", REPLY_PROOF) if name in reply.headers}
+                return self.meddle_reply(web.Response(status=reply.status, body=await reply.read(), headers=kind))
         except ClientError as error:
             raise web.HTTPBadGateway from error
 

@@ -15,6 +15,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.submission import Submission
 from remit.runtime.ports import ANYONES, RunScope, RunSummary, SingleUseProof
 from remit.transports.credentials.bearer import unfit
+from remit.transports.credentials.keys import Pair
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -142,6 +143,10 @@ class SenderGate(Protocol):
 
     def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
         """Return the proof to store with the submission of an admitted request, so that it counts only once."""
+        ...
+
+    def reply_pair(self, headers: Mapping[str, str]) -> Pair | None:
+        """Return the key that signs the reply to a request of a hub; None if the hub proved no key."""
         ...
 
     async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:

@@ -43,6 +43,8 @@ from remit.server.team_policy import PlainPolicy, TeamPolicy
 from remit.server.user_endpoints import UserEndpoints
 from remit.server.worker_metrics import WorkerMetrics
 from remit.server.workflow_endpoints import WorkflowEndpoints
+from remit.transports.credentials.headers import PROOF
+from remit.transports.credentials.reply import SignedReply
 
 if TYPE_CHECKING:  # most hubs do not serve A2A, or the console
     from remit.server.a2a.routes import A2a, Exposure
@@ -54,6 +56,7 @@ READY_S = 2.0
 PART_S = 1.0
 # Of a server that does not say under which names it is reached.
 LOOPBACK = ConsoleHosts(0)
+_PROOF = PROOF.lower().encode()
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 
@@ -82,6 +85,7 @@ class Api:
         self.console = console
         self._workers = workers
         self.refusals = Refusals(hub, proxies=proxies)
+        self._gate = gate
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards), connections)
         self._endpoints = DelegationEndpoints(self.delegations)
         self._looking = LookupEndpoints(self.delegations)
@@ -119,6 +123,10 @@ class Api:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        if scope["raw_path"].startswith(b"/v1/delegations") and any(name == _PROOF for name, _ in scope["headers"]):
+            headers = headers_of(scope)
+            if (pair := self._gate.reply_pair(headers)) is not None:
+                send = SignedReply(pair, headers[_PROOF.decode()], send).send
         if await self._docs.sends_file(scope, send):
             return
         if self.console is not None and await self.console.answers(scope, send):

@@ -29,6 +29,8 @@ from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit.transports.addresses import in_parts, no_hub
+from remit.transports.credentials.headers import REPLY_PROOF
+from remit.transports.credentials.reply import ReplyCheck, reply_check, unproven
 from remit.transports.remote_calls import (
     ATTEMPTS,
     CANCEL_S,
@@ -194,7 +196,7 @@ class HttpAgent(Remote):
             async with self._peer.session.post(
                 f"{self._peer.url}{PATH}", data=in_parts(raw), headers=headers, allow_redirects=False
             ) as reply:
-                return await self._reply(reply, request, line, sent=sent)
+                return await self._reply(reply, request, line, reply_check(headers), sent=sent)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
             detail = f"{self._place}: {in_words(error)}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
@@ -204,15 +206,21 @@ class HttpAgent(Remote):
             why = fault(Code.OUTCOME_UNKNOWN, f"the connection to {request.target} was lost", detail=detail)
             raise RetryAllowed(why, sent=True) from error
 
-    async def _reply(self, reply: ClientResponse, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
+    async def _reply(
+        self, reply: ClientResponse, request: Request, line: RemoteHandle, check: ReplyCheck | None, *, sent: bool
+    ) -> Response:
         """Return the peer's answer; *sent* says that it may have received the same request before."""
         if reply.status == 200 and reply.content_type == STREAM:
-            return await self._read_along(reply, request, line)
-        if reply.content_type != "application/json":
+            await self._checked(reply, check)
+            return await self._read_along(reply, request, line, check)
+        if check is not None and reply.status in _BUSY and REPLY_PROOF not in reply.headers:
+            # Somebody between the hubs answers, who does not know what was started.
+            raise RetryAllowed(self._busy(reply), sent=True)
+        if check is None and reply.content_type != "application/json":
             if reply.status in _BUSY:  # a proxy before the peer answers
                 raise RetryAllowed(self._busy(reply), sent=reply.status not in (429, 503))
             raise RemitError(self._garbage(f"status {reply.status} with a body of type {reply.content_type[:100]}"))
-        raw = await read_body(reply, self._peer.max_bytes)
+        raw = await self._checked(reply, check)
         if reply.status == 202:  # it waits for approval there
             return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
         if reply.status == 200 or self._decoded(raw, _Envelope).version:
@@ -246,7 +254,7 @@ class HttpAgent(Remote):
             headers = await self._peer.headers(request, OutgoingRequest("GET", path))
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
-                    raw = await read_body(reply, self._peer.max_bytes)
+                    raw = b"" if reply.status in _BUSY else await self._checked(reply, reply_check(headers))
                     if reply.status == 200:
                         return await self._response(raw)
                     if reply.status == 202:
@@ -269,12 +277,25 @@ class HttpAgent(Remote):
 
     # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read_along(self, reply: ClientResponse, request: Request, line: RemoteHandle) -> Response:
+    async def _checked(self, reply: ClientResponse, check: ReplyCheck | None) -> bytes:
+        """Return the body of a reply; of a stream nothing. Raise a `RemitError` if the peer should have signed it."""
+        streams = reply.status == 200 and reply.content_type == STREAM
+        raw = b"" if streams else await read_body(reply, self._peer.max_bytes)
+        if check is not None and not check.is_proven(reply.status, reply.headers, raw):
+            why = "it was changed on the way" if REPLY_PROOF in reply.headers else "it has no signature"
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                why += f", and says: {msgspec.json.decode(raw, type=_Failure).fault.message[:300]}"
+            raise unproven(why, self._place)
+        return raw
+
+    async def _read_along(
+        self, reply: ClientResponse, request: Request, line: RemoteHandle, check: ReplyCheck | None
+    ) -> Response:
         """Forward the events of the peer, and return the outcome; a broken stream is resumed."""
         run = reply.headers.get("location", "").rpartition("/")[2]
         seen = "0"
         with suppress(*_LOST):
-            async for event in stream_events(reply, self._peer.max_bytes):
+            async for event in stream_events(reply, self._peer.max_bytes, check):
                 seen = event.number or seen
                 if (ended := await self._heard(event, line)) is not None:
                     return ended
@@ -312,8 +333,11 @@ class HttpAgent(Remote):
             headers |= {"accept": STREAM, "last-event-id": after}
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
+                    check = reply_check(headers)
+                    if reply.status not in _BUSY:
+                        await self._checked(reply, check)
                     if reply.status == 200:
-                        async for event in stream_events(reply, self._peer.max_bytes):
+                        async for event in stream_events(reply, self._peer.max_bytes, check):
                             pause_s = PAUSE_S
                             after = event.number or after
                             if (ended := await self._heard(event, line)) is not None:
@@ -340,7 +364,7 @@ class HttpAgent(Remote):
             async with self._peer.session.post(
                 address, data=sending.body, headers=headers, allow_redirects=False
             ) as reply:
-                raw = await read_body(reply, self._peer.max_bytes)
+                raw = await self._checked(reply, reply_check(headers))
                 if reply.status == 200:
                     line.settle(await self._response(raw))
                 if reply.status != 404:

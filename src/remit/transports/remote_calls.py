@@ -16,6 +16,8 @@ from remit.runtime.ports import Departure, RemoteHandle, unknown_outcome
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientResponse, ConnectionTimeoutError
 
+    from remit.transports.credentials.reply import ReplyCheck
+
 
 # How often a request is sent again where that is safe, and the first pause; each further pause is twice as long.
 ATTEMPTS = 3
@@ -131,20 +133,27 @@ class StreamEvent(NamedTuple):
     data: bytes
 
 
-async def stream_events(reply: "ClientResponse", max_bytes: int) -> AsyncIterator[StreamEvent]:
-    """Yield the events of a stream, each within a size limit."""
-    rest = bytearray()
+async def stream_events(
+    reply: "ClientResponse", max_bytes: int, check: "ReplyCheck | None" = None
+) -> AsyncIterator[StreamEvent]:
+    """Yield the events of a stream, each within a size limit; with a *check*, those that are proven."""
+    rest, held = bytearray(), list[StreamEvent]()
     async for part in reply.content.iter_any():
         # Only the new bytes are searched: a peer that sends byte by byte must not cost more than others.
         start = max(0, len(rest) - 1)
         rest += part
         while (end := rest.find(b"\n\n", start)) >= 0:
-            event = _event(bytes(rest[:end]))
+            block = bytes(rest[:end])
             del rest[: end + 2]
             start = 0
-            if event is not None:
-                yield event
-        if len(rest) > max_bytes:
+            proven = check is None or check.is_proven_block(block)
+            if (event := _event(block)) is not None:
+                held.append(event)
+            if proven:
+                for event in held:
+                    yield event
+                held.clear()
+        if len(rest) + sum(len(each.data) for each in held) > max_bytes:
             raise RemitError(
                 fault(Code.TOO_LARGE, f"an event is larger than {max_bytes} bytes", suggestion=ASK_FOR_LESS)
             )

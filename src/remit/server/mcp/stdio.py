@@ -47,6 +47,9 @@ class _LocalUserGate:
     def once(self, headers: Headers) -> SingleUseProof | None:  # noqa: ARG002 - the shape of every gate
         return None
 
+    def reply_pair(self, headers: Headers) -> None:
+        """Return None: nobody else reads what is answered here."""
+
     async def grant(self, headers: Headers, sender: Sender, sent: Submission) -> Grant | None:  # noqa: ARG002
         return None
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 CREDENTIAL = "Remit-Credential"
 PROOF = "Remit-Proof"
+REPLY_PROOF = "Remit-Reply-Proof"
 BEARER = "Authorization"
 CONTENT_DIGEST = "Content-Digest"
 

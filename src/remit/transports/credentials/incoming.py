@@ -18,8 +18,8 @@ from remit.runtime.ports import USED, SingleUseProof
 from remit.transports.credentials.bearer import Bearers, bearer_of
 from remit.transports.credentials.headers import BEARER, CONTENT_DIGEST, CREDENTIAL, EMPTY, PROOF, digest_in
 from remit.transports.credentials.hops import CredentialChain, Verified
-from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.proof import WINDOW_MS, Proofs, once_of
+from remit.transports.credentials.keys import HubKey, Pair
+from remit.transports.credentials.proof import WINDOW_MS, Proofs, addressee_of, once_of
 from remit.transports.credentials.spending import Count, Share, Spending
 
 T = TypeVar("T")
@@ -164,6 +164,12 @@ class Authenticator:
             # unknown.
             why = user if why.code is Code.UNAUTHENTICATED else why
         raise RemitError(why)
+
+    def reply_pair(self, headers: Mapping[str, str]) -> Pair | None:
+        """Return the key that signs the reply to a request: the one that its proof is for; None if it has no proof."""
+        if self._key is None or _PROOF not in headers:
+            return None
+        return self._key().pair(addressee_of(headers[_PROOF]), self._wall_ms())
 
     def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
         """Return what the store must remember of a request that `sender` admitted; None: nothing."""

@@ -155,6 +155,12 @@ class Proofs:
         return None
 
 
+def addressee_of(header: str) -> str:
+    """Return the public key of the hub that a proof is for; empty if it is malformed."""
+    read = _read(header)
+    return "" if read is None else written(read[2].to)
+
+
 def once_of(header: str) -> SingleUseProof:
     """Return the key under which a store remembers an accepted proof, and until when it could be used again."""
     read = _read(header)
