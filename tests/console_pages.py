@@ -48,4 +48,6 @@ async def signed_in(page: Page, address: str, path: str = "/", token: str = "ops
     """Sign the browser in with a token, and show a page of the server at *address*."""
     reply = await page.request.post(f"{address}/v1/console/session", data={"token": token}, headers={"origin": address})
     assert reply.ok, await reply.text()
+    await page.goto(f"{address}/icon.svg")
+    await page.evaluate("key => localStorage.setItem('remit.page-key', key)", (await reply.json())["page_key"])
     await page.goto(f"{address}{path}")

@@ -260,15 +260,16 @@ def _wait_for(path: Path) -> None:
 built = pytest.mark.skipif(not is_built(), reason="NOT TESTED: the console is not built here")
 
 
-def opened(link: str, **headers: str) -> tuple[int, str]:
-    """Open a link as a browser does, without following it; return the status and the cookie."""
+def opened(link: str, session: dict[str, str] | None = None) -> tuple[int, dict[str, str]]:
+    """Open a link as a browser does, without following it; return the status and the headers of a new session."""
     address = urlsplit(link)
     connection = HTTPConnection(address.netloc, timeout=PATIENCE_S)
-    connection.request("GET", f"{address.path}?{address.query}", headers=headers)
+    connection.request("GET", f"{address.path}?{address.query}", headers=session or {})
     reply = connection.getresponse()
     reply.read()
     connection.close()
-    return reply.status, reply.headers.get("set-cookie", "").partition(";")[0]
+    cookie, key = reply.headers.get("set-cookie", ""), reply.headers.get("location", "").removeprefix("/#key=")
+    return reply.status, {"cookie": cookie.partition(";")[0], "x-remit-page-key": key}
 
 
 @built
@@ -290,18 +291,18 @@ def test_the_console_is_served_with_a_link_that_counts_once_for_all_workers(team
         assert server.said["console"] == f"{server.said['address']}/"
         port = str(server.port)
         link = document("serve", "--link", "--port", port, folder=team)["url"]
-        cookies: list[str] = []
+        sessions: list[dict[str, str]] = []
         for each in (server.said["console_link"], link):
-            status, cookie = opened(each)
+            status, session = opened(each)
             assert status == 303
-            cookies.append(cookie)
+            sessions.append(session)
             assert [opened(each)[0] for _ in range(4)] == [401] * 4
-        for cookie in cookies * 4:
-            status, _ = server.send("/v1/console", **{"authorization": "", "cookie": cookie})
+        for session in sessions * 4:
+            status, _ = server.send("/v1/console", **{"authorization": "", **session})
             assert status == 401, "a token that is sent counts, even a wrong one"
-            assert opened(f"{server.said['address']}/v1/console?", cookie=cookie)[0] == 200
+            assert opened(f"{server.said['address']}/v1/console?", session)[0] == 200
     with serving("--console", "--port", port) as server:
-        assert opened(f"{server.said['address']}/v1/console?", cookie=cookies[0])[0] == 200, "it outlives a restart"
+        assert opened(f"{server.said['address']}/v1/console?", sessions[0])[0] == 200, "it outlives a restart"
 
 
 @built
@@ -319,9 +320,9 @@ def test_a_link_is_for_the_client_that_is_named(team: Path, monkeypatch: pytest.
         wrong = remit("serve", "--link", "--port", port, "--client", "opps", folder=team)
         assert (wrong.returncode, "no client `opps`" in wrong.stderr) == (3, True)
         named = remit("serve", "--link", "--port", port, "--client", "ops", folder=team)
-        status, cookie = opened(named.stdout.strip())
+        status, session = opened(named.stdout.strip())
         assert status == 303
-        assert opened(f"{server.said['address']}/v1/audit?", cookie=cookie)[0] == 200
+        assert opened(f"{server.said['address']}/v1/audit?", session)[0] == 200
         monkeypatch.delenv("OPS_TOKEN")
         unset = remit("serve", "--link", "--port", port, "--client", "ops", folder=team)
         assert "OPS_TOKEN is not set" in unset.stderr

@@ -65,7 +65,7 @@ async def test_a_person_looks_through_the_record_and_is_told_that_it_is_intact(p
         await expect(rows).to_have_count(2)
         await expect(page).to_have_url(re.compile("kind=result"))
         async with page.expect_download() as waiting:
-            await page.get_by_role("link", name="Export as JSON lines").click()
+            await page.get_by_role("button", name="Export as JSON lines").click()
         exported = Path(await (await waiting.value).path()).read_text("utf-8").splitlines()
         assert [json.loads(line)["seq"] for line in exported] == [242]
 

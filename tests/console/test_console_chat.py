@@ -197,12 +197,12 @@ async def test_a_plain_chat_is_seen_in_two_browsers_and_outlives_its_server(
         await other.get_by_label("Attach a file").set_input_files(
             {"name": "orders.txt", "mimeType": "text/plain", "buffer": b"one\n"}
         )
-        await expect(dock(page).get_by_role("link", name="Download orders.txt")).to_be_visible()
+        await expect(dock(page).get_by_role("button", name="Download orders.txt")).to_be_visible()
         assert [each.via for each in world.sides.noted if each.event == "Attach"] == ["console"]
         await other.get_by_role("textbox", name="Your message").fill("These ones")
         await press(other, "Send")
         await expect(page.get_by_role("button", name="2 new")).to_be_visible()
-        await expect(said(page).nth(2).get_by_role("link", name="Download orders.txt")).to_be_attached()
+        await expect(said(page).nth(2).get_by_role("button", name="Download orders.txt")).to_be_attached()
         await page.get_by_role("button", name="2 new").click()
         await expect(said(page).last).to_be_in_viewport()
 

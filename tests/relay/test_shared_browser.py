@@ -23,12 +23,11 @@ def browser(face: Face) -> ClientSession:
 
 
 async def signed_in(face: Face, own: ClientSession) -> dict[str, str]:
-    """Sign a browser in by a link, and return the headers that its acts need."""
+    """Sign a browser in by a link, as its page does, and return the headers that its acts need."""
     async with own.get(face.links.new(), allow_redirects=False) as reply:
         assert reply.status == 303
-    async with own.get("/v1/console") as reply:
-        assert reply.status == 200
-        return {"origin": face.address, "x-remit-csrf": (await reply.json())["csrf"]}
+        own.headers["x-remit-page-key"] = reply.headers["location"].removeprefix("/#key=")
+    return {"origin": face.address}
 
 
 async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_path: Path) -> None:
@@ -37,9 +36,13 @@ async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_pa
         async with own.head(link) as reply:
             assert (reply.status, "set-cookie" in reply.headers) == (200, False)
         async with own.get(link, allow_redirects=False) as reply:
-            assert (reply.status, reply.headers["location"]) == (303, "/")
+            page, _, key = reply.headers["location"].partition("#key=")
+            assert (reply.status, page) == (303, "/")
             assert re.search(r"; Path=/; Max-Age=\d+; HttpOnly; SameSite=Strict$", reply.headers["set-cookie"])
             assert reply.headers["referrer-policy"] == "no-referrer"
+        async with own.get("/v1/shared/runs") as reply:
+            assert reply.status == 401, "the cookie alone, which goes to every port"
+        own.headers["x-remit-page-key"] = key
         async with own.get("/v1/shared/runs") as reply:
             assert reply.status == 200
         async with other.get(link, allow_redirects=False) as reply:
@@ -53,16 +56,15 @@ async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_pa
             told = await reply.json()
         assert told["views"] == ["chat"]
         assert told["who"]["name"] == "local"
-        here = {"origin": face.address, "x-remit-csrf": told["csrf"]}
+        here = {"origin": face.address}
         asked = {"profile": "mine", "device": face.sides.bob.device.id, "objective": "x", "by": "ann"}
         for wrong in (
             {},
-            {"origin": face.address},
-            {**here, "x-remit-csrf": "x"},
+            {**here, "x-remit-page-key": "x"},
             {**here, "origin": "http://evil.example"},
         ):
             async with own.post("/v1/shared/runs", json=asked, headers=wrong) as reply:
-                assert reply.status == 403, wrong
+                assert reply.status in (401, 403), wrong
         async with own.post("/v1/shared/runs", json=asked, headers=here) as reply:
             assert reply.status == 201
         async with own.post("/v1/console/links", headers=here) as reply:
@@ -85,6 +87,8 @@ async def test_the_token_typed_into_the_page_signs_in(tmp_path: Path) -> None:
         for said, status in ((face.token, 201), ("x" * 40, 401)):
             async with own.post("/v1/console/session", json={"token": said}, headers=here) as reply:
                 assert reply.status == status
+                if status == 201:
+                    own.headers["x-remit-page-key"] = (await reply.json())["page_key"]
         async with own.post("/v1/console/session", json={"token": face.token}) as reply:
             assert reply.status == 403, "a page of another site cannot sign in"
         async with own.get("/v1/shared/runs") as reply:
@@ -105,7 +109,8 @@ async def test_a_session_outlives_a_restart_and_ends_with_the_token(tmp_path: Pa
                 ClientSession(address) as anew,
             ):
                 moved = kept.replace(f"remit_{port}", f"remit_{URL(address).port}")
-                async with anew.get("/v1/shared/runs", headers={"cookie": moved}) as reply:
+                kept_key = {"x-remit-page-key": own.headers["x-remit-page-key"]}
+                async with anew.get("/v1/shared/runs", headers={"cookie": moved, **kept_key}) as reply:
                     return reply.status
 
         assert await status(face.token_file) == 200

@@ -47,11 +47,12 @@ class Site(NamedTuple):
         return ClientSession(self.server.address, cookie_jar=CookieJar(unsafe=True))
 
     async def signed_in(self, own: ClientSession, client: str) -> dict[str, str]:
-        """Sign a browser in by a link, and return the headers that its acts need."""
+        """Sign a browser in by a link, as its page does, and return the header that its acts need."""
         async with own.get(self.link(client), allow_redirects=False) as reply:
-            assert (reply.status, reply.headers["location"]) == (303, "/")
-        _, told = await got(own, "/v1/console")
-        return {"origin": self.server.address, "x-remit-csrf": told["csrf"]}
+            page, _, key = reply.headers["location"].partition("#key=")
+            assert (reply.status, page) == (303, "/")
+        own.headers["x-remit-page-key"] = key
+        return {"origin": self.server.address}
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ async def test_a_link_counts_once_for_all_processes_and_a_session_for_each(
         opened = await other.sessions.open(value)
         assert opened is not None
         assert opened[1].name == "ops"
-        here = {"origin": site.server.address, "x-remit-csrf": other.sessions.csrf(opened[0])}
+        here = {"origin": site.server.address, "x-remit-page-key": other.sessions.page_key(opened[0])}
         async with own.delete("/v1/console/session", headers=here) as reply:
             assert reply.status == 200
         assert await other.sessions.open(value) is None
@@ -192,7 +193,7 @@ async def test_a_request_with_a_token_is_as_before_whatever_cookie_it_has(site: 
         assert (await got(own, "/v1/audit", **bearer))[0] == 403, "it is the token's permission that counts"
         assert (await got(own, "/v1/runs", **bearer))[0] == 200
         _, told = await got(own, "/v1/console", **bearer)
-        assert (told["who"]["name"], told["csrf"]) == ("web", "")
+        assert (told["who"]["name"], told["page_key"]) == ("web", "")
 
 
 # ── pages of other sites ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,17 +225,23 @@ async def test_another_site_can_use_neither_a_session_nor_a_link_nor_a_token(sit
             assert reply.status == 303, "it is not spent by that"
 
 
-async def test_an_act_of_a_browser_needs_its_proof_and_its_origin(site: Site) -> None:
+async def test_a_request_of_a_browser_needs_the_key_of_its_page_and_an_act_its_origin(site: Site) -> None:
     async with site.browser() as own, site.browser() as second:
         here = await site.signed_in(own, "ops")
-        others = await site.signed_in(second, "ops")
+        await site.signed_in(second, "ops")
         cancel = f"/v1/delegations/{site.runs['slow']}/cancel"
-        no_origin, no_proof = ({name: here[name]} for name in ("x-remit-csrf", "origin"))
-        for wrong in ({}, no_origin, no_proof, {**here, "x-remit-csrf": others["x-remit-csrf"]}):
+        async with own.post(cancel, json={}) as reply:
+            assert reply.status == 403, "without its origin"
+        for key in ("", "x", second.headers["x-remit-page-key"]):
+            wrong = {**here, "x-remit-page-key": key}
             async with own.post(cancel, json={}, headers=wrong) as reply:
-                assert reply.status == 403, wrong
+                assert reply.status == 401, key
+            for path in ("/v1/runs", "/v1/console"):
+                assert (await got(own, path, **wrong))[0] == 401, "the key is told once, at the sign-in"
         async with own.post(cancel, json={}, headers=here) as reply:
             assert reply.status == 200
+        _, told = await got(own, "/v1/console")
+        assert told["page_key"] == ""
 
 
 @pytest.mark.parametrize("value", ["", "x", "x.y", "eyJ9.eyJ9", "a" * 5_000, "W10.AAAA", '"; drop', "[1].[2]", "é.é"])

@@ -4,7 +4,7 @@ import { Provider as TooltipProvider } from "@radix-ui/react-tooltip";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { ApiError } from "@/api/client";
+import { ApiError, takeKey } from "@/api/client";
 import { App } from "@/app";
 import { Announcements } from "@/look/announce";
 import { startTheme } from "@/look/theme";
@@ -12,6 +12,7 @@ import "@/look/tokens.css";
 import "@/look/base.css";
 import "@/look/parts.css";
 
+takeKey();
 startTheme();
 
 const queries = new QueryClient({

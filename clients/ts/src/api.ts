@@ -597,13 +597,13 @@ export interface components {
          * @description What this server offers to a browser.
          */
         ConsoleInfo: {
-            /** @description The value of the header `x-remit-csrf` that every act needs; empty for a program with a token. */
-            csrf: string;
             /**
              * @description The currency of all costs, which are estimates.
              * @default USD
              */
             currency: string;
+            /** @description The value of the header `x-remit-page-key` that every request of the page needs; empty but at its sign-in. */
+            page_key: string;
             team: string;
             version: string;
             /** @description The parts that are served here: `operator`, `chat`. */

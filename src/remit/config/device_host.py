@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -20,9 +21,11 @@ from remit.config.team_policy import FileTeamPolicy, PresentTeam
 from remit.hub.hub import Hub
 from remit.relay.device.identity import Card
 from remit.relay.device.peers import Grants, PeerDevice, Peers
+from remit.relay.notices import needs_person
 from remit.relay.pairing.client import PairingGateway
 from remit.relay.pairing.service import PairingService
 from remit.relay.session.moves import ENDED
+from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.server.app import Api
 from remit.server.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
@@ -116,12 +119,22 @@ async def device_here(
                 operator=None if hub is None else partial(Api, hub, policy=policy, pricing=pricing_of(team)),
             )
         )
+        links.console.start = partial(_waiting_page, host, hub)
         stack.callback(news.close)
         process = status.process = this_process(command, address, team.file, overrides)
         ready = asyncio.create_task(_tell_when_ready(relay, news))
         stack.callback(ready.cancel)
         with announced(folder, process):
             yield DeviceHere(process=process, relay=relay, news=news, status=status.now, links=links, hub=hub)
+
+
+async def _waiting_page(host: SessionService, hub: Hub | None) -> str:
+    """Return the path of the console's page on which the oldest decision waits; `/` if none does."""
+    run = next((each.id for each in host.runs if needs_person(each)), None)
+    if run is not None:
+        return f"/chat/{run}"
+    questions = () if hub is None else await hub.pending()
+    return f"/approvals?id={quote(questions[0].id, safe='')}" if questions else "/"
 
 
 class _DeviceState:

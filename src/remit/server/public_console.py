@@ -24,8 +24,8 @@ class ConsoleInfo(Struct, frozen=True, kw_only=True):
     views: tuple[str, ...]
     """The parts that are served here: `operator`, `chat`."""
     who: ConsoleUser
-    csrf: str
-    """The value of the header `x-remit-csrf` that every act needs; empty for a program with a token."""
+    page_key: str
+    """The value of the header `x-remit-page-key` that every request of the page needs; empty but at its sign-in."""
     team: str
     currency: str = "USD"
     """The currency of all costs, which are estimates."""

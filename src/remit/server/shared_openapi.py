@@ -94,8 +94,8 @@ def shared_document(routes: Iterable[SharedRoute], *, beside_hub: bool = False) 
                     "type": "apiKey",
                     "in": "cookie",
                     "name": "remit_PORT",
-                    "description": "Set by a one-time link or the token. Requests that change something must send "
-                    "`Origin`, and `x-remit-csrf` with the value that `GET /v1/console` tells.",
+                    "description": "Set by a one-time link or the token. Requests must send `x-remit-page-key` with "
+                    "the key that the sign-in told, and those that change something `Origin`.",
                 },
             },
         },

@@ -1,6 +1,7 @@
-// How the page talks to its server: reads, acts with a CSRF proof, and streams that continue where they ended.
+// How the page talks to its server: reads, acts and files, each with the key of this page.
 
 import { setCurrency } from "@/look/format";
+import { save } from "@/look/save";
 
 export type Permission = "metrics" | "read" | "control" | "erase" | "priority";
 
@@ -9,8 +10,8 @@ export interface ConsoleState {
   /** Which parts this server has: the operator's, the chat's, or both. */
   views: ("operator" | "chat")[];
   who: { name: string; permissions: Permission[] };
-  /** The proof that an act comes from this page; sent with every act. */
-  csrf: string;
+  /** The key that every request of this page needs; told at the sign-in alone. */
+  page_key: string;
   team: string;
   /** The currency of all costs; only where there are some. */
   currency?: string;
@@ -36,8 +37,8 @@ export class ApiError extends Error {
 
 export const UNREACHABLE = "UNREACHABLE";
 
-/** The proof for acts of this page. */
-let csrf = "";
+/** Where the browser keeps the key: unlike a cookie, for this port alone. */
+const KEY = "remit.page-key";
 const signedOut = new Set<() => void>();
 
 /** Call *listener* whenever the server no longer knows this browser. */
@@ -45,6 +46,17 @@ export function onSignedOut(listener: () => void): () => void {
   signedOut.add(listener);
   return () => signedOut.delete(listener);
 }
+
+/** Take the key that a link brought behind the #, and remove it from the address. */
+export function takeKey(): void {
+  const brought = /^#key=([\w-]+)$/.exec(window.location.hash)?.[1];
+  if (brought === undefined) return;
+  localStorage.setItem(KEY, brought);
+  window.history.replaceState(null, "", window.location.pathname + window.location.search);
+}
+
+/** The headers of every request. */
+export const keyed = (): Record<string, string> => ({ "x-remit-page-key": localStorage.getItem(KEY) ?? "" });
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
@@ -65,9 +77,8 @@ export async function send(
   signal?: AbortSignal,
   more: Record<string, string> = {},
 ): Promise<Response> {
-  const headers: Record<string, string> = { accept: "application/json", ...more };
+  const headers: Record<string, string> = { accept: "application/json", ...keyed(), ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
-  if (method !== "GET") headers["x-remit-csrf"] = csrf;
   let reply: Response;
   try {
     reply = await fetch(path, {
@@ -118,7 +129,7 @@ export async function act<T>(
 
 /** Send a file as it is. */
 export async function upload<T>(path: string, file: Blob, type: string): Promise<T> {
-  const headers = { accept: "application/json", "content-type": type, "x-remit-csrf": csrf };
+  const headers = { accept: "application/json", "content-type": type, ...keyed() };
   let reply: Response;
   try {
     reply = await fetch(path, { method: "POST", headers, credentials: "same-origin", body: file });
@@ -129,21 +140,26 @@ export async function upload<T>(path: string, file: Blob, type: string): Promise
   return valueOf<T>(reply);
 }
 
-/** Ask what this server has and who we are to it. Keeps the proof for acts. */
+/** Have the browser save a file of the server; a plain link could not send the key. */
+export async function download(path: string, name: string): Promise<void> {
+  save(name, await (await send("GET", path, undefined, undefined, { accept: "*/*" })).blob());
+}
+
+/** Ask what this server has and who we are to it. */
 export async function enter(): Promise<ConsoleState> {
   const state = await get<ConsoleState>("/v1/console");
-  csrf = state.csrf;
   if (state.currency) setCurrency(state.currency);
   return state;
 }
 
 /** Sign in with a token that a person typed; it is kept nowhere. */
 export async function signIn(token: string): Promise<ConsoleState> {
-  await act("POST", "/v1/console/session", { token });
+  const { page_key } = await act<ConsoleState>("POST", "/v1/console/session", { token });
+  localStorage.setItem(KEY, page_key);
   return enter();
 }
 
 export async function signOut(): Promise<void> {
   await act("DELETE", "/v1/console/session");
-  csrf = "";
+  localStorage.removeItem(KEY);
 }

@@ -17,6 +17,7 @@ beforeEach(() => {
   page.hidden = false;
   vi.useFakeTimers();
   vi.stubGlobal("document", page);
+  vi.stubGlobal("localStorage", { getItem: () => "key" });
   vi.stubGlobal("fetch", (_: string, init: { headers: Record<string, string>; signal: AbortSignal }) => {
     open.push({ last: init.headers["last-event-id"] ?? "", signal: init.signal });
     const body = new ReadableStream<Uint8Array>({

@@ -1,6 +1,7 @@
 // The whole page: it loads the description of this server, and shows its operations and schemas.
 
 import { useEffect, useMemo, useState } from "react";
+import { keyed } from "@/api/client";
 import { useTheme } from "@/look/theme";
 import { type Description, type Group, groups, matching } from "./model";
 import { OperationCard } from "./OperationCard";
@@ -15,7 +16,7 @@ type Loaded = { description: Description } | { status: string } | undefined;
 
 async function load(): Promise<Loaded> {
   try {
-    const reply = await fetch(shown.document, { credentials: "same-origin" });
+    const reply = await fetch(shown.document, { credentials: "same-origin", headers: keyed() });
     // A device without a team has no hub, but an API of its own.
     if (reply.status === 404 && shown === HUB) location.replace(LOCAL.page);
     if (!reply.ok) return { status: String(reply.status) };

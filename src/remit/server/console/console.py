@@ -1,8 +1,8 @@
 """The console of one server: it sends the pages, and checks requests with a cookie."""
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import RemitError
 from remit.runtime.clock import LoopClock
 from remit.server.access import BROWSER
 from remit.server.bodies import Headers, Scope, Send, headers_of, send_bytes, send_fault
@@ -16,11 +16,15 @@ from remit.transports.credentials.headers import BEARER, PROOF
 
 SESSION = "remit.console.session"
 """The key of the ASGI scope under which the session of a browser is stored."""
-CSRF = "x-remit-csrf"
+PAGE_KEY = "x-remit-page-key"
 
 _READS = ("GET", "HEAD")
 # The addresses at which a session counts.
 _KNOWN = ("/v1/", "/openapi.json")
+
+
+async def _start() -> str:
+    return "/"
 
 
 class Console:
@@ -36,6 +40,8 @@ class Console:
         pages: ConsolePages | None = None,
         currency: str = "USD",
     ) -> None:
+        self.start: Callable[[], Awaitable[str]] = _start
+        """Returns the path of the page that a link opens."""
         self.sessions = sessions
         self.hosts = hosts
         self.team = team
@@ -85,9 +91,7 @@ class Console:
             return
         session, sender = found
         self.hosts.check(headers, scope["method"])
-        if scope["method"] not in _READS and not self.sessions.is_csrf(session, headers.get(CSRF, "")):
-            why = f"a request of a browser that changes something needs the header {CSRF}"
-            raise RemitError(
-                fault(Code.PERMISSION_DENIED, why, suggestion="`GET /v1/console` tells its value; reload the page.")
-            )
-        scope[SESSION], scope[BROWSER] = session, sender
+        # Browsers send the cookie to every port of this host, so whoever has it may be any server there. The key is
+        # known to the page alone.
+        if self.sessions.is_page_key(session, headers.get(PAGE_KEY, "")):
+            scope[SESSION], scope[BROWSER] = session, sender

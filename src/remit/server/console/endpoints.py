@@ -42,7 +42,7 @@ class ConsoleEndpoints:
         more: tuple[tuple[bytes, bytes], ...] = ()
         if session is not None and (longer := self._sessions.prolonged(session)) is not None:
             more = (self._hosts.cookie(self._hosts.origin(headers), self._sessions.sealed(longer)),)
-        await send_value(send, self._info(sender, session), headers=(*_NO_STORE, *more))
+        await send_value(send, self._info(sender), headers=(*_NO_STORE, *more))
 
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/console/session`."""
@@ -52,7 +52,8 @@ class ConsoleEndpoints:
         sender = await self._bearer(scope, headers, said.token)
         session = self._sessions.begin(sender.name)
         cookie = self._hosts.cookie(origin, self._sessions.sealed(session))
-        await send_value(send, self._info(sender, session), 201, (*_NO_STORE, cookie))
+        key = self._sessions.page_key(session)
+        await send_value(send, self._info(sender, page_key=key), 201, (*_NO_STORE, cookie))
 
     async def _bearer(self, scope: Scope, headers: Headers, token: str) -> Sender:
         """Return whose token it is. Wrong ones count like wrong ones in headers, so that guessing takes for ever."""
@@ -97,7 +98,9 @@ class ConsoleEndpoints:
             await send_bytes(send, 303, b"", (*_NO_STORE, (b"location", b"/?link=used")))
             return
         cookie = self._hosts.cookie(origin, self._sessions.sealed(session))
-        await send_bytes(send, 303, b"", (*_NO_STORE, (b"location", b"/"), cookie))
+        # What follows the # is for the page: no browser sends it to a server.
+        page = f"{await self._console.start()}#key={self._sessions.page_key(session)}"
+        await send_bytes(send, 303, b"", (*_NO_STORE, (b"location", page.encode("ascii")), cookie))
 
     async def link(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`POST /v1/console/links`."""
@@ -107,14 +110,14 @@ class ConsoleEndpoints:
         made = OneTimeLink(url=self._console.link(sender.name), expires_in_ms=LINK_MS)
         await send_value(send, made, 201, _NO_STORE)
 
-    def _info(self, sender: Sender, session: ConsoleSession | None) -> ConsoleInfo:
+    def _info(self, sender: Sender, page_key: str = "") -> ConsoleInfo:
         return ConsoleInfo(
             version=__version__,
             views=self._console.views,
             who=ConsoleUser(
                 name=sender.name, permissions=tuple(sorted(sender.permissions)), may_approve=sender.may_approve
             ),
-            csrf="" if session is None else self._sessions.csrf(session),
+            page_key=page_key,
             team=self._console.team,
             currency=self._console.currency,
         )

@@ -1,8 +1,11 @@
-"""Sessions of browsers: signed cookies, the one-time links that open them, and the proof that an act needs.
+"""Sessions of browsers: signed cookies, the one-time links that open them, and the key that each page needs.
 
 A cookie holds the name of a client and is signed; nothing about it is kept here, so it counts in every process of a
 server and after a restart. The key of the signature comes from the secret of the store or device and from the client's
 token: a client that is removed, or gets another token, is signed out.
+
+Browsers send a cookie to every port of a host. So a cookie counts only together with the key of its page, which is told
+once, at the sign-in, and which the browser keeps for one port.
 """
 
 import secrets
@@ -129,13 +132,13 @@ class ConsoleSessions:
         # It may have been prolonged meanwhile, by another request of the same browser.
         await self._spent.spend(session.id, session.issued_ms + LONGEST_MS)
 
-    def csrf(self, session: ConsoleSession) -> str:
-        """Return what proves that an act comes from a page that may read this server's answers."""
-        return _text(digest(self._secret, b"remit console csrf\0" + session.id.encode(), sha256))
+    def page_key(self, session: ConsoleSession) -> str:
+        """Return what proves that a request comes from the page that was signed in."""
+        return _text(digest(self._secret, b"remit console page key\0" + session.id.encode(), sha256))
 
-    def is_csrf(self, session: ConsoleSession, said: str) -> bool:
-        """Return whether *said* is the proof of this session."""
-        return compare_digest(self.csrf(session).encode(), said.encode("utf-8", "surrogatepass"))
+    def is_page_key(self, session: ConsoleSession, key: str) -> bool:
+        """Return whether *key* is the one of this session."""
+        return compare_digest(self.page_key(session).encode(), key.encode("utf-8", "surrogatepass"))
 
     # ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────
 

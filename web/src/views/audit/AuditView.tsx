@@ -3,8 +3,9 @@
 import { Download } from "lucide-react";
 import { useState } from "react";
 import { useSearchParams } from "wouter";
-import { withQuery } from "@/api/client";
+import { download, withQuery } from "@/api/client";
 import { useMay } from "@/api/console";
+import { useAnnounce } from "@/look/announce";
 import { Empty } from "@/look/parts";
 import { ViewHead } from "@/shell/Shell";
 import { texts } from "@/texts";
@@ -19,6 +20,7 @@ const said = texts.audit;
 const FILTERS = ["run", "session", "user", "agent", "kind"] as const;
 
 export default function AuditView() {
+  const { fail } = useAnnounce();
   const may = useMay("read");
   const [search, setSearch] = useSearchParams();
   const [opened] = useState(() => Date.now());
@@ -51,10 +53,16 @@ export default function AuditView() {
   return (
     <>
       <ViewHead title={texts.shell.views.audit}>
-        <a className="button" href={withQuery("/v1/audit/export", filter)} download>
+        <button
+          type="button"
+          className="button"
+          onClick={() =>
+            void download(withQuery("/v1/audit/export", filter), "remit-audit.jsonl").catch(fail)
+          }
+        >
           <Download size={14} aria-hidden />
           {said.export}
-        </a>
+        </button>
       </ViewHead>
       <VerificationBanner onRow={choose} />
       <search className="filters" aria-label={said.filters}>

@@ -9,7 +9,8 @@ import { Loading, State, Switch, Trouble } from "@/look/parts";
 import { texts } from "@/texts";
 import { type Acting, useActing, useDeviceName, useRun } from "@/views/chat/acts";
 import { Dock } from "@/views/chat/Dock";
-import { allEntries, asJson, asMarkdown, save } from "@/views/chat/export";
+import { save } from "@/look/save";
+import { allEntries, asJson, asMarkdown } from "@/views/chat/export";
 import { doing, hasEnded, lineOf, TONES } from "@/views/chat/model";
 import { Objective } from "@/views/chat/Objective";
 import { ModeChoice, Presence } from "@/views/chat/parts";
@@ -118,11 +119,8 @@ function Export({ run }: { run: Run }) {
     try {
       const entries = await allEntries(run.id);
       const text = kind === "md" ? asMarkdown(run, entries, device) : asJson(run, entries, device);
-      save(
-        `conversation-${run.id.slice(0, 12)}.${kind}`,
-        kind === "md" ? "text/markdown" : "application/json",
-        text,
-      );
+      const type = kind === "md" ? "text/markdown" : "application/json";
+      save(`conversation-${run.id.slice(0, 12)}.${kind}`, new Blob([text], { type }));
     } catch (error) {
       fail(error);
     }

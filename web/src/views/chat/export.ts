@@ -87,13 +87,3 @@ function fenced(text: string): string {
   const fence = "`".repeat(longest + 1);
   return `${fence}text\n${text}\n${fence}`;
 }
-
-/** Have the browser save a text as a file. */
-export function save(name: string, type: string, text: string): void {
-  const address = URL.createObjectURL(new Blob([text], { type }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 0);
-}

@@ -2,6 +2,8 @@
 
 import { Bot, CircleUser, Download, Radio, Satellite, X } from "lucide-react";
 import { lazy, Suspense, useId, useState } from "react";
+import { download } from "@/api/client";
+import { useAnnounce } from "@/look/announce";
 import { bytes } from "@/look/format";
 import { Loading, Time } from "@/look/parts";
 import { texts } from "@/texts";
@@ -81,6 +83,7 @@ export function Files({
   files: readonly FileView[];
   onRemove?: (file: FileView) => void;
 }) {
+  const { fail } = useAnnounce();
   if (files.length === 0) return null;
   return (
     <ul className="chat-files">
@@ -91,14 +94,18 @@ export function Files({
               {file.name} <span className="wrong">{texts.chat.refused(file.refused)}</span>
             </span>
           ) : (
-            <a
-              href={`${pathOf(run)}/files/${encodeURIComponent(file.id)}`}
-              download={file.name}
+            <button
+              type="button"
+              className="link"
               aria-label={texts.chat.download(file.name)}
+              onClick={() => {
+                const path = `${pathOf(run)}/files/${encodeURIComponent(file.id)}`;
+                void download(path, file.name).catch(fail);
+              }}
             >
               <Download size={12} aria-hidden />
               {file.name} <small>{bytes(file.size)}</small>
-            </a>
+            </button>
           )}
           {onRemove ? (
             <button

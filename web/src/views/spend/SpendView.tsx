@@ -4,6 +4,7 @@ import { Download, X } from "lucide-react";
 import { useSearchParams } from "wouter";
 import { count, money, shortCount } from "@/look/format";
 import { Empty, Loading } from "@/look/parts";
+import { save } from "@/look/save";
 import { ViewHead } from "@/shell/Shell";
 import { texts } from "@/texts";
 import { percent, type Schemas, type SpendRow, useFigures } from "@/views/agents/figures";
@@ -12,7 +13,7 @@ import { Budgets } from "./Budgets";
 import { PeriodPicker, sinceOf, usePeriod } from "./period";
 import { SpendChart } from "./SpendChart";
 import { SpendTable } from "./SpendTable";
-import { BY, type By, csvOf, sorted, sortIn, sortName } from "./table";
+import { BY, csvOf, sorted, sortIn, sortName } from "./table";
 import "./spend.css";
 
 const FILTERS = ["user", "agent", "capability", "model"] as const;
@@ -55,7 +56,10 @@ export default function SpendView() {
           type="button"
           className="button"
           disabled={!rows.length}
-          onClick={() => data && download(csvOf(rows, by, data.currency), by)}
+          onClick={() =>
+            data &&
+            save(`spend-by-${by}.csv`, new Blob([csvOf(rows, by, data.currency)], { type: "text/csv" }))
+          }
         >
           <Download size={14} aria-hidden />
           {words.export}
@@ -171,12 +175,4 @@ function Totals({ totals, currency }: { totals: SpendRow; currency: string }) {
       {totals.tokens && (cost === null || unpriced) ? <small>{words.priceHint}</small> : null}
     </div>
   );
-}
-
-function download(text: string, by: By): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = `spend-by-${by}.csv`;
-  link.click();
-  URL.revokeObjectURL(link.href);
 }
