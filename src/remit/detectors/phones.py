@@ -5,7 +5,7 @@ The plans come from `phonenumbers`; its own matcher is not used, because it take
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from remit.detectors.linear import Linear
@@ -44,12 +44,20 @@ class Plan:
     """The numbering plans of the given regions."""
 
     def __init__(self, regions: Iterable[str]) -> None:
-        # One automaton for all regions: a number is read once, however many there are.
-        self._plans = Linear("|".join(map(_plan, regions)).encode())
+        self._regions = tuple(regions)
+
+    @cached_property
+    def automaton(self) -> Linear:
+        """One automaton for all regions: a number is read once, however many there are.
+
+        It is made when the first number is read: with its data it takes 5 MB, and a search for secrets needs none of
+        it. Raises a `ValueError` if a region is unknown.
+        """
+        return Linear("|".join(map(_plan, self._regions)).encode())
 
     def has(self, digits: bytes) -> bool:
         """Return whether *digits* are a national number in one of the regions."""
-        return self._plans.matches(digits)
+        return self.automaton.matches(digits)
 
 
 def international(digits: bytes) -> bool:

@@ -312,7 +312,7 @@ def _planned(regions: Sequence[str]) -> tuple[str, ...]:
     if regions is not DEFAULT_REGIONS:
         from remit.detectors.phones import Plan
 
-        Plan(regions)
+        _ = Plan(regions).automaton  # an unknown region is reported now
     return tuple(regions)
 
 

@@ -34,7 +34,6 @@ from remit.server.figures_endpoints import FiguresEndpoints
 from remit.server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Readiness
 from remit.server.mcp.endpoint import McpEndpoint
 from remit.server.mcp.offer import McpOffer
-from remit.server.openapi import document
 from remit.server.public_console import CONSOLE, ENTER, LINKS, SESSION
 from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
 from remit.server.run_endpoints import RunEndpoints
@@ -211,7 +210,7 @@ class Api:
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         # The sources of the types are read for it: 0.1 s, in which other requests go on.
-        self._document = self._document or await asyncio.to_thread(lambda: encode(document()))
+        self._document = self._document or await asyncio.to_thread(_described)
         await send_bytes(send, 200, self._document, ((b"content-type", JSON),))
 
     async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
@@ -293,3 +292,10 @@ def _allowed(request: Request) -> list[str]:
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
     return Route(path, guarded(endpoint, access_to(method, path), path), methods=[method])
+
+
+def _described() -> bytes:
+    """Return the OpenAPI description; few servers are asked for it, so what makes it is loaded then."""
+    from remit.server.openapi import document
+
+    return encode(document())

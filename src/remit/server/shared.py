@@ -36,7 +36,6 @@ from remit.server.shared_browser import OPEN, browser_routes
 from remit.server.shared_endpoints import SharedEndpoints
 from remit.server.shared_events import Changes
 from remit.server.shared_files import file_routes
-from remit.server.shared_openapi import shared_document
 from remit.server.shared_routes import MOST_BODY, NO_STORE, VIA, SharedRoute, starlette_routes
 from remit.server.shared_state import DeviceParts, DeviceViews, PresenceOf
 from remit.server.shared_stream import EventStream
@@ -196,6 +195,8 @@ class SharedApi:
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/openapi.json`."""
         if not self._document:
+            from remit.server.shared_openapi import shared_document
+
             made = await asyncio.to_thread(shared_document, self.routes, beside_hub=self._make_operator is not None)
             self._document = encode(made)
         await send_bytes(send, 200, self._document, ((b"content-type", JSON), *NO_STORE))

@@ -74,15 +74,14 @@ async def guarding(settings: GuardSettings, part_of: str = "") -> AsyncGenerator
 
 
 @asynccontextmanager
-async def guarding_beside(settings: GuardSettings | None, command: str) -> AsyncGenerator[None]:
-    """Run a guard beside what a command does in the first place, if there is to be one and no other runs."""
+async def guarding_beside(settings: GuardSettings, command: str) -> AsyncGenerator[None]:
+    """Run a guard beside what a command does in the first place, if no other runs."""
     async with AsyncExitStack() as stack:
-        if settings is not None:
-            try:
-                socket = await stack.enter_async_context(guarding(settings, command))
-                click.echo(f"The guard of coding tools answers at {socket}.", err=True)
-            except RemitError as error:
-                click.echo(f"The guard of coding tools is not served here: {error.fault.message}.", err=True)
+        try:
+            socket = await stack.enter_async_context(guarding(settings, command))
+            click.echo(f"The guard of coding tools answers at {socket}.", err=True)
+        except RemitError as error:
+            click.echo(f"The guard of coding tools is not served here: {error.fault.message}.", err=True)
         yield
 
 

@@ -1,10 +1,10 @@
 """Runs a device in the foreground, and logs what happens to it as plain lines."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import click
 
-from remit.cli.drive.guarding import guarding_beside
 from remit.cli.drive.running import Data, interrupts
 from remit.cli.places import relative_path
 from remit.cli.shared.sharing import EventPrinter
@@ -27,10 +27,12 @@ async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Da
             told_to_end.set_result(signal)
 
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
-        async with (
-            device_here(team, command="up", overrides=overrides, port=port) as here,
-            guarding_beside(None if team.guard is None else team.guard.settings(), "remit up"),
-        ):
+        async with AsyncExitStack() as stack:
+            here = await stack.enter_async_context(device_here(team, command="up", overrides=overrides, port=port))
+            if team.guard is not None:
+                from remit.cli.drive.guarding import guarding_beside
+
+                await stack.enter_async_context(guarding_beside(team.guard.settings(), "remit up"))
             logging = asyncio.create_task(_log_news(here))
             _announce(team, here, data)
             freeze_loaded()
