@@ -59,19 +59,20 @@ class FairQueue(Generic[T]):
 
     def take(self) -> T | None:
         """Remove the item whose turn it is, and return it; None if nothing waits."""
+        if not self._size:  # nearly always, and each hop asks
+            return None
         self._turn += 1
-        for priority in order_of_turn(self._turn):
-            if clients := self._lines[priority]:
-                client = next(iter(clients))
-                user = next(iter(clients[client]))
-                item = next(iter(clients[client][user]))
-                self._drop(priority, ShareOwner(client, user), item)
-                if client in clients:
-                    clients.move_to_end(client)
-                    if user in clients[client]:
-                        clients[client].move_to_end(user)
-                return item
-        return None
+        priority = next(each for each in order_of_turn(self._turn) if self._lines[each])
+        clients = self._lines[priority]
+        client = next(iter(clients))
+        user = next(iter(clients[client]))
+        item = next(iter(clients[client][user]))
+        self._drop(priority, ShareOwner(client, user), item)
+        if client in clients:
+            clients.move_to_end(client)
+            if user in clients[client]:
+                clients[client].move_to_end(user)
+        return item
 
     def remove(self, share: ShareOwner, item: T, priority: Priority = Priority.NORMAL) -> bool:
         """Remove an item that does not wait any longer; return whether it was there."""
