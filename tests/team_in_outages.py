@@ -166,8 +166,7 @@ class Outages:
 async def team_in_outages(folder: Path) -> AsyncGenerator[Outages]:
     """Make a team on the shared servers, and end its processes with the block."""
     database, bus_url = await postgres_server.shared_server().database(), nats_server.shared_server().url
-    store = TcpProxy(urlsplit(database).port or 0)
-    bus = TcpProxy(urlsplit(bus_url).port or 0)
+    store, bus = (TcpProxy(lambda url=url: ("127.0.0.1", urlsplit(url).port or 0)) for url in (database, bus_url))
     await store.open()
     await bus.open()
     name = f"outage{os.getpid()}_{nats_server.team_name()}"
