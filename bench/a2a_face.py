@@ -15,11 +15,10 @@ from typing import Any
 
 from aiohttp import ClientSession, TCPConnector
 
-from harness import Figure, at_least, main
+from harness import Figure, at_least, main, sized
 from remit.protocol.codec import encode
 
-COUNT = 1_200
-ROUNDS = 4
+COUNT, ROUNDS = sized((1_200, 4), (64, 1))
 AT_ONCE = 64
 TOKEN = "bench"
 TEXT = "Coffee 4.20, train 59.00, paper 12.40"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from harness import Figure, at_most, best_of_each, main
+from harness import Figure, at_most, best_of_each, main, sized
 from remit.policy.aggregate import start
 from remit.protocol.envelope import VERSION, Json, Response
 from remit.protocol.lifecycle import Status
@@ -14,8 +14,7 @@ from remit.text.conflicts import find
 from remit.text.narration import NarrativeSection, narrate
 
 ROUNDS = 25
-RESULTS = 10
-SIZE = 10_000
+RESULTS, SIZE = sized((10, 10_000), (3, 1_000))
 # Each source has another opinion on one thing in ten.
 WRONG = 0.1
 

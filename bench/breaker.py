@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from random import Random
 
-from harness import Figure, at_least, main
+from harness import Figure, at_least, main, sized
 from remit import Brief, Hub
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import ManualClock
@@ -20,7 +20,7 @@ BROKEN = "tracking"
 IMPATIENT = 0.2
 IMPATIENT_MS = 50
 WORK_S = 0.2
-REQUESTS = 2_000
+REQUESTS = sized(2_000, 60)
 # Between two requests, so that breakers open, wait and probe as they do in a day.
 PAUSE_S = 0.5
 SEED = 15

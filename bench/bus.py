@@ -22,7 +22,7 @@ from pathlib import Path
 import nats
 from nats.aio.msg import Msg
 
-from harness import Figure, at_least, main
+from harness import Figure, at_least, main, sized
 from remit import Answer, Brief, Code, Hub, Limits
 from remit.hub.joining import join_bus
 from remit.protocol.card import AgentCard
@@ -31,13 +31,12 @@ from remit.transports.nats.connection import BusSettings
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
-COUNT = 2_560
-ROUNDS = 3
+COUNT, ROUNDS = sized((2_560, 3), (64, 1))
 AT_ONCE = 64
 # Few and slow enough for the slots to be the limit, and not the cores of the machine.
 SLOTS = 4
 WORK_S = 0.1
-SECONDS = 8.0
+SECONDS = sized(8.0, 0.2)
 SERVER = Path(sys.executable).parent / "nats-server"
 TEXT = "Coffee 4.20, train 59.00, paper 12.40"
 BODY = b"x" * 700  # what a delegation sends over HTTP
@@ -130,7 +129,7 @@ async def under_load(hub: Hub, times: float) -> Load:
 
 async def latencies(hub: Hub) -> list[Figure]:
     alone = Load()
-    for number in range(20):
+    for number in range(sized(20, 1)):
         await alone.ask(hub, number, time.perf_counter())
     floor = statistics.median(alone.served)
     figures: list[Figure] = []

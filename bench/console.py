@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, async_playwright
 
-from harness import Figure, at_most, cpu_seconds, main
+from harness import Figure, at_most, cpu_seconds, main, sized
 from remit import Hub
 from remit.server.run_trees import RunTrees
 
@@ -25,9 +25,8 @@ from console_pages import signed_in
 from long_runs import long_run
 from serving import serving
 
-MANY, FEW = 10_000, 10
-ROUNDS = 5
-FRAMES = 180
+MANY, FEW = sized(10_000, 100), 10
+ROUNDS, FRAMES = sized((5, 180), (1, 2))
 # The goals are 1.5 s for many rows, and 1 s for a new browser; a page of ten rows takes a third of a second.
 OPENING = 4.0
 FRESH = 3.0

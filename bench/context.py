@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness import Figure, at_least, at_most, main
+from harness import Figure, at_least, at_most, main, sized
 from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
@@ -26,9 +26,9 @@ from remit.stores.messages import choose
 from remit.stores.schema import KINDS
 from remit.stores.sqlite import SqliteStore
 
-LONG, SHORT = 100_000, 1_000
+LONG, SHORT = sized((100_000, 1_000), (200, 100))
 TOKENS = 100_000
-ROUNDS, SCANS = 300, 5
+ROUNDS, SCANS = sized((300, 5), (2, 1))
 # In one of so many exchanges: often, now and then, and hardly ever.
 KEYWORDS = {"invoice": 10, "warranty": 250, "marmalade": 10_000}
 SESSION = "session"

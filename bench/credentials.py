@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from biscuit_auth import Biscuit, PublicKey
 
-from harness import Figure, at_most, best_of, best_of_each, cpu_seconds, main, timed
+from harness import Figure, at_most, best_of, best_of_each, cpu_seconds, main, sized, timed
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
 from remit.runtime.ports import OutgoingRequest
@@ -21,8 +21,7 @@ from remit.transports.credentials.proof import Proofs, Statement, prove
 from remit.transports.credentials.verify import Chains, verify
 
 NOW_MS = 1_763_000_000_000
-ROUNDS = 15
-TIMES = 40
+ROUNDS, TIMES = sized((15, 40), (1, 2))
 HOPS = 5
 # One of the hub that starts it; each that passes it on adds its own, and one of a key that the block before names.
 SIGNATURES = 2 * HOPS - 1

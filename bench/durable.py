@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import Figure, at_least, main
+from harness import Figure, at_least, main, sized
 from remit import Brief, Hub, SqliteStore
 
 CALLERS = 64
-COUNT = 3_200
-SLOW_COUNT = 1_280
+COUNT, SLOW_COUNT = sized((3_200, 1_280), (128, 64))
 SLOW_COMMIT_S = 0.005
 
 
-def fsyncs_per_second(folder: Path, seconds: float = 1.0) -> float:
+def fsyncs_per_second(folder: Path, seconds: float = sized(1.0, 0.05)) -> float:
     """How often a page can be appended and brought to the disk in a second."""
     handle = os.open(folder / "floor", os.O_WRONLY | os.O_CREAT)
     try:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from harness import Figure, at_most, main
+from harness import Figure, at_most, main, sized
 from remit.guard.daemon import running_guard
 from remit.guard.install import install
 from remit.guard.settings import GuardSettings
 from remit.guard.tools.claude_code import ClaudeCode
 
-ROUNDS = 60
+ROUNDS = sized(60, 1)
 
 
 def measure() -> list[Figure]:

@@ -1,21 +1,33 @@
 """What every benchmark shares: figures with goals, fair timing, one table.
 
-A benchmark is a module beside this one with `measure() -> list[Figure]`; it ends with `main(measure)`.
+A benchmark is a module beside this one with `measure() -> list[Figure]`; it ends with `main(measure)`. If something it
+needs is missing, it says so on stderr and returns no figures.
 Speed is judged as a ratio to a floor measured in the same run, so that the machine cancels out.
+
+`make test` runs every benchmark with sizes that `sized` makes small: its figures mean nothing then, but it runs.
 """
 
 import argparse
 import gc
+import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 Clock = Callable[[], float]
+T = TypeVar("T")
+
+SMALL = "REMIT_BENCH_SMALL"
+
+
+def sized(full: T, small: T) -> T:
+    """Return *full*, or *small* if the environment has `REMIT_BENCH_SMALL`."""
+    return small if SMALL in os.environ else full
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -87,7 +99,7 @@ def timed(run: Callable[[], object], clock: Clock) -> float:
 
 def best_of(rounds: int, run: Callable[[], object], *, clock: Clock = cpu_seconds) -> float:
     """The least time that *run* took: noise only ever adds."""
-    return min(timed(run, clock) for _ in range(rounds))
+    return min(timed(run, clock) for _ in range(sized(rounds, 1)))
 
 
 def best_of_each(
@@ -95,7 +107,7 @@ def best_of_each(
 ) -> dict[str, float]:
     """The least time of each run, taken in turns and in alternating order, so that noise hits all alike."""
     best = dict.fromkeys(runs, float("inf"))
-    for turn in range(rounds):
+    for turn in range(sized(rounds, 1)):
         for name in sorted(runs, reverse=turn % 2 == 1):
             best[name] = min(best[name], timed(runs[name], clock))
     return best

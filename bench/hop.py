@@ -11,12 +11,11 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from harness import Figure, at_most, cpu_seconds, main, rss_mb
+from harness import Figure, at_most, cpu_seconds, main, rss_mb, sized
 from remit import Hub
 from team import flat_hub
 
-COUNT = 5_000
-ROUNDS = 5
+COUNT, ROUNDS = sized((5_000, 5), (200, 1))
 # Long enough for the store's writer to finish what it has begun, so that the floor is measured without it.
 SETTLE_S = 0.1
 

@@ -1,8 +1,6 @@
 """How long two people wait: a gateway, two commands that pair two new devices, and the first message between them.
 
-    python bench/pair.py
-
-Prints seconds of wall time, with real processes on this machine. Starting Python is most of it.
+Seconds of wall time, with real processes on this machine. Starting Python is most of it.
 """
 
 import json
@@ -12,6 +10,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from harness import Figure, main
 
 REMIT = Path(sys.executable).with_name("remit")
 AGENT = """
@@ -28,8 +28,8 @@ BOB = '[agents.helper]\nrun = "code_of_bob:helper"\n[shared.helper]\n'
 CODE = 'async def helper(brief):\n    return f"heard: {brief.text}"\n'
 
 
-def main() -> None:
-    """Pair, say something, and print how long each took."""
+def measure() -> list[Figure]:
+    """Pair, say something, and return how long each took."""
     with tempfile.TemporaryDirectory() as folder:
         annas, bobs = Path(folder, "annas"), Path(folder, "bobs")
         for each, files in (
@@ -58,7 +58,8 @@ def main() -> None:
                 if process is not None:
                     process.terminate()
                     process.wait()
-    print(f"paired: {paired - begin:.1f} s; first conversation: {said - paired:.1f} s; both: {said - begin:.1f} s")
+    times = {"two devices": paired - begin, "and a first conversation": said - begin}
+    return [Figure(name=f"pair: {what}", value=seconds, unit="s") for what, seconds in times.items()]
 
 
 def _started(*arguments: str, folder: Path) -> "subprocess.Popen[str]":
@@ -79,4 +80,4 @@ def _run(*arguments: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Figure, at_least, main
+from harness import Figure, at_least, main, sized
 from remit.protocol.records import Kind
 from remit.runtime.ports import Store
 from remit.stores.postgres.store import PostgresStore
@@ -20,9 +20,7 @@ from remit.testing.conformance import LONG_MS, a_request, a_response, progress
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
 CALLERS = 64
-COUNT = 6_400
-ROUNDS = 3
-SLOW_SECONDS = 3.0
+COUNT, ROUNDS, SLOW_SECONDS = sized((6_400, 3, 3.0), (64, 1, 0.1))
 
 
 async def answers(store: Store, count: int, prefix: str) -> None:

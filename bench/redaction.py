@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from harness import Figure, at_least, at_most, best_of, best_of_each, table
+from harness import Figure, at_least, at_most, best_of, best_of_each, sized, table
 from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Finding
 
@@ -75,7 +75,7 @@ HOSTILE = {
     "homoglyphs": "\u0430\u0435",
     "base64": "QUtJQTEyMzQ1Njc4OTBhYmNkZWZnaGlqa2xtbm9wcXJzdHV2d3h5ejAxMjM0NTY3ODk+/w",
 }
-HOSTILE_LENGTH = 250_000
+HOSTILE_LENGTH = sized(250_000, 2_000)
 
 
 class Span(msgspec.Struct):

@@ -17,20 +17,17 @@ import time
 import urllib.request
 from pathlib import Path
 
-from harness import Figure, at_most, main, rss_mb
+from harness import Figure, at_most, main, rss_mb, sized
 from remit.protocol.card import AgentCard, Capability
 from remit.transports.nats.connection import BusSettings, Connection
 from remit.transports.nats.presence import BEATS, Presence, present_hubs
 from remit.transports.nats.proofs import BusProofs
 from remit.transports.nats.subjects import HostedAgent, PresentHub, Subjects
 
-HUBS = 1_000
+HUBS, PROCESSES, SAMPLE_S, NEWCOMERS = sized((1_000, 8, 10.0, 20), (4, 2, 0.1, 1))
 AGENTS = 10
 CALLS = 5
-PROCESSES = 8
 AT_ONCE = 10
-SAMPLE_S = 10.0
-NEWCOMERS = 20
 TEAM = "bench"
 SERVER = Path(sys.executable).parent / "nats-server"
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType, web
 
-from harness import Figure, at_least, main, rss_mb
+from harness import Figure, at_least, main, rss_mb, sized
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
@@ -28,11 +28,9 @@ from remit.relay.gateway.listener import serve_gateway
 from remit.relay.wire import MAX_BODY, PATH, Ack, Put, Welcome, encode_binary, encode_text, read_delivery
 from remit.transports.credentials.keys import Pair
 
-COUNT = 1_500
-ROUNDS = 4
+COUNT, ROUNDS, IDLE = sized((1_500, 4, 5_000), (64, 1, 20))
 AT_ONCE = 64
 BODY = os.urandom(2_048)
-IDLE = 5_000
 LARGE = 16 * 1024 * 1024
 NAME = "bench"
 # As many as this benchmark needs: what is measured is the work, not the limits.

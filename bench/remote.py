@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from harness import Figure, at_least, cpu_seconds, main
+from harness import Figure, at_least, cpu_seconds, main, sized
 from remit import Answer, Brief, Capability, Hub, Limits
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Request, Response
@@ -35,8 +35,7 @@ from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
 from remit.transports.http import HubPeer
 
-COUNT = 1_500
-ROUNDS = 4
+COUNT, ROUNDS = sized((1_500, 4), (64, 1))
 AT_ONCE = 64
 TOKEN = "bench"
 NOW_MS = 1_794_744_000_000
@@ -125,10 +124,12 @@ async def serve_bare(records: Path | None = None) -> None:
 
         hurried = asyncio.Event()
 
-        async def drain(self, _: float) -> int:
+        async def open(self) -> None: ...
+
+        async def drain(self, wait_s: float) -> int:  # noqa: ARG002 - of the port
             return 0
 
-    async with Server(Bare(), port=0) as server:  # pyright: ignore[reportArgumentType]
+    async with Server(Bare(), port=0) as server:
         print(server.address, flush=True)
         await asyncio.Event().wait()
 
@@ -285,6 +286,12 @@ async def compare(folder: Path, callee: Served, echo: Served, recorder: Served) 
     return figures
 
 
+def make_keys(folder: Path) -> None:
+    """Make the keys by which the two hubs know each other."""
+    for name in ("caller", "callee"):
+        HubKey.create(NOW_MS).save(folder / f"{name}.key")
+
+
 def started(*arguments: str) -> Served:
     process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -293,8 +300,7 @@ def started(*arguments: str) -> Served:
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("caller", "callee"):
-            HubKey.create(NOW_MS).save(Path(folder) / f"{name}.key")
+        make_keys(Path(folder))
         servers = [started(f"--serve-{name}", folder) for name in ("hub", "bare", "recording")]
         try:
             return asyncio.run(compare(Path(folder), *servers))

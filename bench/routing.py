@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from harness import Figure, at_least, at_most, best_of, main
+from harness import Figure, at_least, at_most, best_of, main, sized
 from remit.policy.routing import Candidate, TrackRecord, begun, rank, track_after_call
 from remit.protocol.records import Kind
 from remit.runtime.delegation.routing import RECALL_S
@@ -24,10 +24,9 @@ from remit.stores.reader import recent
 from remit.stores.sqlite import SqliteStore
 from remit.testing.samples import a_request, a_response
 
-CALLS = 10_000
+CALLS, DECISIONS = sized((10_000, 2_000), (200, 20))
 PER_SECOND = 5.0
 SEED = 12
-DECISIONS = 2_000
 
 
 class Target(NamedTuple):
@@ -107,7 +106,7 @@ async def fill(path: Path) -> None:
     """Write twice as many calls as are remembered, with inputs and results of the usual size."""
     store = SqliteStore(path, durability="process")
     await store.open()
-    for number in range(NEWEST):
+    for number in range(sized(NEWEST, 50)):
         name = str(number)
         request = replace(a_request(name), target=f"agent-{number % 5}", capability="LOOK", input="x" * 2_000)
         store.append(Kind.DELEGATION, number, request.run, request.run, request)

@@ -12,8 +12,11 @@ from harness import Figure, table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
-# Those that train, or take half an hour, are run by themselves.
-NOT_BENCHMARKS = {"conversations", "harness", "run", "team", "train_clarity", "years"}
+# Those that train, or take half an hour, are run by themselves; `judgement` has the figures of its parts.
+NOT_BENCHMARKS = {
+    *("conversations", "harness", "run", "team", "train_clarity", "years"),
+    *("judgement_conflicts", "judgement_constraints", "judgement_fields", "judgement_rewrites"),
+}
 
 
 class Result(msgspec.Struct, frozen=True):

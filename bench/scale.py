@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from harness import Figure, at_most, cpu_seconds, main, rss_mb
+from harness import Figure, at_most, cpu_seconds, main, rss_mb, sized
 from team import FAN_OUT, flat_hub, tree_hub
 
-WARM, ALL, RUN = 10_000, 100_000, 1_000
-DEPTH = 5
+WARM, ALL, RUN = sized((10_000, 100_000, 1_000), (50, 100, 50))
+DEPTH = sized(5, 2)
 TREE = sum(FAN_OUT**level for level in range(1, DEPTH + 1))
-TREES, ROUNDS = 8, 5
+TREES, ROUNDS = sized((8, 5), (1, 1))
 
 
 async def memory(folder: Path) -> tuple[float, float]:

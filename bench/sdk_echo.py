@@ -16,9 +16,9 @@ from a2a.types import a2a_pb2 as pb
 
 import a2a_face
 import remote
-from harness import Figure, at_least, main
+from harness import Figure, at_least, main, sized
 
-COUNT = 1_500
+COUNT = sized(1_500, 64)
 TIMES_SDK = at_least(5)
 
 
@@ -65,6 +65,7 @@ async def compare(folder: Path, ours: remote.Served, sdk: remote.Served) -> list
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
+        remote.make_keys(Path(folder))
         served: list[remote.Served] = []
         try:
             served.append(remote.started("--serve-hub", folder))

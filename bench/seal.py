@@ -16,7 +16,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 import relay
-from harness import Figure, at_least, at_most, cpu_seconds, main
+from harness import Figure, at_least, at_most, cpu_seconds, main, sized
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.identity import choose_prekey
@@ -28,10 +28,9 @@ from remit.relay.session.repository import RunRepository
 from remit.relay.session.run import Overlay, TimelineEntry
 from remit.runtime.keys import HubKeys
 
-COUNT = 200
-ROUNDS = 3
+COUNT, ROUNDS = sized((200, 3), (4, 1))
 BODY = os.urandom(2_048)
-LARGE = os.urandom(16 * 1024 * 1024)
+LARGE = os.urandom(sized(16, 1) * 1024 * 1024)
 PICKLE = bytes(32)
 AT_ONCE = 64
 
@@ -233,10 +232,10 @@ async def through(url: str, folder: Path) -> list[Figure]:
     figures: list[Figure] = []
     async with sealed_sides(url, a, b) as (x, y), relay.devices(url) as (p, q):
         await relay.round_trips(x, y, 8, 1)
-        for at_once, count in ((1, 100), (AT_ONCE, 1_000)):
+        for at_once, count in ((1, sized(100, 4)), (AT_ONCE, sized(1_000, AT_ONCE))):
             best: dict[str, float] = dict.fromkeys(("sealed", "bare"), float("inf"))
             commits = float("inf")
-            for _ in range(3):
+            for _ in range(ROUNDS):
                 for name, here, there in (("bare", p, q), ("sealed", x, y)):
                     before, start = sum(each.commits for each in counts), cpu_seconds()
                     await relay.round_trips(here, there, count, at_once)
@@ -267,7 +266,9 @@ async def through(url: str, folder: Path) -> list[Figure]:
 def step() -> Figure:
     """What a step of a run writes that has 16 texts of 1 MB behind it; the floor is the run whole."""
     entries = tuple(
-        TimelineEntry(role="local_agent", text=os.urandom(500_000).hex(), turn=number, at_ms=number, id=f"m{number}")
+        TimelineEntry(
+            role="local_agent", text=os.urandom(sized(500_000, 5_000)).hex(), turn=number, at_ms=number, id=f"m{number}"
+        )
         for number in range(16)
     )
     run = Overlay(id="r", profile="p", device="d", session="s", objective="Review this API", timeline=entries)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import Figure, Goal, at_most, best_of_each, main
+from harness import Figure, Goal, at_most, best_of_each, main, sized
 
 ROUNDS = 15
 PYTHON = sys.executable
@@ -52,7 +52,7 @@ def measure() -> list[Figure]:
             "completion": start(REMIT, folder=folder, **COMPLETION),
             "remit doctor": start(REMIT, "doctor", folder=folder),
         }
-        for run in runs.values():
+        for run in sized(list(runs.values()), []):
             run()  # compiles what is not compiled yet
         best = best_of_each(ROUNDS, runs, clock=children_seconds)
     # Programs with an event loop are compared with asyncio, which is five times bare Python.

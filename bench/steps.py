@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from harness import Figure, at_least, cpu_seconds, main
+from harness import Figure, at_least, cpu_seconds, main, sized
 from remit import Brief, Capability, Hub, Step, Workflow
 from remit.runtime.ports import Store
 from remit.stores.postgres.store import PostgresStore
@@ -23,9 +23,7 @@ from team import LIMITS
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 
-RUNS = 64
-STEPS = 20
-ROUNDS = 3
+RUNS, STEPS, ROUNDS = sized((64, 20, 3), (2, 2, 1))
 BOOK, USE, ONCE = "workflow", "tool", "once"
 NAMES = {
     USE: "a tool that may not be used twice",

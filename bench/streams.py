@@ -19,14 +19,13 @@ from pathlib import Path
 import msgspec
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
-from harness import Figure, main, rss_mb
+from harness import Figure, main, rss_mb, sized
 from remit.protocol.codec import encode
 
-STREAMS = 1_000
+# Imports, pools and the buffers of the store are there before the first stream that counts.
+STREAMS, FIRST = sized((1_000, 50), (10, 2))
 # A run that is read along says this often how far it is, and speaks as often; then it ends.
 STEPS = 10
-# Imports, pools and the buffers of the store are there before the first stream that counts.
-FIRST = 50
 TOKEN = "bench"
 BODY = {"target": "waiter", "user": "u", "objective": "Say how far it is", "input": "x" * 400}
 # Besides the streams: the store, the pipes, and whatever else a process has open.
@@ -116,10 +115,12 @@ async def serve_bare() -> None:
 
         hurried = asyncio.Event()
 
-        async def drain(self, _: float) -> int:
+        async def open(self) -> None: ...
+
+        async def drain(self, wait_s: float) -> int:  # noqa: ARG002 - of the port
             return 0
 
-    async with Server(Bare(), port=0, connections=STREAMS + OTHER_FILES) as server:  # pyright: ignore[reportArgumentType]
+    async with Server(Bare(), port=0, connections=STREAMS + OTHER_FILES) as server:
         print(server.address, flush=True)
         await obey(go)
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bus import SERVER, nats_server, open_store
-from harness import Figure, at_most, main
+from harness import Figure, at_most, main, sized
 from remit import Brief, Hub
 from remit.hub.joining import join_bus
 from remit.protocol.card import AgentCard
@@ -22,7 +22,7 @@ from remit.runtime.root_runs import LEASE_MS
 from remit.transports.nats.connection import BusSettings
 from remit.transports.nats.takeover import RECONNECTED_S
 
-ROUNDS = 5
+ROUNDS = sized(5, 1)
 
 
 def wait_for(file: Path) -> None:

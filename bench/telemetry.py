@@ -13,11 +13,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import Figure, cpu_seconds, main
+from harness import Figure, cpu_seconds, main, sized
 from team import flat_hub
 
-COUNT = 5_000
-ROUNDS = 5
+COUNT, ROUNDS = sized((5_000, 5), (100, 1))
 
 COLLECTOR = """
 import http.server, sys

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from harness import Figure, at_least, at_most, best_of, best_of_each, main
+from harness import Figure, at_least, at_most, best_of, best_of_each, main, sized
 from remit.agents.token_count import token_counter
 from remit.policy.budget import estimate
 
@@ -42,7 +42,7 @@ ESTIMATE_ERROR = at_most(12)
 CHINESE_ERROR = at_most(15)
 
 CHUNK = 2_000
-MOST = 300_000
+MOST = sized(300_000, 4_000)
 MESSAGE = 400
 
 CHINESE = (
@@ -79,13 +79,13 @@ def corpus() -> dict[str, list[str]]:
                 "score": round(chance.random(), 4),
             }
         )
-        for _ in range(600)
+        for _ in range(sized(600, 20))
     ]
     return {
         "English": cut(english),
         "Python": cut(code),
         "JSON": messages,
-        "Chinese": ["".join(chance.choices(CHINESE, k=12)) for _ in range(300)],
+        "Chinese": ["".join(chance.choices(CHINESE, k=12)) for _ in range(sized(300, 20))],
     }
 
 

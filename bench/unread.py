@@ -13,16 +13,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Figure, at_most, main, rss_mb
+from harness import Figure, at_most, main, rss_mb, sized
 from remit.protocol.codec import encode
 
-CLIENTS = 100
-# What one run says: 8 MB.
-PIECES, PIECE = 2_000, "some words of an answer that goes on and on " * 93
+# One run says 8 MB. Imports, pools and the buffers of the store are there before the first client that counts.
+CLIENTS, PIECES, FIRST = sized((100, 2_000, 5), (3, 200, 1))
+PIECE = "some words of an answer that goes on and on " * 93
 TOKEN = "bench"
 MOST_MB = at_most(0.5)
-# Imports, pools and the buffers of the store are there before the first client that counts.
-FIRST = 5
 PATIENCE_S = 300.0
 
 

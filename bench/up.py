@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import IO
 
-from harness import Figure, at_most, main
+from harness import Figure, at_most, main, sized
 
 REMIT = str(Path(sys.executable).with_name("remit"))
 # Ticks of the system's clock are a hundredth of a second: 0.1 % of a core is one tick in ten seconds.
-SETTLE_S, WATCH_S = 8.0, 40.0
+SETTLE_S, WATCH_S = sized((8.0, 40.0), (0.1, 0.1))
 TEAM = """
 [relay]
 gateway = "{gateway}"

@@ -10,13 +10,11 @@ import gc
 import tempfile
 from pathlib import Path
 
-from harness import Figure, at_most, cpu_seconds, main
+from harness import Figure, at_most, cpu_seconds, main, sized
 from remit import Brief, Capability, Hub, Step, Workflow
 from team import LIMITS
 
-STEPS = 10
-RUNS = 40
-ROUNDS = 7
+STEPS, RUNS, ROUNDS = sized((10, 40, 7), (2, 2, 1))
 # Long enough for the store's writer to finish what it has begun, so that each is measured without the others.
 SETTLE_S = 0.1
 
