@@ -247,7 +247,7 @@ async def test_a_permission_is_asked_for_and_a_failure_says_what_can_be_done(tmp
         await world.sides.ours.do(world.sides.anna.peers.revoke, world.sides.bob.device.id)
         await press(page, "Approve")
         banner = dock(page).get_by_role("alert")
-        await expect(banner).to_contain_text("was revoked")
+        await expect(banner).to_contain_text("this device has revoked bob")
         await expect(banner).to_contain_text("Resume tries again; or take over, or stop.")
 
 
