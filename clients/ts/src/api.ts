@@ -2329,7 +2329,7 @@ export interface components {
          * @description What was done to the record.
          * @enum {unknown}
          */
-        Tampering: "anchor forged" | "anchor mismatch" | "break announced" | "checkpoint forged" | "checkpoint missing" | "checkpoint row missing" | "checkpoints disagree" | "deleted" | "edited" | "inserted" | "key changed" | "key signed nothing" | "removal forged" | "reordered" | "rewritten" | "rolled back" | "truncated" | "unsigned";
+        Tampering: "anchor forged" | "anchor mismatch" | "break announced" | "checkpoint forged" | "checkpoint missing" | "checkpoint row missing" | "checkpoints disagree" | "dated ahead" | "deleted" | "edited" | "inserted" | "key changed" | "key signed nothing" | "removal forged" | "reordered" | "rewritten" | "rolled back" | "truncated" | "unsigned";
         /**
          * TeamText
          * @description A team file as it is on the disk now.
