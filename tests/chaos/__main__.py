@@ -1,4 +1,4 @@
-"""`make chaos`: six hubs on three NATS servers and two PostgreSQL servers, 1,000 faults, and a verdict.
+"""`make chaos`: seven hubs, three NATS servers and two PostgreSQL servers, 1,000 faults, and a verdict.
 
 `python -m chaos --help` lists the options, with `tests` on PYTHONPATH.
 """

@@ -305,6 +305,9 @@ class Transaction:
                 expired.append(OrphanedRun(run, request, bool(waiting)))
             else:
                 self.finish(run, epoch, silent_outcome(request, attempts), now_ms)
+                # Its worker may only stand still: as after a claim, nothing that it still writes of the run counts.
+                self.connection.execute("UPDATE request SET epoch = epoch + 1 WHERE run = ?", (run,))
+                self._epochs.changed(run)
         return expired
 
     def _follow_clock(self, jumps: Jumps) -> None:

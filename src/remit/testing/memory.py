@@ -238,6 +238,7 @@ class MemoryStore:
                 expired.append(OrphanedRun(known.run, known.request, known.waiting))
             else:
                 self._end(known, silent_outcome(known.request, known.attempts), now_ms)
+                known.epoch += 1  # as after a claim, nothing that its worker still writes of the run counts
         return expired
 
     def _follow_clock(self, now_ms: int) -> None:

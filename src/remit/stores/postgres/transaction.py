@@ -370,6 +370,8 @@ class PgTransaction:
                 expired.append(OrphanedRun(run, request, waiting))
             else:
                 await self.finish(Finish(run, epoch, silent_outcome(request, attempts), now_ms))
+                # Its worker may only stand still: as after a claim, nothing that it still writes of the run counts.
+                await self.connection.execute("UPDATE remit.request SET epoch = epoch + 1 WHERE run = $1", run)
         return expired
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -205,6 +205,16 @@ class RequestConformance(StoreCase):
             await asyncio.sleep(0)
             assert heard == await store.records()
 
+    async def test_nothing_is_written_of_a_run_that_was_given_up_by_its_worker(self) -> None:
+        """The worker only stood still, and goes on after the sweep has ended its run."""
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
+            assert await store.sweep(max_attempts=1, keep_ms=LONG_MS) == []
+            late = Notice(delegation="run-one", agent="tag", text="late")
+            store.append(Kind.NOTICE, 2, "run-one", "session-one", late, 1)
+            await store.flush()
+            assert [each.kind for each in await store.records()] == [Kind.STARTED, Kind.RESULT]
+
     async def test_a_request_for_any_host_is_taken_once_and_only_before_it_begins(self) -> None:
         """Many machines: submitted by one hub, claimed by whichever host is free first."""
         request = a_request()
