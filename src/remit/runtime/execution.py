@@ -124,6 +124,7 @@ class Executor:
         from remit.runtime.remote_handle import LocalRemoteHandle  # most hubs have no remote agents
 
         parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
+        earlier = frame.doubt if frame.departed is None else ""
         line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
@@ -134,7 +135,8 @@ class Executor:
             else:  # it was sent to other hubs before a restart, and this one, which may be asked now, needs its slot
                 async with SlotGivenUp(frame):
                     given = await sent
-            frame.doubt = ""
+            # That no hub starts it now says nothing about what it did in the process of a hub that was killed.
+            frame.doubt = earlier if given.status is Status.REFUSED else ""
         except RemitError as error:
             why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
             if frame.departed is not None and why.code is not Code.OUTCOME_UNKNOWN:

@@ -248,7 +248,7 @@ class Leases:
             for run, epoch in await store.claimed(self._records.worker)
             if run not in frames and not self._runs.active.has(run) and not self._records.holds(run)
         }
-        for run, epoch in found & self._idle:
+        for run, epoch in sorted(found & self._idle):
             if await store.release(run, epoch):
                 log.warning("run %s was claimed by this hub, which does not work on it; it is given back", run)
         self._idle = found

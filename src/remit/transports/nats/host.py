@@ -67,14 +67,14 @@ class BusHost:
 
     async def subscribe(self) -> None:
         """Hear of requests for the hosted agents; called after each connection."""
-        for agent in self.agents:
+        for agent in sorted(self.agents):
             await self._connection.subscribe(self._subjects.offer(agent), self._offered(agent), "hosts")
             await self._connection.subscribe(self._subjects.queued(agent), self._heard_of_queue(agent))
         await self._connection.settle()
 
     def look(self) -> None:
         """Look for queued requests for every agent."""
-        for agent in self.agents:
+        for agent in sorted(self.agents):
             self._queued.add(agent)
             self._pull(agent)
 

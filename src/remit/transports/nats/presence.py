@@ -216,7 +216,7 @@ class Presence:
 
     def expect(self, agents: Iterable[str], *, everyone: bool) -> None:
         """Know the hosts of some agents once connected; *everyone*: also hear of all that are hosted anywhere."""
-        self._watched |= {agent: {} for agent in agents}
+        self._watched |= {agent: {} for agent in sorted(agents)}
         self._watches_all = everyone
 
     async def watch(self, agent: str) -> None:
@@ -272,7 +272,7 @@ class Presence:
         await self._connection.settle()
         found = await self._entries(self._subjects.agents, subjects)
         noted = [_hub(each) for each in found if self._note_card(each, stored=True)]
-        new = {hub for hub in noted if hub not in self._beats}
+        new = list(dict.fromkeys(hub for hub in noted if hub not in self._beats))
         for hub in new:
             # A hub that was killed leaves its cards behind, and no heartbeat.
             self._beats[hub] = _NEVER

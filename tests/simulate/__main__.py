@@ -1,0 +1,89 @@
+"""`make simulate`: trees of delegations in simulated worlds, with a fault at each place in turn and then at random.
+
+`python -m simulate --help` lists the options, with `tests` on PYTHONPATH.
+"""
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+
+from simulate.mutations import MUTATIONS
+from simulate.runs import RunResult, quieted, repeat, sweep, without
+
+TRACE_LINES = 80
+MOST_SHOWN = 5
+
+
+def main() -> int:
+    """Run, print what does not hold, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="make simulate", description="Simulate faults, and check what was promised.")
+    parser.add_argument(
+        "--seed", default="", help="the first scenario, such as 17; one run of it, such as 17.42 (default: drawn)"
+    )
+    parser.add_argument("--runs", type=int, default=1_000, help="begin no scenario after so many runs")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--without", choices=MUTATIONS, help="take out one repair, and see that it is noticed")
+    parser.add_argument("--whole", action="store_true", help="print whole traces")
+    given = parser.parse_args()
+    seed = given.seed or str(random.randrange(10**6))
+    scenario, _, place = seed.partition(".")
+    began = time.monotonic()
+    runs, failed, traces = 0, list[RunResult](), hashlib.sha256()
+    if given.without is not None:
+        found = iter([without(given.without)])
+    elif place:
+        found = iter([[repeat(int(scenario), int(place))]])
+    else:
+        found = _sweeps(int(scenario), given.runs, given.jobs)
+    for results in found:
+        runs += len(results)
+        traces.update("".join(each.trace_hash for each in results).encode())
+        for each in (each for each in results if each.violations):
+            failed.append(each)
+            again = f"make simulate SEED={each.name}" if given.without is None else f"--without {given.without}"
+            _show(each, again, len(each.trace) if given.whole else TRACE_LINES if len(failed) <= MOST_SHOWN else 0)
+    took_s = time.monotonic() - began
+    print(f"{runs} runs in {took_s:.0f} s, {runs / took_s:.0f} each second", file=sys.stderr)
+    print(f"seed {seed}: {runs} runs, {len(failed)} with violations; digest of all traces {traces.hexdigest()[:16]}")
+    return 1 if failed else 0
+
+
+def _sweeps(seed: int, runs: int, jobs: int) -> Iterator[list[RunResult]]:
+    """Yield the results of one scenario after another, until there are enough runs."""
+    if jobs == 1:
+        while runs > 0:
+            results = sweep(seed)
+            yield results
+            seed, runs = seed + 1, runs - len(results)
+        return
+    with multiprocessing.Pool(jobs, initializer=quieted) as pool:
+        waiting = [pool.apply_async(sweep, (seed + number,)) for number in range(jobs * 2)]
+        seed += jobs * 2
+        while waiting:
+            results = waiting.pop(0).get()
+            yield results
+            runs -= len(results)
+            if runs > sum(1 for _ in waiting):
+                waiting.append(pool.apply_async(sweep, (seed,)))
+                seed += 1
+
+
+def _show(result: RunResult, again: str, lines: int) -> None:
+    """Print the last *lines* of a trace, and what does not hold."""
+    print(f"\nrun {result.name} violates what was promised; repeat it with: {again}")
+    if lines and len(result.trace) > lines:
+        print(f"  … {len(result.trace) - lines} lines before; --whole shows them")
+    for line in result.trace[-lines:] if lines else ():
+        print(f"  {line}")
+    for line in result.violations:
+        print(f"✗ {line}", flush=True)
+
+
+if __name__ == "__main__":
+    quieted()
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The short form of `make simulate`, and what is found if a repair is taken out."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulate.mutations import MUTATIONS
+
+TESTS = Path(__file__).parent.parent
+# Only ends what hangs.
+BOUND_S = 600
+RUNS = 100
+
+
+def start(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "simulate", *arguments, "--jobs", "1"]
+    environ = {**os.environ, "PYTHONPATH": str(TESTS), **variables}
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, encoding="utf-8")
+
+
+def test_what_was_promised_holds_with_a_fault_at_every_place_and_a_seed_repeats_exactly() -> None:
+    # The order of sets and dicts differs between the two.
+    both = [start("--seed", "1", "--runs", str(RUNS), PYTHONHASHSEED=seed) for seed in ("1", "2")]
+    first, second = (process.communicate(timeout=BOUND_S)[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0], first
+    assert first == second
+
+
+@pytest.mark.parametrize("repair", MUTATIONS)
+def test_a_repair_that_is_taken_out_is_missed(repair: str) -> None:
+    out, _ = (process := start("--without", repair)).communicate(timeout=BOUND_S)
+    assert process.returncode == 1
+    assert MUTATIONS[repair].violation in out
