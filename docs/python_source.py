@@ -13,8 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, get_args, get_origin
 
-from remit.protocol.deprecation import Renamed
-
 # A signature that is longer has a line for each parameter.
 WIDTH = 100
 
@@ -98,7 +96,7 @@ def read_class(kind: type) -> ClassText:
         if each.__module__.startswith("remit"):
             home = sys.modules[each.__module__]
             classes = (node for node in _tree(home).body if isinstance(node, ast.ClassDef))
-            _read_members(next(node for node in classes if node.name == each.__name__), each, home, found)
+            _read_members(next(node for node in classes if node.name == each.__name__), home, found)
     return ClassText(
         name=kind.__name__,
         meaning=cleandoc(kind.__doc__ or "") if "__doc__" in vars(kind) else "",
@@ -109,7 +107,7 @@ def read_class(kind: type) -> ClassText:
     )
 
 
-def _read_members(node: ast.ClassDef, kind: type, home: ModuleType, found: _Members) -> None:
+def _read_members(node: ast.ClassDef, home: ModuleType, found: _Members) -> None:
     """Add the public members that a class defines, without those that a class below it has replaced."""
     for each, below in _with_text(node.body, home):
         match each:
@@ -129,8 +127,7 @@ def _read_members(node: ast.ClassDef, kind: type, home: ModuleType, found: _Memb
                 text = FieldText(name=name, kind=_type(annotation, home), default=shown, meaning=below)
                 found.fields.setdefault(name, text)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[0] != "_":
-                if not isinstance(vars(kind).get(name), Renamed):
-                    found.fields.setdefault(name, FieldText(name=name, default=ast.unparse(value), meaning=below))
+                found.fields.setdefault(name, FieldText(name=name, default=ast.unparse(value), meaning=below))
             case _:
                 pass
 

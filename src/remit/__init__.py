@@ -4,8 +4,6 @@ Names are loaded when they are first used, so that importing `remit` costs next 
 checkers what they are.
 """
 
-from importlib import import_module
-
 from remit.protocol.lazy_names import lazy_names
 
 __version__ = "0.1.0"
@@ -50,19 +48,11 @@ _HOMES = {
     "remit.server.a2a.routes": ("Exposure",),
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
-_RENAMED = {"Said": "ReportedValue", "pipeline": "detector_pipeline"}
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605
 
 
-_load = lazy_names(__name__, _HOMES)
-
-
-def __getattr__(name: str) -> object:
-    if name in _RENAMED:
-        import_module("remit.protocol.deprecation").warn(f"remit.{name}", f"remit.{_RENAMED[name]}")
-        return getattr(import_module(__name__), _RENAMED[name])
-    return _load(name)
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

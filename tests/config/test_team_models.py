@@ -247,7 +247,7 @@ async def test_a_summary_is_made_by_the_model_that_is_named_for_it(folder: Path)
             path = "hub.db"
 
             [context]
-            tokens = "estimate"
+            tokenizer = "estimate"
             workspace = "."
             summary_model = "scripted"
             summary_base_url = "{server.base_url}"

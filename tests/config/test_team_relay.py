@@ -101,7 +101,7 @@ NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`
             ],
         ),
         (
-            RELAY + '[agents.away]\ndevice = "bob"\nmay_call = ["*"]\ntools = []\nhistory = 3',
+            RELAY + '[agents.away]\ndevice = "bob"\nmay_call = ["*"]\ntools = []\nhistory_tokens = 3',
             [
                 "remit.toml:5 agents.away.may_call: `may_call` is for an agent that runs here; its own hub sets it",
                 "remit.toml:6 agents.away.tools: `tools` is for an agent that runs here; its own hub sets it",
@@ -224,7 +224,7 @@ def test_a_profile_is_what_its_section_says(folder: Path) -> None:
         'allow_shared_agent_calls = true\ndevices = ["bob", "nobody"]\nmax_concurrent_shared_calls = 1\n'
         'max_hop_count = 0\nrate = { calls = 1, seconds = 2 }\nmode = "semi_auto"\n'
         '[profiles.mine.limits]\nmax_turns = 2\nmax_duration = "30s"\nmax_failures = 1\nmax_tokens = 500\n'
-        '[profiles.mine.rules]\noff = ["links"]\nmin_confidence = 0.5\nmax_chars = 100\nmin_shared_words = 0.2\n'
+        '[profiles.mine.rules]\ndisabled = ["links"]\nmin_confidence = 0.5\nmax_chars = 100\nmin_shared_words = 0.2\n'
         "[profiles.mine.constraints]\nmax_output_chars = 10\nallow_tool_use = false\nmax_history_turns = 1\n"
         'max_history_chars = 20\nmax_tool_rounds = 0\nturn_timeout = "5s"\n'
     )

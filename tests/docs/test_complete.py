@@ -16,7 +16,6 @@ from remit.config.team import team_schema
 from remit.config.team_search import VARIABLE as TEAM_VARIABLE
 from remit.detectors.pipeline import KINDS
 from remit.protocol.card import AgentCard, Capability
-from remit.protocol.deprecation import Renamed
 from remit.protocol.records import Kind
 from remit.runtime.brief import Brief
 from remit.runtime.delegation.guards import GUARDS, LAST
@@ -85,8 +84,8 @@ def test_what_a_card_says_is_on_the_pages_about_agents(card: type[AgentCard | Ca
 
 def test_what_a_brief_offers_is_on_the_page_about_agents() -> None:
     text = page_text("agents")
-    members = {**dict.fromkeys(Brief.__slots__), **vars(Brief)}
-    offered = [name for name, each in members.items() if not name.startswith("_") and not isinstance(each, Renamed)]
+    members = {*Brief.__slots__, *vars(Brief)}
+    offered = [name for name in members if not name.startswith("_")]
     assert {name for name in offered if f"brief.{name}" not in text} == set()
 
 

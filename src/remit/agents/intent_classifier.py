@@ -13,7 +13,6 @@ from remit.agents.prompting import ModelPrompt
 from remit.policy.budget import estimate
 from remit.protocol.card import Capability
 from remit.protocol.codec import encode
-from remit.protocol.deprecation import with_new_name
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
@@ -104,7 +103,7 @@ def classifier_factory(
     """Return a function that makes classifiers: of the *model* if there is one, with what *make* makes as fallback."""
 
     def train(capabilities: Sequence[Capability]) -> Classifier:
-        made = with_new_name(make(capabilities), old="hears", new="classify")
+        made = make(capabilities)
         classifier = made if isinstance(made, Classifier) else TextClassifier(made)
         return classifier if model is None else ModelClassifier(model, capabilities, classifier, act)
 

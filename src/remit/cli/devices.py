@@ -12,7 +12,7 @@ from remit.cli.command_groups import SubcommandGroup
 from remit.cli.completion_words import devices_and_groups, granted_agents, granted_profiles, known_devices
 from remit.cli.device_documents import device_shown, known_device
 from remit.cli.device_groups import group, print_groups
-from remit.cli.options import CommandWithOldOptions, json_option, same_team, team_options
+from remit.cli.options import json_option, same_team, team_options
 from remit.cli.own_devices import own, print_own
 
 if TYPE_CHECKING:  # encryption is not loaded to show help
@@ -211,7 +211,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
         print_own(found)
 
 
-@devices.command(cls=CommandWithOldOptions, renamed={"--share": "--one-way"})
+@devices.command()
 @click.argument("device", shell_complete=devices_and_groups)
 @click.option("--one-way", is_flag=True, help="You may call its agents, and it may call none here.")
 @click.option(

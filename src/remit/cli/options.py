@@ -1,30 +1,12 @@
 """Shared options: team, store, output format and times."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class CommandWithOldOptions(click.Command):
-    """A command that also takes options by their old names: `renamed={"--old": "--new"}`. A note says the new one."""
-
-    def __init__(self, *args: Any, renamed: Mapping[str, str], **extra: Any) -> None:
-        super().__init__(*args, **extra)
-        self._renamed = renamed
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [self._current(each) for each in args])
-
-    def _current(self, argument: str) -> str:
-        name, equals, value = argument.partition("=")
-        if name not in self._renamed:
-            return argument
-        click.echo(f"{name} is deprecated: use {self._renamed[name]}", err=True)
-        return f"{self._renamed[name]}{equals}{value}"
 
 
 class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none

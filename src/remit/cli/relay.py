@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.cli.options import CommandWithOldOptions, json_option
+from remit.cli.options import json_option
 
 if TYPE_CHECKING:
     from remit.cli.drive.gateway import DatabaseOptions
@@ -15,15 +15,8 @@ PORT = 8_765
 # Listening on this address means listening on all; no device can reach a gateway by this name.
 EVERYWHERE = ("0.0.0.0", "::", "")
 
-OLD_OPTIONS = {
-    "--address-connections": "--max-connections-per-address",
-    "--address-devices": "--max-new-devices-per-address",
-    "--forget": "--device-retention",
-    "--keep": "--message-retention",
-}
 
-
-@click.command(cls=CommandWithOldOptions, renamed=OLD_OPTIONS)
+@click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
     "--port",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.config import bus, checks, coding_tools, mcp, peers, renamed_keys, schema_files, shared_agents, telemetry
+from remit.config import bus, checks, coding_tools, mcp, peers, schema_files, shared_agents, telemetry
 from remit.config.code import IMPORTING
 from remit.config.line_numbers import Place, TomlLines, dotted, value_at
 from remit.config.models import uncallable, undecided_reader
@@ -44,7 +44,6 @@ def load_team(
     path = Path(path).absolute()
     text = read_text(path) if draft is None else draft
     said, lines = parse_text(text, path)
-    renamed_keys.rename(said, lines)
     source = _Source(path.name, lines, {})
     wrong = list(_secrets_in(said))
     unusable = _override(said, source, from_environment(environ, said))
@@ -90,9 +89,9 @@ def load_team(
 
 
 def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
-    """Return remarks about a loaded team and its deprecated keys, with their places in its file."""
+    """Return remarks about a loaded team with their places in its file."""
     said, lines = parse_text(read_text(team.file), team.file)
-    return _Source(team.file.name, lines, {}).problems(said, [*renamed_keys.deprecated(said), *said_of])
+    return _Source(team.file.name, lines, {}).problems(said, list(said_of))
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────

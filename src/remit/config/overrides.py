@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo
 
 from remit.config.line_numbers import Place
-from remit.config.renamed_keys import current, old_names
 from remit.config.team import TeamFile
 from remit.config.team_search import BETWEEN, PREFIX
 from remit.protocol.problems import did_you_mean, options
@@ -59,9 +58,8 @@ def from_environment(environ: Mapping[str, str], said: dict[str, Any]) -> Iterat
 def from_flags(flags: Iterable[str]) -> Iterator[Override | Unusable]:
     """Return the overrides of flags like `limits.max_depth=3`."""
     for flag in flags:
-        keys, value = _split(flag)
-        if keys:
-            place = current(keys)
+        place, value = _split(flag)
+        if place:
             yield Override(
                 f"--set {flag[: len(flag) - len(value) - 1].strip()}", place, value_of(value.strip(), kind_at(place))
             )
@@ -136,7 +134,7 @@ def _place_of(steps: list[str], said: Any) -> Place:
     kind: Any = TeamFile
     for step in steps:
         known, is_open = _names_in(kind, said)
-        fitting = [name for name in [*known, *old_names(place)] if _in_capitals(name) == step]
+        fitting = [name for name in known if _in_capitals(name) == step]
         if len(fitting) > 1:
             raise LookupError(f"`{step}` is ambiguous: {', '.join(fitting)}; use --set with the full name")
         if not fitting and not is_open:
@@ -144,7 +142,7 @@ def _place_of(steps: list[str], said: Any) -> Place:
             near = did_you_mean(step, [_in_capitals(name) for name in known])
             raise LookupError(f"there is no `{step}` in {inside}{near}")
         name = fitting[0] if fitting else step
-        place = current((*place, name))
+        place = (*place, name)
         kind = kind_at(place)
         said = cast("dict[str, Any]", said).get(name) if isinstance(said, dict) else None
     return place

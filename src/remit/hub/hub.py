@@ -20,13 +20,11 @@ from remit.hub.blocking import ask as ask_blocking
 from remit.hub.cards import AgentOptions, RemoteOptions, local_card, remote_card, seen_by
 from remit.hub.isolation import Isolation
 from remit.hub.mcp_tools import HubMcpServers, McpOptions, mcp_settings
-from remit.hub.old_names import OldHubNames
 from remit.hub.orchestration import ClassifierName, Orchestration, refuse_unsound, refuse_unused_model
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, Authority, Capability, Confirmation
-from remit.protocol.deprecation import renamed_arguments
 from remit.protocol.envelope import Response
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.engine import Engine
@@ -70,7 +68,7 @@ Function = TypeVar("Function", bound=AgentFunction)
 ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
 
 
-class Hub(OldHubNames, Engine):
+class Hub(Engine):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
     *name* is its name in chains and records. *store* is a store, the path of an SQLite file (default: `.remit/hub.db`),
@@ -87,7 +85,6 @@ class Hub(OldHubNames, Engine):
 
     _ignored: Path | None = None
 
-    @renamed_arguments(count="token_counter")
     def __init__(
         self,
         *,
@@ -233,7 +230,6 @@ class Hub(OldHubNames, Engine):
         peer = HubPeer(url, token=token, credential=credential, max_bytes=self._parts.limits.max_result_bytes)
         self.register(remote_card(name, options), peer.agent(remote or name), peer.close)
 
-    @renamed_arguments(may="permissions", answers="may_approve")
     def serve(
         self,
         *,

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from remit.policy.withheld import explain_tokens
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
-from remit.protocol.deprecation import Renamed, renamed_arguments
 from remit.protocol.envelope import (
     Answer,
     Call,
@@ -298,7 +297,6 @@ class Brief:
         titles = ["" if call.objective == about else call.objective for call in asked]
         return await _told_as_one(combined, blend, about or self.original_request, titles)
 
-    @renamed_arguments(hand_on="forward")
     def chain(self, calls: Sequence[Call], *, forward: Forwarded = "result") -> Coroutine[Any, Any, list[Response]]:
         """Ask one agent after another, each with the result of the one before; stop after the first without a result.
 
@@ -388,7 +386,6 @@ class Brief:
         """Return the earlier records of this callee's session with the user, oldest first."""
         return self._backend.conversation()
 
-    @renamed_arguments(of="session", wanted="context")
     def history(
         self,
         session: str | ContextFilter | None = None,
@@ -412,9 +409,6 @@ class Brief:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine in an agent that is a plain function in a thread: `brief.wait(brief.delegate(…))`."""
         return self._backend.wait(work)
-
-    change = Renamed("update_state")
-    used = Renamed("record_tool_use")
 
 
 _NOT_BLENDED = "The results could not be told as one text, so each is given for itself."

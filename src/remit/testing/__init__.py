@@ -1,6 +1,5 @@
 """Fakes and conformance suites, for this project's tests and for yours."""
 
-from remit.protocol.deprecation import warn
 from remit.testing.agents import AgentConformance, Behaviour
 from remit.testing.conformance import StoreConformance
 from remit.testing.memory import MemoryStore
@@ -8,10 +7,3 @@ from remit.testing.samples import ManualClock
 from remit.testing.transports.conformance import TransportConformance
 
 __all__ = ["AgentConformance", "Behaviour", "ManualClock", "MemoryStore", "StoreConformance", "TransportConformance"]
-
-
-def __getattr__(name: str) -> object:
-    if name == "TurnedClock":
-        warn("remit.testing.TurnedClock", "remit.testing.ManualClock")
-        return ManualClock
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
-from remit.protocol.deprecation import Renamed
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
@@ -169,5 +168,3 @@ class ManualClock:
                 callback()
             self._taken_back.discard(number)
         self._now = end
-
-    turn = Renamed("advance")
