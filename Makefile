@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate chaos test-kills test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: audit build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate chaos test-kills test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -142,10 +142,14 @@ test-guard: tests/guard_tools/node_modules/.remit-ready ## Run real coding tools
 test-deploy: .venv-deploy/.ready ## Check the files in deploy/ against the schemas of Kubernetes and the grammar of Prometheus
 	@.venv-deploy/bin/pytest -q tests/deploy/test_schemas.py
 
-build: $(VENV)/.ready $(VENV)-release/.ready ## Build the sdist and the wheel into dist, check both, and try the wheel in an empty environment
+build: $(VENV)/.ready $(VENV)-release/.ready ## Build the sdist, the wheel and its bill of materials into dist, check them, and try the wheel in an empty environment
 	@rm -rf dist
 	@$(BIN)/python tests/build_wheel.py dist
-	@$(VENV)-release/bin/twine check --strict dist/*
+	@$(VENV)-release/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	@$(VENV)-release/bin/python tests/check_sbom.py dist/*.cdx.json
+
+audit: $(VENV)/.ready $(VENV)-audit/.ready ## Look up the packages of all locks among the known vulnerabilities; "Error 3": it has no data
+	@$(BIN)/python tests/audit_locks.py $(VENV)-audit/bin/pip-audit requirements*.lock
 
 docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 	@$(BIN)/python docs/generate.py
@@ -268,7 +272,12 @@ $(VENV)-hooks/.ready:
 
 $(VENV)-release/.ready:
 	$(call new_venv,$(VENV)-release)
-	@$(VENV)-release/bin/python -m pip install -qq --disable-pip-version-check twine
+	@$(VENV)-release/bin/python -m pip install -qq --disable-pip-version-check twine 'cyclonedx-python-lib[json-validation]'
+	@touch $@
+
+$(VENV)-audit/.ready:
+	$(call new_venv,$(VENV)-audit)
+	@$(VENV)-audit/bin/python -m pip install -qq --disable-pip-version-check pip-audit
 	@touch $@
 
 $(VENV)-lock/.ready:

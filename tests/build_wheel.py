@@ -1,4 +1,4 @@
-"""Builds the sdist and the wheel without network, and tries the wheel in an empty environment: `make build`.
+"""Builds the sdist, the wheel and its bill of materials without network, and tries the wheel: `make build`.
 
 The wheel is built from the unpacked sdist, so that a file which the sdist lacks shows.
 """
@@ -10,15 +10,13 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import Distribution, distribution, distributions
+from collections.abc import Mapping, Sequence
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
+from build_sbom import required_by, write_bill
 from doc_pages import EXIT, ROOT, blocks
 from remit.cli.manual import DOORS
 
@@ -124,24 +122,10 @@ def install(wheel: Path, home: Path) -> Path:
     (site,) = home.glob("lib/python*/site-packages")
     (installed,) = distributions(path=[str(site)])
     for needed in required_by(installed.requires or []).values():
+        assert isinstance(needed, Distribution), f"{needed} is not installed here"
         for name in {path.parts[0] for path in needed.files or [] if path.parts[0] not in ("..", "__pycache__")}:
             (site / name).symlink_to(Path(str(needed.locate_file(name))).resolve())
     return python.parent
-
-
-def required_by(requirements: Iterable[str]) -> dict[str, Distribution]:
-    """Return the distributions, by name, that are installed for some requirements and for those of these."""
-    found: dict[str, Distribution] = {}
-    left = [(Requirement(each), frozenset[str]()) for each in requirements]
-    while left:
-        requirement, extras = left.pop()
-        marker = requirement.marker
-        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in extras | {""}):
-            continue
-        if (name := canonicalize_name(requirement.name)) not in found or requirement.extras:
-            found[name] = distribution(name)
-            left += [(Requirement(each), frozenset(requirement.extras)) for each in found[name].requires or []]
-    return found
 
 
 # ── the pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +194,7 @@ def main() -> None:
     if missing := in_source() - in_wheel(wheel):
         sys.exit(f"the wheel lacks {', '.join(sorted(missing))}")
     try_out(wheel.resolve())
-    for path in (sdist, wheel):
+    for path in (sdist, wheel, write_bill(wheel, folder)):
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
 
 

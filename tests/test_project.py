@@ -61,6 +61,13 @@ def test_the_workflow_runs_every_python_that_make_knows_and_macos() -> None:
     assert "run: .ci/run" in workflow
 
 
+def test_every_action_of_the_workflows_is_pinned_by_the_digest_of_a_version() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / ".github" / "workflows").glob("*.y*ml")]
+    used = re.findall(r"uses: *(.+)", text_of(*files))
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     (packaged,) = re.findall(r'^version = "(.+)"$', text_of("pyproject.toml"), flags=re.MULTILINE)
     newest = re.search(r"^## \[(.+?)\] - (?:unreleased|\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)

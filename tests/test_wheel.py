@@ -4,11 +4,16 @@ import json
 import re
 import sys
 import tarfile
+import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import remit
+from build_sbom import bill_of
 from build_wheel import NEED_EXTRA, NOT_RUN, build, followed_pages, in_source, in_wheel, try_out
 from doc_pages import DOCS, ROOT, blocks
 from remit.server.console.pages import is_built
@@ -39,6 +44,32 @@ def test_the_wheel_is_whole_and_alone_does_all_that_the_readme_and_the_first_tut
     assert any(name.endswith("/web/package-lock.json") for name in names)
     assert not any("node_modules" in name for name in names)
     try_out(wheel)
+    billed(wheel)
+
+
+def billed(wheel: Path) -> None:
+    """Check the bill of materials of a wheel against what the project asks for."""
+    bill = bill_of(wheel)
+    assert bill["metadata"]["component"]["hashes"] == [
+        {"alg": "SHA-256", "content": sha256(wheel.read_bytes()).hexdigest()}
+    ]
+    components = {each["purl"]: each for each in bill["components"]}
+    assert len(components) == len(bill["components"])
+    assert {ref for each in bill["dependencies"] for ref in each["dependsOn"]} <= components.keys()
+    scopes = {each["name"]: each["scope"] for each in bill["components"]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {scopes[canonicalize_name(Requirement(each).name)] for each in project["dependencies"]} == {"required"}
+    extras = {
+        canonicalize_name(Requirement(each).name) for some in project["optional-dependencies"].values() for each in some
+    }
+    assert extras <= scopes.keys()
+    assert scopes["vodozemac"] == "optional"
+    # What comes with another package, and what is built into the console.
+    assert scopes["cffi"] == scopes["react-dom"] == "required"
+    assert "ruff" not in scopes
+    assert "vite" not in scopes
+    unlocked = [each["name"] for each in bill["components"] if "hashes" not in str(each)]
+    assert set(unlocked) <= extras, "only what the lock leaves out has no digest"
 
 
 def test_a_page_is_not_followed_with_the_wheel_alone_only_while_it_asks_for_an_extra() -> None:
