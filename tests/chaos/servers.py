@@ -35,7 +35,8 @@ def bus_nodes(count: int) -> list[NatsServer]:
     if count == 1:
         return [NatsServer(port=free_port()).start()]
     places = [f"nats://127.0.0.1:{free_port()}" for _ in range(count)]
-    cluster = ("--cluster_name", "chaos", "--routes", ",".join(places))
+    # Not advertised: a hub would go to the other nodes directly, and not through its proxies.
+    cluster = ("--cluster_name", "chaos", "--no_advertise", "--routes", ",".join(places))
     nodes = [
         NatsServer("-n", f"n{number}", "--cluster", place, *cluster, port=free_port())
         for number, place in enumerate(places)
