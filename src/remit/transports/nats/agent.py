@@ -1,7 +1,8 @@
 """An agent that another hub of the team hosts: its requests are in the store, and NATS brings them to a host."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, fault
@@ -10,6 +11,8 @@ from remit.runtime.fair_slots import COME_BACK_MS
 from remit.runtime.ports import HostingHub, Remote, RemoteHandle, StoreError
 from remit.runtime.shared_requests import HandedOver, SharedRequests
 from remit.transports.remote_calls import CANCEL_S, is_known_there, lost, outgoing, refused, shielded
+
+T = TypeVar("T")
 
 # How often a caller that hears nothing looks at the store.
 LOOK_S = 1.0
@@ -105,7 +108,7 @@ class BusAgent(Remote):
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Submit a request for any host, and return its outcome; if cancelled, cancel it there, too."""
         carrier, name = self._carrier, self._name
-        left = await line.depart(f"{name} on the bus", in_store=True)
+        left = await _outlasting(lambda: line.depart(f"{name} on the bus", in_store=True))
         if left is not None and not is_known_there(line, left):
             why = fault(Code.OUTCOME_UNKNOWN, f"the request to {name} is too old to be sent again")
             return lost(request, why, sent=True)
@@ -117,7 +120,9 @@ class BusAgent(Remote):
             if carrier.connected and not await carrier.wait_for_host(name, within_s):
                 return refused(request, _nobody(name))
         line.doubt(f"the outcome at {name} is unknown")
-        submitting = asyncio.ensure_future(self._submit(outgoing(request, line)))
+        # If the store fails in a commit, nobody knows whether the request is there for a host to take. Under the same
+        # id it is submitted once, however often it is tried.
+        submitting = asyncio.ensure_future(_outlasting(lambda: self._shared.submit(outgoing(request, line))))
         try:
             handed = await asyncio.shield(submitting)
             return handed.response or await self._end_of(handed.run, request, line)
@@ -128,20 +133,6 @@ class BusAgent(Remote):
             raise
         finally:
             submitting.cancel()
-
-    async def _submit(self, request: Request) -> HandedOver:
-        """Submit a request once the store takes it; the deadline ends the wait.
-
-        If the store fails in a commit, nobody knows whether the request is there for a host to take. Under the same id
-        it is submitted once, however often it is tried.
-        """
-        while True:
-            try:
-                return await self._shared.submit(request)
-            except StoreError as error:
-                if error.fault.code is not Code.STORE_UNAVAILABLE:
-                    raise
-            await asyncio.sleep(LOOK_S)
 
     async def _end_of(self, run: str, request: Request, line: RemoteHandle) -> Response:
         news = RunNews(run, self._name, line)
@@ -200,6 +191,17 @@ class BusAgent(Remote):
             line.doubt("")
         elif (ended := await self._shared.outcome(run, CANCEL_S)) is not None:
             line.settle(ended)
+
+
+async def _outlasting(act: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of *act*, tried again for as long as the store is away; the deadline ends the wait."""
+    while True:
+        try:
+            return await act()
+        except StoreError as error:
+            if error.fault.code is not Code.STORE_UNAVAILABLE:
+                raise
+        await asyncio.sleep(LOOK_S)
 
 
 def _nobody(agent: str) -> Fault:
