@@ -206,7 +206,15 @@ async def test_a_cancel_at_the_hub_that_only_waits_reaches_the_run_of_the_other(
     async with opened(one, other):
         first = asyncio.ensure_future(one.ask())
         await one.begun.wait()
-        second = await waiting_at(other, monkeypatch)
+        second, control = await waiting_at(other, monkeypatch), other.hub.store.control
+        failures = iter([StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is full"))])
+
+        async def failing_once(*args: Any) -> int:
+            if (failure := next(failures, None)) is not None:
+                raise failure
+            return await control(*args)
+
+        monkeypatch.setattr(other.hub.store, "control", failing_once)
         assert other.hub.cancel("1")
         assert (await first).status is Status.CANCELLED
         assert await second == await first

@@ -46,6 +46,8 @@ from remit.runtime.user_budgets import UserBudgets
 LEASE_MS = 5_000
 # Why a caller does not wait any more for the run of another hub, which goes on.
 LEFT = fault(Code.CANCELLED, "cancelled: its caller was cancelled")
+# How often a cancel is passed on again while the store is away.
+AGAIN_S = 0.25
 # How often a closing hub looks for runs that were still being admitted when it began to close.
 CLOSING_S = 0.05
 
@@ -325,18 +327,19 @@ class RootRuns:
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, for at most this request's time; pass a cancel on."""
-        store = self._dispatch.parts.store
+        waiting: Awaitable[Response | None] = self._dispatch.parts.store.wait(run)
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
                 while True:
                     try:
-                        return await self.active.interruptible(store.wait(run))
+                        if (ended := await self.active.interruptible(waiting)) is not None:
+                            return ended
+                        waiting = self._dispatch.parts.store.wait(run)
                     except RemitError as error:
                         why = error.fault
                         if why.code is not Code.CANCELLED or why in (CLOSING, LEFT):
                             raise
-                    reason = why.message.removeprefix("cancelled: ")
-                    await store.control(run, "cancel", self._dispatch.parts.registry.hub, reason)
+                        waiting = self._pass_cancel_on(run, why.message.removeprefix("cancelled: "))
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             until = f"did not end within {request.remit.time_ms} ms"
@@ -347,6 +350,19 @@ class RootRuns:
         again = "Ask again with the same id to get its outcome; this does not start another run."
         why = fault(Code.OUTCOME_UNKNOWN, f"the same request, run {run}, is in progress and {until}", suggestion=again)
         return self._records.refused(request, why)
+
+    async def _pass_cancel_on(self, run: str, reason: str) -> None:
+        """Tell the hub that executes a run to stop it, once the store can be used."""
+        parts = self._dispatch.parts
+        while True:
+            try:
+                await parts.store.control(run, "cancel", parts.registry.hub, reason)
+            except StoreError as error:
+                if error.fault.code is not Code.STORE_UNAVAILABLE:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""
