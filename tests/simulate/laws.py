@@ -86,8 +86,9 @@ def asked_once(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) 
         fault = entry.detail.fault if isinstance(entry.detail, Response) else None
         if fault is not None and fault.code is Code.APPROVAL_DECLINED and entry.node not in declined:
             yield f"{entry.node} was declined, and not by the person: {fault.message}"
+    cancelled = any("cancel" in entry.what for entry in entries)  # then a request that had not begun is not kept
     for (node, origin), ids in questions.items():
-        if len(ids) > 1:
+        if len(ids) > 1 and not cancelled:
             yield f"the person was asked {len(ids)} times whether {origin} may ask {node}"
 
 
@@ -118,7 +119,7 @@ def rightly_recorded(world: SimulatedWorld) -> Iterator[str]:
     """Only the hub that has claimed a run writes to its record, and delegations move along the table of states."""
     states: dict[tuple[str, str], DelegationState | Status] = {}
     for entry in world.entries:
-        if entry.what == "released":  # what it has cancelled begins again where the run is resumed
+        if entry.what in ("released", "claimed"):  # what a closing hub cancelled begins again where the run is resumed
             states = {at: state for at, state in states.items() if at[0] != entry.node or state is not Status.CANCELLED}
         if not isinstance(entry.detail, WrittenRow):
             continue

@@ -299,6 +299,7 @@ class SimulatedWorld:
                 run = args[0].run if what == "submit" else args[0]
                 if isinstance(result, AcceptedRequest | TakenRequest | int):
                     self.holders[run] = process
+                    self.note(process.name, "claimed", run)
                     if what == "submit":
                         self._runs[args[0].id] = run
             case "finish" | "release" if result:
@@ -333,7 +334,9 @@ class SimulatedWorld:
                 for each in wave
             ]
             for each, response in zip(wave, await brief.fan_out(calls), strict=True):
-                self.note(process.name, "told", each.id, response)
+                # A hub that was replaced learns it from the store alone, and its work counts for nothing.
+                has_run = self.holders.get(brief.request.run, process) is process
+                self.note(process.name, "told" if has_run else "told too late", each.id, response if has_run else None)
         return f"done {node.id}"
 
     async def _step(self, process: SimulatedProcess, what: str) -> None:
