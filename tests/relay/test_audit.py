@@ -24,8 +24,9 @@ from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
 from remit.relay.device.state import DeviceFile
 from remit.relay.messages import audit, types
 from remit.relay.messages.audit import AuditEntry, Recording
+from remit.relay.messages.questions import decline
 from remit.relay.messages.types import DeclineMessage, QuestionMessage
-from remit.relay.serve_shared import NOTHING_SHARED, decline
+from remit.relay.serve_shared import NOTHING_SHARED
 from remit.relay.session import moves, repository
 from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import ControlEnvelope
