@@ -268,32 +268,67 @@ async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
     assert response.result == "work, 1"
 
 
+class Far(Remote):
+    """An agent on another hub; for each request it is said whether that hub is there."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.is_there = asyncio.Queue[bool]()
+
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
+        self.asked.set()
+        if not await self.is_there.get():
+            return refused(request, fault(Code.DELEGATION_UNAVAILABLE, "no hub hosts it"))
+        line.doubt("it is sent")
+        return Response(
+            version=VERSION, id=request.id, target=request.target, status=Status.SUCCESS, run=request.run, result="done"
+        )
+
+    async def ask(self, office: Office) -> Response:
+        return await office.hub.ask("far", "work", user="u", request_id="2")
+
+
+FAR = AgentCard(name="far", resumable=True)
+
+
 async def test_what_never_left_for_another_hub_is_not_kept(tmp_path: Path) -> None:
     """Decision 6: no host was there, so nothing began; once one is there, the same request is executed."""
-
-    class Far(Remote):
-        is_there = False
-
-        async def send(self, request: Request, line: RemoteHandle) -> Response:
-            if not self.is_there:
-                return refused(request, fault(Code.DELEGATION_UNAVAILABLE, "no hub hosts it"))
-            line.doubt("it is sent")
-            return Response(
-                version=VERSION,
-                id=request.id,
-                target=request.target,
-                status=Status.SUCCESS,
-                run=request.run,
-                result="done",
-            )
-
     office, far = Office(tmp_path), Far()
-    office.hub.register(AgentCard(name="far", resumable=True), far)
+    office.hub.register(FAR, far)
+    answers: list[Response] = []
     async with opened(office):
-        answers = [await office.hub.ask("far", "work", user="u", request_id="2")]
-        far.is_there = True
-        answers.append(await office.hub.ask("far", "work", user="u", request_id="2"))
+        for is_there in (False, True):
+            far.is_there.put_nowait(is_there)
+            answers.append(await far.ask(office))
     assert [each.status for each in answers] == [Status.REFUSED, Status.SUCCESS]
+
+
+async def test_a_refusal_is_not_passed_on_if_the_request_was_sent_again_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision 6: refused means that nothing was started, and a newer run of the same id was."""
+    one, other, far = Office(tmp_path), Office(tmp_path), Far()
+    for office in (one, other):
+        office.hub.register(FAR, far)
+    attached, again, wait = asyncio.Event(), list[Response](), other.hub.store.wait
+
+    async def wait_while_it_is_sent_again(run: str) -> Response:
+        attached.set()
+        outcome = await wait(run)
+        if not again:
+            far.is_there.put_nowait(True)
+            again.append(await far.ask(one))
+        return outcome
+
+    monkeypatch.setattr(other.hub.store, "wait", wait_while_it_is_sent_again)
+    async with opened(one, other), asyncio.TaskGroup() as group:
+        first = group.create_task(far.ask(one))
+        await far.asked.wait()
+        second = group.create_task(far.ask(other))
+        await attached.wait()
+        far.is_there.put_nowait(False)
+    assert (first.result().status, second.result().status) == (Status.REFUSED, Status.SUCCESS)
+    assert again == [second.result()]
 
 
 async def test_who_was_sent_away_from_a_full_queue_may_come_back_with_the_same_id(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
 from remit.runtime.aside import aside, current_share
@@ -321,9 +322,22 @@ class RootRuns:
             return await self._records.refuse(request, _duplicate(request))
         if (why := await self._records.reused(request)) is not None:
             return await self._records.refuse(request, why)
-        self.active.note_on_record(request, known.run)
-        response = known.response or await self._attach(request, known.run)
-        return self._for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
+        while True:
+            self.active.note_on_record(request, known.run)
+            response = known.response or await self._attach(request, known.run)
+            newer = await self._sent_again(request, known.run) if response.status is Status.REFUSED else None
+            if newer is None:
+                return self._for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
+            known = newer
+
+    async def _sent_again(self, request: Request, run: str) -> DuplicateRequest | None:
+        """Return the newer run of a request whose *run* was refused, if it was sent again elsewhere meanwhile.
+
+        The refusal says that nothing was started, and is not true any more.
+        """
+        going = self.active.get(run_key(request))
+        newer = None if going is None else await self._dispatch.parts.store.find(request, going.digest)
+        return newer if newer is not None and newer.same_content and newer.run != run else None
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, for at most this request's time; pass a cancel on."""
