@@ -432,3 +432,38 @@ async def test_a_tool_that_was_taken_away_meanwhile_may_have_been_used(tmp_path:
 
     async with Lives(tmp_path, furnish(["pay"])).interrupted("helper", used) as lives:
         assert ended(await lives.again("helper", furnish([]))) == UNKNOWN
+
+
+async def test_a_call_that_was_to_be_sent_and_was_not_is_executed_where_its_agent_lives_now() -> None:
+    store, sending = MemoryStore(), asyncio.Event()
+
+    class Unsent(Remote):
+        async def send(self, request: Request, line: RemoteHandle) -> Response:
+            sending.set()
+            await asyncio.Event().wait()
+            raise AssertionError("it waits")
+
+    def hub() -> Hub:
+        made = Hub(store=store)
+
+        @made.agent("boss", resumable=True, may_call={"till"})
+        async def boss(brief: Brief) -> object:
+            return (await brief.delegate("till", objective="pay")).unwrap()
+
+        return made
+
+    first, second = hub(), hub()
+    first.register(AgentCard(name="till", resumable=True), Unsent())
+
+    @second.agent("till")
+    async def till(brief: Brief) -> str:
+        return "paid"
+
+    async with asyncio.timeout(BOUND_S):
+        async with first:
+            asking = asyncio.ensure_future(first.ask("boss", "go", user="u", request_id="1"))
+            await sending.wait()
+        await asyncio.wait({asking})
+        async with second:
+            response = await second.ask("boss", "go", user="u", request_id="1")
+    assert response.result == "paid"

@@ -64,6 +64,8 @@ class JournalReplay:
         self, parent: Frame, request: Request, entry: RegisteredAgent, before: journal.JournalStep | None
     ) -> bool:
         """Return whether a call that had begun before a restart, if it had, may be executed again."""
+        if before is not None and not before.local and before.departed is None:
+            return True  # it was to be sent to another hub, and was not
         if before is None or not (before.local and isinstance(entry.agent, Remote)):
             place = self.whereabouts(entry, before) or entry
             return journal.is_repeatable(place.card, request)
