@@ -291,7 +291,8 @@ class SimulatedWorld:
     ) -> None:
         for row in rows:
             holder = self.holders.get(row.run, process)
-            late = holder is None and row.kind is Kind.NOTICE  # such as a result that came after the end
+            # A result that came after the end, and the answer to a question about a run that was withdrawn.
+            late = holder is None and row.kind in (Kind.NOTICE, Kind.APPROVAL)
             entitled = holder is process or late or what == "sweep"  # which ends what nobody holds
             self.note(process.name, "row", row.run, WrittenRow(row, entitled))
         match what:
