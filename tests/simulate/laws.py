@@ -97,8 +97,11 @@ def stopped(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) -> 
     for cancelled in (entry for entry in entries if entry.what == "cancels"):
         if world.was_cut_off(cancelled.at):
             continue
+        # A hub that takes the run over once the store is back hears of the cancel a moment later.
+        late = {each.who for each in world.entries if each.what == "claimed" and each.at > cancelled.at}
         for entry in takewhile(lambda entry: entry.what != "asks again", entries):
-            if entry.what in ("begins", "charges") and entry.at > cancelled.at + CANCEL_S:
+            since = world.store_is_back(cancelled.at) if entry.who in late else cancelled.at
+            if entry.what in ("begins", "charges") and entry.at > since + CANCEL_S:
                 yield f"{entry.node} {entry.what} {entry.at - cancelled.at:.1f} s after {order.id} was cancelled"
 
 

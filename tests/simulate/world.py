@@ -38,7 +38,7 @@ from remit.testing.memory import MemoryStore
 from simulate.bus import SimulatedClient, SimulatedServer
 from simulate.disk import Fate, SimulatedStore
 from simulate.loop import PROCESS, NumberedFuture, NumberedTask, SimulatedLoop, SimulatedProcess
-from simulate.plan import ClientOrder, PlannedFault, PlannedWork, Scenario
+from simulate.plan import PLANNERS, ClientOrder, PlannedFault, PlannedWork, Scenario
 
 TEAM = load_team(Path(__file__).with_name("remit.toml"), environ={}, code=False)
 # Longer than all leases, retries and deadlines of a scenario together.
@@ -269,6 +269,10 @@ class SimulatedWorld:
             for store in stores
         )
 
+    def store_is_back(self, since: float) -> float:
+        """Return when the store could be used again, if it was away at that time."""
+        return max([since, *(each.until for each in self._outages if each.what == "store" and each.since <= since)])
+
     def access(self, process: SimulatedProcess, what: str, *, writes: bool) -> Fate:
         struck = self._strike(process, f"store {what}") if what else ""
         time = self.loop.time()
@@ -361,7 +365,8 @@ class SimulatedWorld:
             response = None if asked.hub is None else await self._ask_at(asked, asked.hub, order)
             if response is not None:
                 failed += response.status is Status.FAILED and _is_of_store(response)
-                failed += MOST_FAILED // 2 if response.status is Status.CANCELLED else 0
+                # What a closing hub does not hand over has ended: the same answer comes again.
+                failed += response.status is Status.CANCELLED and order.root.agent not in PLANNERS and MOST_FAILED // 2
                 if failed >= MOST_FAILED or not _may_ask_again(response):
                     return response
             await asyncio.sleep(0.3)
