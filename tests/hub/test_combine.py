@@ -509,7 +509,7 @@ async def test_a_call_that_is_hedged_is_answered_by_whoever_is_first() -> None:
     async def offers(brief: Brief) -> str:
         asked.append(brief.request.target)
         if len(asked) == 1:
-            asyncio.get_running_loop().call_soon(clock.turn, 0.2)
+            asyncio.get_running_loop().call_soon(clock.advance, 0.2)
             await asyncio.Event().wait()
         return "found"
 
