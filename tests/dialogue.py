@@ -67,7 +67,8 @@ def make_hub(domain: Domain, folder: Path, classifier: ClassifierName) -> Hub:
         return await _react(domain.capabilities[code], called, brief)
 
     for name, capabilities in by_agent.items():
-        hub.add(name, work, capabilities=capabilities)
+        # So little that a call whose outcome is unknown, which keeps its grant, can be paid for again.
+        hub.add(name, work, capabilities=capabilities, tokens=1_000)
     for name, each in domain.workflows.items():
         hub.workflow(
             Workflow(

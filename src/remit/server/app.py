@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from remit.documents.spend import Pricing
 from remit.protocol.codec import encode
-from remit.protocol.errors import Code, fault
+from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.server.access import SenderGate, access_to
@@ -123,9 +123,10 @@ class Api:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request by its path as it was sent: decoded, an id with a slash would be another path."""
         if scope["raw_path"].startswith(b"/v1/delegations") and any(name == _PROOF for name, _ in scope["headers"]):
-            headers = headers_of(scope)
-            if (pair := self._gate.reply_pair(headers)) is not None:
-                send = SignedReply(pair, headers[_PROOF.decode()], send).send
+            with suppress(RemitError):  # of invalid headers: its endpoint refuses the request
+                headers = headers_of(scope)
+                if (pair := self._gate.reply_pair(headers)) is not None:
+                    send = SignedReply(pair, headers[_PROOF.decode()], send).send
         if await self._docs.sends_file(scope, send):
             return
         if self.console is not None and await self.console.answers(scope, send):

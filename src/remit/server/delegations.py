@@ -239,6 +239,8 @@ class Delegations:
         finally:
             if elsewhere is not None:
                 elsewhere.cancel()
+        if own is not None:  # it ran when it was told, however soon it has ended since
+            summary = summary._replace(response=None)
         return summary.run, summary, await self.stop(summary, order.by, order.reason, told=own is not None)
 
     async def stop(self, summary: RunSummary, by: str, reason: str, *, told: bool = False) -> Response | None:
