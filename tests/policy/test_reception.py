@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from remit.policy.limits import Limits
 from remit.policy.reception import (
     Grant,
+    Permission,
     Sender,
     here,
     is_marked_for_another,
     of_user,
     peer_name,
     receive,
+    remarks,
     trace_of,
 )
 from remit.protocol.envelope import USER, ContextFilter, Message, Request, View
@@ -275,3 +277,13 @@ def test_a_name_that_two_users_choose_has_an_id_for_each() -> None:
     assert is_marked_for_another(anna, "bob")
     assert not is_marked_for_another(anna, "anna")
     assert not is_marked_for_another("support", "bob")
+
+
+def test_a_high_priority_is_lowered_and_remarked_on_unless_its_sender_has_the_permission() -> None:
+    sent = Submission(target="tag", user="u-1", priority=Priority.HIGH)
+    lowered = taken(sent)
+    assert lowered.remit.priority is Priority.NORMAL
+    (remark,) = remarks(sent, lowered)
+    assert "`priority`" in remark
+    allowed = taken(sent, Sender(name="web", permissions=frozenset({Permission.PRIORITY})))
+    assert (allowed.remit.priority, remarks(sent, allowed)) == (Priority.HIGH, ())
