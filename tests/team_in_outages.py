@@ -35,7 +35,7 @@ drain = "1s"
 
 [agents.boss]
 run = "{name}_agents:boss"
-may_call = ["payer", "middle"]
+may_call = ["payer", "middle", "vault"]
 
 [agents.payer]
 run = "{name}_agents:payer"
@@ -47,10 +47,23 @@ may_call = ["worker"]
 [agents.worker]
 run = "{name}_agents:worker"
 
+[agents.vault]
+run = "{name}_agents:payer"
+
 [[rules]]
 to = "payer"
 then = "ask"
 say = "May this be paid?"
+
+[[rules]]
+from = "user"
+to = "vault"
+mentions = ["freely"]
+then = "allow"
+
+[[rules]]
+to = "vault"
+then = "ask"
 """
 # A hub waits for its database for five seconds before it says so: shorter outages show the same here.
 AGENTS = """
@@ -72,7 +85,7 @@ def note(line):
 
 
 async def boss(brief):
-    whom = "payer" if brief.objective.startswith("pay") else "middle"
+    whom = {"pay": "payer", "open": "vault"}.get(brief.objective.partition("-")[0], "middle")
     return (await brief.delegate(whom, objective=brief.objective)).unwrap()
 
 

@@ -73,6 +73,30 @@ async def test_what_a_person_declined_is_declined_again_without_a_question(team:
     assert team.ledger() == []
 
 
+@pytest.mark.parametrize("asked", ["vault", "boss"])
+async def test_a_call_to_another_hub_is_put_to_a_person_once(team: Outages, asked: str) -> None:
+    """The caller's hub asks about it; its host has the same rules, and asks nobody again."""
+    up = await team.serve("up")
+    await team.work("vault")
+    assert (await ask(up, asked, "open-1"))[0] == 202
+    (question,) = await eventually(lambda: pending(team))
+    assert question["question"]["text"] == f"May {'user' if asked == 'vault' else asked} ask vault?"
+    assert (await team.remit("pending", "approve", question["question"]["id"])).returncode == 0
+    assert (await ended(up, "open-1"))["result"] == "paid"
+    listed = await team.remit("runs", "list", "--json")
+    runs = [each["run"] for each in json.loads(listed.stdout)["runs"]]
+    told = [json.loads((await team.remit("runs", "show", run, "--json")).stdout) for run in runs]
+    assert sum(str(each).count("'agreed': True") for each in told) == 1, told
+    assert team.ledger() == ["open-1 paid"]
+
+
+async def test_a_rule_for_a_caller_holds_at_the_host_of_its_callee_too(team: Outages) -> None:
+    up = await team.serve("up")
+    await team.work("vault")
+    status, response = await ask(up, "vault", "open-freely")
+    assert (status, response["result"], await pending(team)) == (200, "paid", [])
+
+
 # ── cancelling ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

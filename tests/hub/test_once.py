@@ -311,11 +311,13 @@ async def test_a_refusal_is_not_passed_on_if_the_request_was_sent_again_since(
     for office in (one, other):
         office.hub.register(FAR, far)
     attached, again, wait = asyncio.Event(), list[Response](), other.hub.store.wait
+    refusing = list[asyncio.Task[Response]]()
 
     async def wait_while_it_is_sent_again(run: str) -> Response:
         attached.set()
         outcome = await wait(run)
         if not again:
+            await asyncio.wait(refusing)  # until then, the same request gets the same outcome
             far.is_there.put_nowait(True)
             again.append(await far.ask(one))
         return outcome
@@ -323,6 +325,7 @@ async def test_a_refusal_is_not_passed_on_if_the_request_was_sent_again_since(
     monkeypatch.setattr(other.hub.store, "wait", wait_while_it_is_sent_again)
     async with opened(one, other), asyncio.TaskGroup() as group:
         first = group.create_task(far.ask(one))
+        refusing.append(first)
         await far.asked.wait()
         second = group.create_task(far.ask(other))
         await attached.wait()

@@ -511,6 +511,23 @@ async def test_two_users_who_wait_for_one_session_each_get_their_own_after_a_res
     assert sum(office.executed().values()) == len({each.session for each in runs}) == 2
 
 
+async def test_a_session_name_that_another_user_took_meanwhile_leads_to_no_second_question(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with office.hub:
+        asking = asyncio.create_task(office.ask("pay", session="s-1"))
+        await office.questions()
+    await asyncio.wait([asking])
+    async with inbox(tmp_path) as store:
+        for question in await questions(store):
+            await decide(store, question.id, a_decision())
+        await store.session("s-1", "u-2", "pay")
+    office = Office(tmp_path)
+    async with office.hub:
+        (response,) = await office.settled()
+    assert response is not None
+    assert response.ok
+
+
 async def test_fifty_that_waited_all_go_on_after_a_restart(tmp_path: Path) -> None:
     office = Office(tmp_path)
     async with office.hub:

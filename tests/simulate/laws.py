@@ -81,15 +81,15 @@ def asked_once(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) 
     declined = {entry.node for entry in entries if entry.what == "decides" and not entry.detail}
     for entry in entries:
         if entry.what == "asked":
-            origin, id = entry.detail  # the hub that calls an agent asks, and so does the hub that hosts it
-            questions.setdefault((entry.node, origin), set()).add(id)
+            of, id = entry.detail
+            questions.setdefault((entry.node, of), set()).add(id)
         fault = entry.detail.fault if isinstance(entry.detail, Response) else None
         if fault is not None and fault.code is Code.APPROVAL_DECLINED and entry.node not in declined:
             yield f"{entry.node} was declined, and not by the person: {fault.message}"
     cancelled = any("cancel" in entry.what for entry in entries)  # then a request that had not begun is not kept
-    for (node, origin), ids in questions.items():
+    for (node, _), ids in questions.items():
         if len(ids) > 1 and not cancelled:
-            yield f"the person was asked {len(ids)} times whether {origin} may ask {node}"
+            yield f"the person was asked {len(ids)} times about {node}: {', '.join(sorted(ids))}"
 
 
 def stopped(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) -> Iterator[str]:

@@ -1628,6 +1628,11 @@ export interface components {
          * @description A request of an agent, or a person, to another agent, within a remit.
          */
         Request: {
+            /**
+             * @description Digests of the questions that a person approved at the hub of the team that handed it over; never sent.
+             * @default []
+             */
+            approved: string[];
             /** @default null */
             capability: string | null;
             /** @default null */

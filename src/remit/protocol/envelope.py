@@ -262,6 +262,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """The sender, if it came from elsewhere: a hub, or a client of this one."""
     files: Files = ()
     """Files for the callee, which it may pass on."""
+    approved: tuple[str, ...] = ()
+    """Digests of the questions that a person approved at the hub of the team that handed it over; never sent."""
 
     @property
     def path(self) -> str:

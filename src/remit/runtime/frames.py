@@ -293,6 +293,8 @@ class Frame:
     """The other one of a hedged pair."""
     overtaken: bool = False
     """Whether it was stopped because the other one of its pair was faster."""
+    approved: frozenset[str] = frozenset()
+    """The questions about it that a person has approved."""
     drawn: int = 0
     """Tokens taken from the caller beyond the grant."""
     hedges: int = 0

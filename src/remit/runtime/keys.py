@@ -31,6 +31,10 @@ class HubKeys:
         """Return a digest that cannot be checked against guesses without the secret."""
         return blake2b(content, key=self._digests, digest_size=32).digest()
 
+    def question_digest(self, question: str) -> str:
+        """Return the digest by which hubs of a team know a question that a person has approved."""
+        return self.digest(question.encode(errors="replace")).hex()
+
     def lock(self, value: bytes, bound_to: str) -> bytes:
         """Return *value* encrypted; it can be decrypted only for the same place."""
         nonce = os.urandom(_NONCE)

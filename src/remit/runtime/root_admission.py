@@ -182,6 +182,7 @@ class RootAdmission:
         if clean.handoff is not None:
             sessions.note_handoff(run, clean.handoff, speaker_of(clean))
         frame = self._admission.reserve(clean, entry, run, None, now)
+        frame.approved = attempt.approved
         frame.lookup = self._admission.lookup(attempt.request, clean, entry, run)
         return frame
 

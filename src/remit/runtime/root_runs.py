@@ -246,8 +246,12 @@ class RootRuns:
         return await self._records.refuse(attempt.request, why)
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
-        """Ask a person; return the outcome if the request goes no further."""
-        run = attempt.run
+        """Ask a person, unless another hub of the team did; return the outcome if the request goes no further."""
+        run, parts = attempt.run, self._dispatch.parts
+        approved = attempt.request.approved
+        if approved and parts.redactor.keys.question_digest(f"{ask.question}") in approved:
+            attempt.agreed(ask.question, {})
+            return None
         if (known := await self._park(attempt)) is not None:
             return await self._known(attempt.request, known)
         if (why := self.active.why_called_off(attempt.request.run)) is not None:
@@ -257,7 +261,7 @@ class RootRuns:
         attempt.agreed(ask.question, edits)
         if edits and attempt.request.view is not None:  # a longer task leaves less room for the rest
             attempt.request = await self._admission.with_context(run, attempt.request, goes_on=attempt.goes_on)
-        attempt.entry = self._dispatch.parts.registry.agents.get(attempt.request.target)
+        attempt.entry = parts.registry.agents.get(attempt.request.target)
         return None
 
     async def _park(self, attempt: RootAttempt) -> DuplicateRequest | None:

@@ -24,8 +24,8 @@ from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import new_run_id
 
-# The fields of a submission that a request has: all of them.
-_FIELDS = Request.__struct_fields__
+# The fields of a request that are submitted.
+_FIELDS = tuple(field for field in Request.__struct_fields__ if field != "approved")
 
 
 class HandedOver(NamedTuple):
@@ -103,8 +103,11 @@ class SharedRequests:
 
     # ── for the caller ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def submit(self, sent: Request) -> HandedOver:
-        """Make a request durable that any host of its agent may take; the same request is submitted once."""
+    async def submit(self, sent: Request, approved: frozenset[str]) -> HandedOver:
+        """Make a request durable that any host of its agent may take; the same request is submitted once.
+
+        The host asks nobody again what a person has *approved* here.
+        """
         parts, created_ms = self._parts, self._parts.clock.wall_ms()
         request = receive(
             Submission(**{field: getattr(sent, field) for field in _FIELDS}),
@@ -120,6 +123,7 @@ class SharedRequests:
         clean = await self._admission.redacted(run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
+        clean = replace(clean, approved=tuple(sorted(map(self.keys.question_digest, approved))))
         digest_of = self._runs.digest_of
         content = digest_of(request) if is_light_request(request) else await aside.run(digest_of, request)
         submitted = await parts.store.submit(clean, content, worker="", lease_ms=0, waiting=True)

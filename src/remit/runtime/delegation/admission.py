@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.budget import FLOOR_MS
+from remit.policy.reception import there
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
@@ -188,10 +189,15 @@ class Admission:
 
     def _judge(self, request: Request, facts: Facts, known: Held) -> Rewrite | Refuse | Ask:
         try:
-            guards = self.parts.guards
-            verdict = judge(request, facts, guards[len(GUARDS) :] if passes_all(request, facts) else guards)
+            guards, hub = self.parts.guards, self.parts.registry.hub
+            judged = request
+            if request.via == hub:  # a rule reads the same at every hub of the team
+                judged = replace(request, origin=there(request.origin, hub))
+            verdict = judge(judged, facts, guards[len(GUARDS) :] if passes_all(request, facts) else guards)
             if not isinstance(verdict, Rewrite):
                 return verdict
+            if judged is not request:
+                verdict = replace(verdict, request=replace(verdict.request, origin=request.origin))
             request = verdict.request
             if request.capability is not None and (why := _misfit(request, facts.target, known)) is not None:
                 return Refuse(why)

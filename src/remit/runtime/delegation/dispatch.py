@@ -244,6 +244,7 @@ class Dispatch:
         if clean.handoff is not None:
             self.parts.sessions.note_handoff(run, clean.handoff, clean.origin)
         frame = self.admission.reserve(clean, entry, run, parent, attempt.now, key)
+        frame.approved = attempt.approved
         _take_up(frame, attempt.step, attempt.call.context_tokens)
         if attempt.route is not None:
             self.routing.under_way(frame, attempt.route, hedge=attempt.hedge)

@@ -122,7 +122,8 @@ class BusAgent(Remote):
         line.doubt(f"the outcome at {name} is unknown")
         # If the store fails in a commit, nobody knows whether the request is there for a host to take. Under the same
         # id it is submitted once, however often it is tried.
-        submitting = asyncio.ensure_future(_outlasting(lambda: self._shared.submit(outgoing(request, line))))
+        submitted = _outlasting(lambda: self._shared.submit(outgoing(request, line), line.approved))
+        submitting = asyncio.ensure_future(submitted)
         try:
             handed = await asyncio.shield(submitting)
             return handed.response or await self._end_of(handed.run, request, line)
