@@ -117,8 +117,8 @@ class Approvals:
         """Return the question as the person sees it: redacted, because it is stored and others may see it too."""
         asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
         # The content is part of the id: an approval covers what the person was shown, not what an edit, or an agent
-        # that took another way after a restart, has replaced it with. The names of its sessions are not: after a restart,
-        # another user may have taken the name first.
+        # that took another way after a restart, has replaced it with. The names of its sessions are not part of it:
+        # another user may have taken a name first after a restart.
         unnamed = replace(request, session=None, parent_session=None)
         content = text.encode() + digest(unnamed) + (b"" if form is None else encode(form))
         if before:
