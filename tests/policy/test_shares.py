@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.shares import HEAD_START, FairQueue, SharedTotal, ShareOwner, order_of_turn
+from remit.policy.shares import HEAD_START, FairQueue, SharedTotal, ShareOwner, ThreadQueue, order_of_turn
 from remit.protocol.remit import Priority
 
 FLOOD, OTHER, STRANGER = ShareOwner("web", "flood"), ShareOwner("web", "anna"), ShareOwner("app", "ben")
@@ -133,3 +133,70 @@ def test_what_is_given_back_can_be_taken_again() -> None:
     assert (total.held, total.has_room(FLOOD)) == (1, True)
     total.give_back(FLOOD)
     assert (total.held, taken(total, FLOOD)) == (0, 2)
+
+
+# ── one worker ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LOOK, DECODE = 300.0, 1.0
+UNKNOWN = ShareOwner("web")
+
+
+def worked(queue: ThreadQueue[float]) -> tuple[ShareOwner, float]:
+    share, took = queue.take()
+    queue.charge(share, took)
+    return share, took
+
+
+def test_whoever_has_used_a_worker_least_is_next() -> None:
+    queue: ThreadQueue[float] = ThreadQueue()
+    for _ in range(3):
+        queue.put(FLOOD, LOOK)
+    for _ in range(5):
+        queue.put(UNKNOWN, DECODE)
+    queue.put(STRANGER, LOOK)
+    order = [worked(queue) for _ in range(9)]
+    assert order == [
+        (FLOOD, LOOK),
+        (STRANGER, LOOK),
+        *[(UNKNOWN, DECODE)] * 5,  # all together took less than one body of the flood
+        *[(FLOOD, LOOK)] * 2,
+    ]
+
+
+def test_whoever_comes_while_a_worker_is_busy_for_a_user_is_before_more_of_that_user() -> None:
+    queue: ThreadQueue[float] = ThreadQueue()
+    for _ in range(10):
+        queue.put(FLOOD, LOOK)
+    for _ in range(5):
+        worked(queue)
+    share, took = queue.take()
+    queue.put(OTHER, LOOK)
+    queue.charge(share, took)
+    assert [worked(queue)[0] for _ in range(3)] == [OTHER, FLOOD, FLOOD]
+
+
+@given(st.integers(min_value=1, max_value=8))
+def test_ever_new_users_do_not_keep_a_worker_from_one_who_has_used_it(at_once: int) -> None:
+    queue: ThreadQueue[float] = ThreadQueue()
+    queue.put(FLOOD, LOOK)
+    queue.put(FLOOD, LOOK)
+    assert worked(queue) == (FLOOD, LOOK)
+    for number in range(at_once):
+        queue.put(ShareOwner("web", f"first {number}"), LOOK)
+    order: list[ShareOwner] = []
+    while FLOOD not in order:
+        queue.put(ShareOwner("web", f"user {len(order)}"), LOOK)
+        order.append(worked(queue)[0])
+    assert len(order) <= 2 * at_once + 4
+
+
+@given(st.lists(st.tuples(st.sampled_from([FLOOD, OTHER, STRANGER, UNKNOWN]), st.floats(0.0, 100.0)), max_size=50))
+def test_a_work_queue_gives_back_everything_and_keeps_the_order_of_each_user(
+    items: list[tuple[ShareOwner, float]],
+) -> None:
+    queue: ThreadQueue[float] = ThreadQueue()
+    for share, took in items:
+        queue.put(share, took)
+    order = [worked(queue) for _ in items]
+    for share in (FLOOD, OTHER, STRANGER, UNKNOWN):
+        assert [each for each in order if each[0] == share] == [each for each in items if each[0] == share]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from remit import Answer, Call, Handoff, Request, Response, Status
 from remit.policy.weight import (
     LIGHT,
+    LIGHT_TO_ENCODE,
     VALUE,
     is_light,
     is_light_answer,
@@ -73,6 +74,7 @@ def test_what_is_said_weighs_by_its_length_and_its_number_of_values(value: Any, 
 )
 def test_a_request_weighs_what_it_says(changes: dict[str, Any], *, light: bool) -> None:
     assert is_light_request(replace(REQUEST, **changes)) is light
+    assert is_light_request(replace(REQUEST, **changes), LIGHT_TO_ENCODE)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from remit import Brief, Hub
 from remit.policy.shares import ShareOwner
-from remit.runtime.aside import aside, current_share
+from remit.runtime.aside import Aside, aside, current_share
+from remit.testing.memory import MemoryStore
 from serve_command import ServedTeam, serving
 from waiting import PATIENCE_S, wait_until
 
@@ -135,6 +137,53 @@ def test_only_a_client_with_the_permission_is_urgent(office: Office) -> None:
     assert [warning for _, reply in office.replies.values() for warning in reply.get("warnings", ())] == [
         "The priority HIGH was lowered to NORMAL: web lacks the permission `priority` in the team file."
     ]
+
+
+async def test_a_body_of_an_unknown_user_waits_for_one_examination_and_not_for_one_per_body_before_it() -> None:
+    """Until a body is decoded, its user is not known: those of one client wait in one line."""
+    time_ms, order, gate = [0.0], list[str](), threading.Event()
+    thread = Aside(lambda: time_ms[0])
+
+    def work(name: str, takes_ms: float) -> None:
+        order.append(name)
+        time_ms[0] += takes_ms
+
+    async def step(share: ShareOwner, name: str, takes_ms: float) -> None:
+        current_share.set(share)
+        await thread.run(work, name, takes_ms)
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        group.create_task(thread.run(gate.wait, PATIENCE_S))
+        for _ in range(9):
+            group.create_task(step(ShareOwner("web", "flood"), "examine flood", 300.0))
+            group.create_task(step(ShareOwner("web"), "decode flood", 1.0))
+        group.create_task(step(ShareOwner("web"), "decode anna", 1.0))
+        while thread.waiting < 20:
+            await asyncio.sleep(0)
+        gate.set()
+    assert order[: order.index("decode anna")].count("examine flood") == 1
+
+
+@pytest.mark.parametrize("given", ["long " * 4_000, ["long " * 1_000] * 4])
+async def test_a_large_request_waits_for_the_thread_only_to_be_examined(
+    monkeypatch: pytest.MonkeyPatch, given: str | list[str]
+) -> None:
+    """Each further wait would last as long as the examination of another user's request."""
+    steps: list[str] = []
+
+    async def run(work: Callable[..., Any], *args: Any) -> Any:
+        steps.append(work.__name__)
+        return await asyncio.to_thread(work, *args)
+
+    async def clerk(_: Brief) -> str:
+        """Reads."""
+        return "done"
+
+    monkeypatch.setattr(aside, "run", run)
+    async with Hub(store=MemoryStore()) as hub:
+        hub.agent("clerk")(clerk)
+        response = await hub.ask("clerk", "Read.", user="anna", input=given)
+    assert (response.result, steps) == ("done", ["look"])
 
 
 async def test_the_thread_for_long_work_serves_each_client_and_user_in_turn() -> None:

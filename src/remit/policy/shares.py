@@ -1,6 +1,6 @@
 """Shares of what is scarce: turns in a queue, and amounts of a bounded total, by client and by user."""
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from typing import Generic, NamedTuple, TypeVar
 
 from remit.protocol.remit import Priority
@@ -115,6 +115,68 @@ class FairQueue(Generic[T]):
             if not users:
                 del clients[share.client]
         self._size -= 1
+
+
+class _Usage(Generic[T]):
+    """Those who wait for a worker, by name, and how much each of them has used it."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, T] = {}
+        self._used: dict[str, float] = {}
+        self._level = 0.0
+
+    def add(self, name: str, waiting: T) -> T:
+        """Add a name, unless it waits already; a new one has used as much as one who always had an equal part."""
+        self._used.setdefault(name, self._level)
+        return self.waiting.setdefault(name, waiting)
+
+    def next(self) -> str:
+        """Return who has used the worker least."""
+        name = min(self._used, key=self._used.__getitem__)
+        self._level = max(self._level, self._used[name])
+        return name
+
+    def charge(self, name: str, amount: float) -> T | None:
+        """Count what a name has used, for all who wait and, if it waits for more, for itself."""
+        self._level += amount / len(self._used.keys() | {name})  # else new ones would come first for ever
+        if name in self._used:
+            self._used[name] += amount
+        return self.waiting.get(name)
+
+    def drop(self, name: str) -> None:
+        del self.waiting[name], self._used[name]
+
+
+class ThreadQueue(Generic[T]):
+    """Items that wait for one worker. Next is the client that has used it least, and the user of it that has.
+
+    Turns by number would not be fair: to examine a body takes hundreds of times as long as to decode one.
+    """
+
+    def __init__(self) -> None:
+        self._clients: _Usage[_Usage[deque[T]]] = _Usage()
+
+    def put(self, share: ShareOwner, item: T) -> None:
+        """Add an item behind the others of its user."""
+        self._clients.add(share.client, _Usage()).add(share.user, deque()).append(item)
+
+    def take(self) -> tuple[ShareOwner, T]:
+        """Remove the next item, and return it with its owner; at least one waits."""
+        client = self._clients.next()
+        users = self._clients.waiting[client]
+        user = users.next()
+        line = users.waiting[user]
+        item = line.popleft()
+        if not line:
+            users.drop(user)
+            if not users.waiting:
+                self._clients.drop(client)
+        return ShareOwner(client, user), item
+
+    def charge(self, share: ShareOwner, amount: float) -> None:
+        """Count what an item has used, once it is known."""
+        if (users := self._clients.charge(share.client, amount)) is not None:
+            users.charge(share.user, amount)
 
 
 class SharedTotal:

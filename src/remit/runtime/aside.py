@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from remit.policy.shares import FairQueue, SharedTotal, ShareOwner
+from remit.policy.shares import SharedTotal, ShareOwner, ThreadQueue
 from remit.protocol.errors import Code, RemitError, fault
 
 P = ParamSpec("P")
@@ -28,20 +29,21 @@ current_share: ContextVar[ShareOwner] = ContextVar("current_share", default=Shar
 
 
 class Aside:
-    """One thread for work that would block the event loop; it works for each client and user in turn.
+    """One thread for work that would block the event loop; clients and their users have equal parts of its time.
 
     One, because threads share the interpreter: with two that compute, the loop would wait for both at each of its
     turns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self.forget()
 
     def forget(self) -> None:
         """Start again in a forked process: threads are not inherited."""
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
-        self._queue: FairQueue[_Work] = FairQueue()
+        self._queue: ThreadQueue[_Work] = ThreadQueue()
         self.load = SharedTotal(MOST_WAITING)
 
     @property
@@ -66,9 +68,11 @@ class Aside:
 
     def _work_next(self) -> None:
         with self._lock:
-            task = self._queue.take()
-        if task is not None:
-            task.run()
+            share, task = self._queue.take()
+        start = self._clock()
+        task.run()
+        with self._lock:
+            self._queue.charge(share, self._clock() - start)
 
     def refuse_if_full(self) -> None:
         """Raise a `RemitError` if so much is waiting that no more work should be accepted from this client or user."""

@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from remit.policy.breaker import is_from_below
 from remit.policy.redaction import Held
 from remit.policy.restoring import restore
-from remit.policy.weight import is_light_answer, is_light_request, is_light_response, is_short_text_answer
+from remit.policy.weight import (
+    LIGHT_TO_ENCODE,
+    is_light_answer,
+    is_light_request,
+    is_light_response,
+    is_short_text_answer,
+)
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
@@ -21,6 +27,7 @@ from remit.runtime.context import Delegator
 from remit.runtime.delegation.response import (
     answered,
     answered_with_text,
+    can_be_changed,
     ended_response,
     failure,
     for_callee,
@@ -69,9 +76,7 @@ class Executor:
             frame.doubt = ""  # it continues where it was
         card = frame.card
         tools = (meet(card.tools, request.remit.tools) or NO_TOOLS) if card.tools else NO_TOOLS
-        given_to = request
-        if request.input is not None or request.handoff is not None:
-            given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
+        given_to = await _for_callee(request) if can_be_changed(request) else request
         brief = Brief(given_to, tools, self._backend(frame, tools), card.prompt)
         try:
             given = await frame.agent(brief)
@@ -128,7 +133,7 @@ class Executor:
         line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
-            to_send = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
+            to_send = await _for_callee(request) if can_be_changed(request) else request
             sent = remote.send(await self._under_own_id(frame, to_send), line)
             if isinstance(parts.registry.agents[frame.card.name].agent, Remote):
                 given = await sent
@@ -221,6 +226,11 @@ class Executor:
                 only = "Name only sources of the user of the request, or of a scope in `shared_scopes`."
                 return ended_response(frame, Status.FAILED, fault(Code.USER_MISMATCH, message, suggestion=only))
         return response
+
+
+async def _for_callee(request: Request) -> Request:
+    light = is_light_request(request, LIGHT_TO_ENCODE)
+    return for_callee(request) if light else await aside.run(for_callee, request)
 
 
 async def _relayed(frame: Frame, given: Response, max_bytes: int) -> Response:

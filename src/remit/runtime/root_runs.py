@@ -13,7 +13,7 @@ from remit.policy.budget import asked_too_often
 from remit.policy.reception import peer_of
 from remit.policy.shares import ShareOwner
 from remit.policy.verdict import Ask, Refuse, Rewrite
-from remit.policy.weight import is_light_request
+from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.protocol.codec import digest
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -92,7 +92,7 @@ class RootRuns:
             await registry.other_hubs.find(request.target)
         if once is not None:
             self._records.expect(request.run, once)
-        light = is_light_request(request)
+        light = is_light_request(request, LIGHT_TO_ENCODE)
         content = self.digest_of(request) if light else await aside.run(self.digest_of, request)
         going = self.active.get(run_key(request))
         if going is not None and going.digest != content:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender, receive, with_session_of_peer
-from remit.policy.weight import is_light_request
+from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
@@ -125,7 +125,8 @@ class SharedRequests:
             clean = replace(clean, view=clean.view.recorded())
         clean = replace(clean, approved=tuple(sorted(map(self.keys.question_digest, approved))))
         digest_of = self._runs.digest_of
-        content = digest_of(request) if is_light_request(request) else await aside.run(digest_of, request)
+        light = is_light_request(request, LIGHT_TO_ENCODE)
+        content = digest_of(request) if light else await aside.run(digest_of, request)
         submitted = await parts.store.submit(clean, content, worker="", lease_ms=0, waiting=True)
         match submitted:
             case AcceptedRequest():

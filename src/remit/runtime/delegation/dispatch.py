@@ -9,7 +9,7 @@ from remit.policy.budget import asked_too_often
 from remit.policy.reception import context_cut, of_user
 from remit.policy.repeats import CallKey, EarlierAnswer, beside_of, is_outdated
 from remit.policy.verdict import ALLOW, Ask, Refuse, Rewrite
-from remit.policy.weight import is_light_call, is_light_request
+from remit.policy.weight import LIGHT_TO_ENCODE, is_light_call, is_light_request
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Call, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -142,7 +142,8 @@ class Dispatch:
             if attempt.shown is not None:
                 request = await parts.sessions.shown_aside(request, attempt.shown)
             light = attempt.is_short_text or is_light_request(request)
-            key = call_key_of(request) if light else await aside.run(call_key_of, request)
+            quick = light or is_light_request(request, LIGHT_TO_ENCODE)
+            key = call_key_of(request) if quick else await aside.run(call_key_of, request)
             if (attempt.shown is not None or not light) and attempt.granted(parts.limits) < request.remit.tokens:
                 continue  # others were granted tokens while this was examined
             earlier, repeated = None, False

@@ -214,10 +214,13 @@ def failure(frame: Frame, error: BaseException, words: str) -> Fault:
     return fault(Code.DELEGATION_FAILED, f"{frame.card.name} raised {words}")
 
 
+def can_be_changed(request: Request) -> bool:
+    """Return whether a callee could change what it gets: then it has to be a copy (`for_callee`)."""
+    return request.handoff is not None or not isinstance(request.input, _PLAIN)
+
+
 def for_callee(request: Request) -> Request:
     """Return the request for the callee: a copy, so that changes to its input affect nobody else."""
-    if request.handoff is None and isinstance(request.input, _PLAIN):
-        return request
     return replace(
         request,
         input=isolated(request.input),
