@@ -76,7 +76,9 @@ class Executor:
             frame.doubt = ""  # it continues where it was
         card = frame.card
         tools = (meet(card.tools, request.remit.tools) or NO_TOOLS) if card.tools else NO_TOOLS
-        given_to = await _for_callee(request) if can_be_changed(request) else request
+        given_to = request
+        if request.input is not None or request.handoff is not None:
+            given_to = await _for_callee(request)
         brief = Brief(given_to, tools, self._backend(frame, tools), card.prompt)
         try:
             given = await frame.agent(brief)
@@ -133,8 +135,7 @@ class Executor:
         line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
-            to_send = await _for_callee(request) if can_be_changed(request) else request
-            sent = remote.send(await self._under_own_id(frame, to_send), line)
+            sent = remote.send(await self._under_own_id(frame, await _for_callee(request)), line)
             if isinstance(parts.registry.agents[frame.card.name].agent, Remote):
                 given = await sent
             else:  # it was sent to other hubs before a restart, and this one, which may be asked now, needs its slot
@@ -229,6 +230,8 @@ class Executor:
 
 
 async def _for_callee(request: Request) -> Request:
+    if not can_be_changed(request):
+        return request
     light = is_light_request(request, LIGHT_TO_ENCODE)
     return for_callee(request) if light else await aside.run(for_callee, request)
 
