@@ -71,3 +71,16 @@ def test_a_run_imports_no_server_and_no_libraries_that_its_team_does_not_use(off
 def test_the_name_of_the_hub_imports_no_store_and_no_detectors(tmp_path: Path) -> None:
     found = imported("-c", "from remit import Hub", folder=tmp_path)
     assert found & (SERVER | OTHERS | {"apsw", "remit.stores.sqlite", "remit.detectors.pipeline"}) == set()
+
+
+def test_a_device_that_waits_loads_neither_the_api_of_its_hub_nor_tables_of_numbers(tmp_path: Path) -> None:
+    """They take four megabytes, and most devices wait for months."""
+    (tmp_path / "agents.py").write_text("async def helper(brief):\n    return brief.text\n")
+    (tmp_path / "remit.toml").write_text(
+        '[relay]\ngateway = "ws://127.0.0.1:8765"\n\n[agents.helper]\nrun = "agents:helper"\n'
+    )
+    load = "from pathlib import Path; from remit.config.load import load_team; load_team(Path('remit.toml'))"
+    found = imported("-c", f"import remit.cli.shared.up_run; {load}", folder=tmp_path)
+    assert "remit.detectors.credentials" in found
+    unneeded = {"remit.server.app", "remit.server.mcp.endpoint", "remit.agents.model", "remit.agents.linux_sandbox"}
+    assert found & {*unneeded, "remit.detectors.national", "remit.detectors.numbers", "phonenumbers"} == set()

@@ -7,7 +7,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
-from remit.agents.sandbox import Sandbox, destination, missing
 from remit.config import mcp
 from remit.config.code import CodeError, agent_at, code_at, seen, tool_at, unseen
 from remit.config.line_numbers import Place
@@ -18,7 +17,6 @@ from remit.policy.plan_problems import Offered, problems
 from remit.policy.verdict import Detector
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean
-from remit.transports.a2a.grpc_messages import has_grpc
 
 # Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may also use.
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
@@ -90,8 +88,11 @@ def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
     if team.orchestrator is not None:
         callees = (*callees, team.orchestrator.name)
     yield from unknown(("a2a", "agents"), "agent", team.a2a.agents - {"*"}, callees)
-    if team.a2a.grpc_port is not None and not has_grpc():
-        yield WrongPart(("a2a", "grpc_port"), "A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")
+    if team.a2a.grpc_port is not None:
+        from remit.transports.a2a.grpc_messages import has_grpc
+
+        if not has_grpc():
+            yield WrongPart(("a2a", "grpc_port"), "A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")
     if team.a2a.grpc_address is not None and team.a2a.grpc_port is None:
         yield WrongPart(("a2a", "grpc_address"), "there is no gRPC without `grpc_port`")
     named = [(("a2a", "public"), each) for each in sorted(team.a2a.public)]
@@ -384,8 +385,13 @@ def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
 
 def unconfinable(team: TeamFile) -> Iterator[WrongPart]:
     """Return agents that need a sandbox which this system does not have."""
-    for name, agent in team.hosted.items():
-        if agent.sandbox and agent.isolation == "process" and (why := missing(Sandbox(network=agent.network))):
+    confined = {name: each for name, each in team.hosted.items() if each.sandbox and each.isolation == "process"}
+    if not confined:
+        return
+    from remit.agents.sandbox import Sandbox, missing
+
+    for name, agent in confined.items():
+        if why := missing(Sandbox(network=agent.network)):
             yield WrongPart(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
 
 
@@ -397,6 +403,8 @@ def unplaced(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
                 if not (folder / each).exists():
                     yield WrongPart(("agents", name, key, index), f"{folder / each} does not exist")
         for index, each in enumerate(agent.network):
+            from remit.agents.sandbox import destination  # few agents are confined
+
             if destination(each) is None:
                 why = f'"{each}" is not a host and a port, such as "api.example.com:443"'
                 yield WrongPart(("agents", name, "network", index), why)

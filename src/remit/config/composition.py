@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.sandbox import Sandbox
 from remit.agents.token_count import token_counter
 from remit.config.checks import key_of, secret_of
 from remit.config.code import agent_at, docstring_of, found, tool_at
@@ -42,6 +41,17 @@ if TYPE_CHECKING:  # most hubs call no agents on other devices
 log = logging.getLogger("remit")
 
 # ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PresentTeam:
+    """The team that a hub has now: a reload replaces it."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+
+    def replace(self, team: Team) -> None:
+        """Note the team after a reload."""
+        self.team = team
 
 
 def hub_of(
@@ -183,9 +193,10 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
         description = docstring_of(agent.run, team.folder)
     options = _options(team, agent, AgentOptions.__optional_keys__)
     options["description"] = description
-    options["sandbox"] = (
-        Sandbox(reads=agent.reads, writes=agent.writes, network=agent.network) if agent.sandbox else False
-    )
+    if agent.sandbox:
+        from remit.agents.sandbox import Sandbox  # few agents are confined
+
+        options["sandbox"] = Sandbox(reads=agent.reads, writes=agent.writes, network=agent.network)
     hub.add(name, code, **options)
 
 

@@ -8,16 +8,14 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from remit.config.composition import hub_of
+from remit.config.composition import PresentTeam, hub_of
 from remit.config.device import device_path, using_device
 from remit.config.device_gateway import with_gateway
 from remit.config.device_process import Command, DeviceProcess, announced, this_process
 from remit.config.device_service import Relaying, authority_of, relaying
 from remit.config.sections.relay import SharedSection
-from remit.config.serving import pricing_of
 from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
-from remit.config.team_policy import FileTeamPolicy, PresentTeam
 from remit.hub.hub import Hub
 from remit.relay.device.identity import Card
 from remit.relay.device.peers import Grants, PeerDevice, Peers
@@ -27,8 +25,9 @@ from remit.relay.pairing.service import PairingService
 from remit.relay.session.moves import ENDED
 from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
-from remit.server.app import Api
+from remit.server.access import SenderGate
 from remit.server.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
+from remit.server.server import Served
 from remit.server.shared import TOKEN_FILE, BrowserLinks, Changes, serve_shared
 from remit.server.shared_pairing import pairing_routes
 from remit.server.shared_policies import GrantNames, OnPeers, policy_routes
@@ -73,7 +72,6 @@ async def device_here(
         needs_hub = operator or bool(sections) or any(profile.agent is not None for profile in team.profiles.values())
         present = PresentTeam(team)
         hub = await stack.enter_async_context(hub_of(team, reloaded=present.replace)) if needs_hub else None
-        policy = None if hub is None else FileTeamPolicy(hub, present)
         changes, links = Changes(), BrowserLinks()
         news = DeviceNews(_now_ms, lambda device: names.get(device, device))
         relay = await stack.enter_async_context(
@@ -116,7 +114,7 @@ async def device_here(
                 routes=routes,
                 team=team.name,
                 currency=team.currency,
-                operator=None if hub is None else partial(Api, hub, policy=policy, pricing=pricing_of(team)),
+                operator=None if hub is None else partial(_operator_api, hub, present),
             )
         )
         links.console.start = partial(_waiting_page, host, hub)
@@ -126,6 +124,15 @@ async def device_here(
         stack.callback(ready.cancel)
         with announced(folder, process):
             yield DeviceHere(process=process, relay=relay, news=news, status=status.now, links=links, hub=hub)
+
+
+def _operator_api(hub: Hub, present: PresentTeam, gate: SenderGate) -> Served:
+    """Return the API of the hub; it is loaded for the first request to it, because most devices never get one."""
+    from remit.config.serving import pricing_of
+    from remit.config.team_policy import FileTeamPolicy
+    from remit.server.app import Api
+
+    return Api(hub, gate, policy=FileTeamPolicy(hub, present), pricing=pricing_of(present.team))
 
 
 async def _waiting_page(host: SessionService, hub: Hub | None) -> str:

@@ -16,7 +16,6 @@ from remit.config.device_gateway import with_gateway
 from remit.config.device_peers import PeerSnapshot
 from remit.config.device_process import device_lock
 from remit.config.models import detector_of
-from remit.config.notifications import notifier_of
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
 from remit.config.stores import store_of
@@ -145,6 +144,10 @@ async def _notifying(
     stack: AsyncExitStack, team: Team, changed: Callable[[Overlay], None], environ: Mapping[str, str]
 ) -> Callable[[Overlay], None]:
     """Return a listener that also tells a person, as the team file says."""
+    if not _relay_of(team).notify:
+        return changed
+    from remit.config.notifications import notifier_of
+
     notifier = notifier_of(team, environ)
     if notifier is None:
         return changed

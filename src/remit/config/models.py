@@ -47,21 +47,21 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
 
 def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.environ) -> Summarizer | None:
     """Return the summarizer with a model; None if no model is configured."""
-    from remit.agents.model import summarizer
-
     if context.summary_model is None:
         return None
+    from remit.agents.model import summarizer
+
     key = _key(context.summary_api_key, environ)
     return summarizer(context.summary_model, base_url=context.summary_base_url, api_key=key)
 
 
 def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) -> ModelAgent | None:
     """Return the model of the orchestrator and workflows, or None."""
-    from remit.agents.model import ModelAgent
-
     section = team.orchestrator
     if section is None or section.model is None:
         return None
+    from remit.agents.model import ModelAgent
+
     key = _key(section.api_key, environ)
     return ModelAgent(section.model, base_url=section.base_url, api_key=key, settings=section.settings)
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from remit.agents.model_prices import PriceBook
-from remit.config.composition import hub_of
+from remit.config.composition import PresentTeam, hub_of
 from remit.config.line_numbers import dotted
 from remit.config.mcp import mcp_offer
 from remit.config.peers import ANYONE, authenticator_of, key_of, unservable
 from remit.config.sections.peers import A2aSection
 from remit.config.team import Team
-from remit.config.team_policy import FileTeamPolicy, PresentTeam
+from remit.config.team_policy import FileTeamPolicy
 from remit.config.values import duration_ms
 from remit.documents.spend import Pricing
 from remit.policy.reception import Permission

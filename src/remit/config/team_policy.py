@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from remit.config.checks import without_secrets
+from remit.config.composition import PresentTeam
 from remit.config.line_numbers import Place, dotted, value_at
 from remit.config.load import parse_text, read_text
 from remit.config.refusal_advice import GoverningKey, RefusedCase, governing_keys
@@ -24,17 +25,6 @@ from remit.server.team_policy import DraftExplanation, TeamText
 
 # A longer value is looked up in the file.
 _LONGEST_VALUE = 200
-
-
-class PresentTeam:
-    """The team that a hub has now: a reload replaces it."""
-
-    def __init__(self, team: Team) -> None:
-        self.team = team
-
-    def replace(self, team: Team) -> None:
-        """Note the team after a reload."""
-        self.team = team
 
 
 class FileTeamPolicy:

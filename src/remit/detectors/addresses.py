@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from remit.detectors import context
+from remit.detectors.linear import linear_pattern
 from remit.detectors.normal import IDEOGRAPHS, LETTERS
-from remit.detectors.numbers import linear_pattern
 from remit.policy.verdict import Finding
 
 _ALNUM = bytes([*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B)])

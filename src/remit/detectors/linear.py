@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -63,6 +64,12 @@ class Linear:
 STEP = 65_536
 _WIDEST = 64
 _LETTER = re.compile(rb"[A-Za-z]")
+
+
+@cache
+def linear_pattern(pattern: bytes) -> Linear:
+    """Return a pattern of RE2, compiled once."""
+    return Linear(pattern)
 
 
 def find_narrow(

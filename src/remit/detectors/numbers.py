@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 
 from remit.detectors import context, phones
-from remit.detectors.linear import Linear, find_narrow, find_without_letters
+from remit.detectors.linear import find_narrow, find_without_letters, linear_pattern
 from remit.detectors.phones import Plan
 from remit.policy.verdict import Finding
 
@@ -141,11 +140,6 @@ def _listed_cards(data: bytes) -> Iterator[Finding]:
             continue
         if is_card(b"".join(_DIGITS.findall(found[0]))):
             yield Finding(*found.span(), "CREDIT_CARD")
-
-
-@cache
-def linear_pattern(pattern: bytes) -> Linear:
-    return Linear(pattern)
 
 
 def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:

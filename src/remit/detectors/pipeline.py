@@ -57,6 +57,8 @@ DEFAULT_REGIONS: tuple[str, ...] = (
 _HALF = re.compile("[\ud800-\udfff]")
 
 _Part = Callable[[bytes], Iterable[Finding]]
+_Row = tuple[int, frozenset[str], _Part]
+_SECRETS = frozenset({"URL_CREDENTIALS", "API_KEY", "PRIVATE_KEY", "BEARER_TOKEN", "PASSWORD", "SESSION_COOKIE"})
 
 # ── the quick scan ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,9 +191,9 @@ class _Look:
 
     def __call__(self, data: bytes, clues: int) -> Iterator[Finding]:
         if self._parts is None:
-            self._parts = [
-                (cause, part) for cause, kinds, part in _parts(self.regions) if not self.kinds.isdisjoint(kinds)
-            ]
+            # A team file is searched for secrets alone: the tables of numbers take a megabyte.
+            rows = _secret_parts() if self.kinds <= _SECRETS else (*_secret_parts(), *_personal_parts(self.regions))
+            self._parts = [(cause, part) for cause, kinds, part in rows if not self.kinds.isdisjoint(kinds)]
         for cause, part in self._parts:
             if cause & clues:
                 for found in part(data):
@@ -200,31 +202,39 @@ class _Look:
 
 
 @cache
-def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
-    from remit.detectors import accounts, addresses, credentials, named_secrets, national, numbers
+def _secret_parts() -> tuple[_Row, ...]:
+    from remit.detectors import addresses, credentials, named_secrets
+
+    return (
+        (_AT, frozenset({"URL_CREDENTIALS"}), addresses.url_credentials),
+        (_LONG, frozenset({"API_KEY"}), credentials.keys),
+        (_PEM, frozenset({"PRIVATE_KEY"}), credentials.private_keys),
+        (_WORDS, frozenset({"BEARER_TOKEN"}), credentials.headers),
+        (_WORDS, frozenset({"API_KEY", "PASSWORD"}), named_secrets.assignments),
+        (_WORDS | _COLONS | _LONG, frozenset({"PASSWORD"}), credentials.files),
+        (_WORDS, frozenset({"SESSION_COOKIE"}), credentials.cookies),
+    )
+
+
+@cache
+def _personal_parts(regions: tuple[str, ...]) -> tuple[_Row, ...]:
+    from remit.detectors import accounts, addresses, national, numbers
     from remit.detectors.phones import Plan
 
-    of_people = ("CREDIT_CARD", "SSN", "ITIN", "SIN", "NHS_NUMBER", "PHONE")
-    rows: tuple[tuple[int, tuple[str, ...], _Part], ...] = (
-        (_AT, ("EMAIL",), addresses.emails),
-        (_AT, ("URL_CREDENTIALS",), addresses.url_credentials),
+    of_people = frozenset({"CREDIT_CARD", "SSN", "ITIN", "SIN", "NHS_NUMBER", "PHONE"})
+    of_countries = frozenset({"NATIONAL_ID", "TAX_ID", "BANK_CODE", "BANK_ACCOUNT"})
+    return (
+        (_AT, frozenset({"EMAIL"}), addresses.emails),
         (_NUMBERS, of_people, partial(numbers.numbers, plan=Plan(regions))),
-        (_NUMBERS, ("IBAN",), accounts.ibans),
-        (_NUMBERS | _LETTERED, ("NATIONAL_ID", "TAX_ID", "BANK_CODE", "BANK_ACCOUNT"), national.numbers),
-        (_DOTS, ("IP",), addresses.ipv4),
-        (_COLONS, ("IP",), addresses.ipv6),
-        (_COLONS | _LONG, ("MAC",), addresses.macs),
-        (_LONG, ("API_KEY",), credentials.keys),
-        (_LONG, ("BTC_ADDRESS",), accounts.bitcoin),
-        (_PEM, ("PRIVATE_KEY",), credentials.private_keys),
-        (_WORDS, ("BEARER_TOKEN",), credentials.headers),
-        (_WORDS, ("API_KEY", "PASSWORD"), named_secrets.assignments),
-        (_WORDS | _COLONS | _LONG, ("PASSWORD",), credentials.files),
-        (_WORDS, ("SESSION_COOKIE",), credentials.cookies),
-        (_ANY, ("DOMAIN",), addresses.domains),
-        (_PAPERS, ("PASSPORT", "DRIVER_LICENSE", "NINO"), accounts.identity_documents),
+        (_NUMBERS, frozenset({"IBAN"}), accounts.ibans),
+        (_NUMBERS | _LETTERED, of_countries, national.numbers),
+        (_DOTS, frozenset({"IP"}), addresses.ipv4),
+        (_COLONS, frozenset({"IP"}), addresses.ipv6),
+        (_COLONS | _LONG, frozenset({"MAC"}), addresses.macs),
+        (_LONG, frozenset({"BTC_ADDRESS"}), accounts.bitcoin),
+        (_ANY, frozenset({"DOMAIN"}), addresses.domains),
+        (_PAPERS, frozenset({"PASSPORT", "DRIVER_LICENSE", "NINO"}), accounts.identity_documents),
     )
-    return [(cause, frozenset(kinds), part) for cause, kinds, part in rows]
 
 
 # One example of each kind whose detector is loaded on first use.

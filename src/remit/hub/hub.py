@@ -197,7 +197,7 @@ class Hub(Engine):
             raise team_invalid(f'agent `{name}`: `env` and `sandbox` need isolation="process"')
         function = function_of(agent)
         card = local_card(name, agent, function, options)
-        self._mcp.note_model(card, agent)
+        self._mcp.note_agent(card, agent)
         threads = Threads(name, min(card.concurrency, MAX_THREADS))
         code = agent_from(function, threads)
         self.register(card, self._orchestration.placed(card, code, self.ranking, options), closing(function, threads))

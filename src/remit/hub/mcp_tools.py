@@ -77,8 +77,7 @@ class HubMcpServers:
     def __init__(self, *, can_ask_person: bool) -> None:
         self._can_ask_person = can_ask_person
         self._by_tool: dict[str, McpServer] = {}
-        self._of_models: set[str] = set()
-        """The tools that agents with a model of their own may use."""
+        self._agents: list[tuple[AgentCard, object]] = []
 
     def add(self, hub: Engine, settings: "Settings") -> Callable[[], Awaitable[None]]:
         """Register the tools of a server, and return what stops the server."""
@@ -86,7 +85,7 @@ class HubMcpServers:
         from remit.agents.mcp.settings import Offered
 
         def offered() -> Offered:
-            sampling = settings.sampling and not self._of_models.isdisjoint(server.names)
+            sampling = settings.sampling and self._serves_model(server.names)
             return Offered(elicitation=self._can_ask_person, sampling=sampling)
 
         server = McpServer(settings, hub.describe_tool, offered=offered)
@@ -95,12 +94,15 @@ class HubMcpServers:
             self._by_tool[tool.card.name] = server
         return server.close
 
-    def note_model(self, card: AgentCard, agent: object) -> None:
-        """Note the tools of an agent that is backed by a model, which their servers may use for texts."""
-        from remit.agents.model import ModelAgent  # once there are agents
+    def note_agent(self, card: AgentCard, agent: object) -> None:
+        """Note an agent: if it is backed by a model, the servers of its tools may use that for texts."""
+        self._agents.append((card, agent))
 
-        if isinstance(agent, ModelAgent):
-            self._of_models |= card.tools
+    def _serves_model(self, tools: Collection[str]) -> bool:
+        """Return whether an agent that is backed by a model may use one of these tools."""
+        from remit.agents.model import ModelAgent  # few servers use a model
+
+        return any(isinstance(agent, ModelAgent) and not card.tools.isdisjoint(tools) for card, agent in self._agents)
 
     def equip(self, agent: Agent) -> Agent:
         """Return an agent that starts once the parameters of the MCP tools that it may use are known."""

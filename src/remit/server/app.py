@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Route
 
 from remit.documents.spend import Pricing
 from remit.protocol.codec import encode
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import RemitError
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.server.access import SenderGate, access_to
 from remit.server.access_log import AccessLog
 from remit.server.agent_endpoints import AgentEndpoints
 from remit.server.audit_endpoints import AuditEndpoints
-from remit.server.bodies import JSON, Receive, Scope, Send, failure_body, headers_of, send_bytes
+from remit.server.bodies import JSON, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.connections import MOST_CONNECTIONS
 from remit.server.console.api_docs import PAGE, ApiDocs
 from remit.server.console.hosts import ConsoleHosts
@@ -39,6 +37,7 @@ from remit.server.refusals import REFUSALS, Endpoint, Refusals, guarded
 from remit.server.run_endpoints import RunEndpoints
 from remit.server.session_endpoints import SessionEndpoints
 from remit.server.team_policy import PlainPolicy, TeamPolicy
+from remit.server.unknown_paths import no_such_thing
 from remit.server.user_endpoints import UserEndpoints
 from remit.server.worker_metrics import WorkerMetrics
 from remit.server.workflow_endpoints import WorkflowEndpoints
@@ -268,27 +267,6 @@ def _speaking(delegations: Delegations, exposure: "Exposure", refusals: Refusals
     from remit.server.a2a.routes import A2a
 
     return A2a(delegations, exposure, refusals)
-
-
-async def no_such_thing(request: Request, error: Exception) -> Response:
-    """Return the response for an unknown path or a method that is not allowed."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
-    if status == 405:
-        takes = ", ".join(_allowed(request))
-        headers = {"Allow": takes}
-        what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
-    else:
-        what = f"nothing found at {request.url.path[:100]}"
-    body = failure_body(fault(Code.NOT_FOUND, what, suggestion="`/openapi.json` lists what this server offers."))
-    return Response(body, status, headers, media_type="application/json")
-
-
-def _allowed(request: Request) -> list[str]:
-    """Return the methods of an address; the router itself names those of its first route alone."""
-    routes = [each for each in request.app.routes if isinstance(each, Route)]
-    found = [each.methods or set[str]() for each in routes if each.matches(request.scope)[0] is not Match.NONE]
-    return sorted(set[str]().union(*found))
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:

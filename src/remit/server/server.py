@@ -7,15 +7,17 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 
 from remit.runtime.closing import AFTER_ANSWERS_S, ClosingTime
-from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
 from remit.server.connections import MOST_CONNECTIONS, NO_SNIFFING, HandshakeLimiter, HttpConnection, HttpServerState
 from remit.transports.listening import ACCEPTED_AT_ONCE, BACKLOG, listening
+
+if TYPE_CHECKING:  # a device serves another API
+    from remit.server.app import Api
 
 # How long an idle connection is kept open.
 IDLE_S = 75
@@ -97,8 +99,10 @@ class Server(uvicorn.Server):
         self.server_state = HttpServerState()
 
     @property
-    def api(self) -> Api:
+    def api(self) -> "Api":
         """The API of the hub, if this server serves one."""
+        from remit.server.app import Api
+
         assert isinstance(self._served, Api), "only a server of a hub has an API"
         return self._served
 

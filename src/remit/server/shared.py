@@ -25,12 +25,11 @@ from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import StoreError
 from remit.server.access import BROWSER, SenderGate, token_in
-from remit.server.app import Api, no_such_thing
 from remit.server.bodies import JSON, Headers, Receive, Scope, Send, headers_of, send_bytes, send_fault
 from remit.server.console.api_docs import LOCAL_PAGES, ApiDocs
 from remit.server.console.console import Console
 from remit.server.console.endpoints import ConsoleEndpoints
-from remit.server.server import Server
+from remit.server.server import Served, Server
 from remit.server.shared_access import HOST, OWNER, TOKEN_FILE, BrowserLinks, check_local, console_of, owner_alone
 from remit.server.shared_browser import OPEN, browser_routes
 from remit.server.shared_endpoints import SharedEndpoints
@@ -39,6 +38,7 @@ from remit.server.shared_files import file_routes
 from remit.server.shared_routes import MOST_BODY, NO_STORE, VIA, SharedRoute, starlette_routes
 from remit.server.shared_state import DeviceParts, DeviceViews, PresenceOf
 from remit.server.shared_stream import EventStream
+from remit.server.unknown_paths import no_such_thing
 from remit.transports.listening import listening
 
 __all__ = ["MOST_BODY", "TOKEN_FILE", "BrowserLinks", "Changes", "SharedApi", "check_local", "serve_shared"]
@@ -53,7 +53,7 @@ LOOK_S = 1.0
 _OPERATOR = ("/v1/", "/openapi.json")
 _OWN = ("/v1/shared/", "/v1/console")
 
-OperatorApi = Callable[[SenderGate], Api]
+OperatorApi = Callable[[SenderGate], Served]
 """Makes the API of the hub in this process, for senders that a gate knows."""
 
 _log = logging.getLogger("remit.relay")
@@ -128,13 +128,13 @@ class SharedApi:
         port: int,
         console: Console,
         routes: Sequence[SharedRoute] = (),
-        operator: Callable[[], Api] | None = None,
+        operator: Callable[[], Served] | None = None,
     ) -> None:
         self._token = token
         self._port = port
         self._console = console
         self._make_operator = operator
-        self._operator: Api | None = None
+        self._operator: Served | None = None
         self._stream = EventStream(state)
         self.hurried = asyncio.Event()
         endpoints = SharedEndpoints(state, self._stream)

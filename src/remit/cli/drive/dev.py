@@ -18,7 +18,7 @@ from remit.cli.drive.dev_activity import play
 from remit.cli.drive.running import Data, interrupts
 from remit.cli.places import relative_path
 from remit.cli.teams import importing
-from remit.config.composition import hub_of
+from remit.config.composition import PresentTeam, hub_of
 from remit.config.device import create_device, device_path, open_device
 from remit.config.device_host import device_here
 from remit.config.device_service import Relaying, relaying
@@ -26,7 +26,7 @@ from remit.config.file_trust import make_private
 from remit.config.load import load_team
 from remit.config.serving import pricing_of
 from remit.config.team import Team
-from remit.config.team_policy import FileTeamPolicy, PresentTeam
+from remit.config.team_policy import FileTeamPolicy
 from remit.documents.team import DevUp
 from remit.hub.hub import Hub
 from remit.protocol.errors import RemitError

@@ -1,7 +1,6 @@
 """Lets the system start a command of Remit at login: a user unit of systemd, or an agent of launchd."""
 
 import os
-import plistlib
 import shutil
 import subprocess
 import sys
@@ -124,4 +123,6 @@ def launchd_agent(service: LoginService) -> tuple[Path, str]:
         "StandardErrorPath": str(service.log.absolute()),
     }
     path = Path.home() / "Library" / "LaunchAgents" / f"{label}.plist"
+    import plistlib
+
     return path, plistlib.dumps(said).decode()

@@ -3,6 +3,7 @@
 import mimetypes
 import re
 from fnmatch import fnmatchcase
+from functools import cache
 
 OCTETS = "application/octet-stream"
 _TEXT = "text"
@@ -78,9 +79,7 @@ _TEXTUAL = frozenset(
         "image/svg+xml",
     }
 )
-# The same for every machine: the tables of the system differ.
-_BY_NAME = mimetypes.MimeTypes(filenames=())
-for _type, _ending in (
+_ADDED = (
     ("text/markdown", ".md"),
     ("text/x-diff", ".diff"),
     ("text/x-diff", ".patch"),
@@ -94,8 +93,16 @@ for _type, _ending in (
     ("application/vnd.openxmlformats-officedocument.presentationml.presentation", ".pptx"),
     ("application/vnd.oasis.opendocument.text", ".odt"),
     ("application/vnd.oasis.opendocument.spreadsheet", ".ods"),
-):
-    _BY_NAME.add_type(_type, _ending)
+)
+
+
+@cache
+def _by_name() -> mimetypes.MimeTypes:
+    """Return the types by endings of names, the same on every machine: the tables of the system differ."""
+    known = mimetypes.MimeTypes(filenames=())
+    for media_type, ending in _ADDED:
+        known.add_type(media_type, ending)
+    return known
 
 
 def is_type(said: str) -> bool:
@@ -110,7 +117,7 @@ def is_among(media_type: str, patterns: tuple[str, ...]) -> bool:
 
 def guessed(name: str, data: bytes) -> str:
     """Return the media type of a file from its content, and from its name where that fits the content."""
-    by_name, encoded = _BY_NAME.guess_type(f"x-{name}", strict=False)
+    by_name, encoded = _by_name().guess_type(f"x-{name}", strict=False)
     if by_name and by_name != OCTETS and not encoded and is_type(by_name) and mismatch(by_name, data) is None:
         return by_name
     content = _content(data)
