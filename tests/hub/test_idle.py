@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Verdict
-from remit.runtime import leases, root_runs
+from remit.runtime import clock, leases, root_runs
 from remit.runtime.ports import ControlCommand, Decision
 from remit.stores.sqlite import SqliteStore
 from remit.stores.transaction import Transaction
@@ -120,17 +120,17 @@ async def test_a_hub_looks_more_often_for_commands_while_it_has_a_run(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    sleep = asyncio.sleep
+    sleep = clock.sleep_to_tick
 
-    async def noted(seconds: float, *result: Any) -> Any:
+    async def noted(seconds: float) -> None:
         if seconds in (leases.LISTEN_S, leases.IDLE_LISTEN_S):
             slept.append(seconds)
-        return await sleep(seconds, *result)
+        await sleep(seconds)
 
     # No other wait of a hub is as long as these.
     monkeypatch.setattr(leases, "LISTEN_S", 0.0123)
     monkeypatch.setattr(leases, "IDLE_LISTEN_S", 0.0456)
-    monkeypatch.setattr(asyncio, "sleep", noted)
+    monkeypatch.setattr(leases, "sleep_to_tick", noted)
     async with office.hub as hub, asyncio.TaskGroup() as group:
         await office.idle("look")
         assert set(slept) == {leases.IDLE_LISTEN_S}

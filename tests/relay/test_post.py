@@ -15,11 +15,12 @@ from remit.relay.client import delivery as post_module
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.delivery import MessageDelivery
 from remit.relay.client.key_publisher import MOST_KEYS, KeyPublisher
-from remit.relay.device.state import DeviceFile
+from remit.relay.device.state import DeviceFile, FileChanges
 from remit.relay.e2e import channel as seal_module
 from remit.relay.e2e import inbox as receiving_module
 from remit.relay.e2e.account import Device, keep_account, load_account
 from remit.relay.e2e.channel import Loss, MessageCipher, Opened
+from remit.runtime.clock import sleep_to_tick
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from waiting import PATIENCE_S, eventually, no_longer
@@ -64,6 +65,33 @@ async def test_messages_go_both_ways_in_order(tmp_path: Path, pair: tuple[Messag
         for number in range(20):
             await two.send(anna.device.id, f"pong {number}".encode())
         assert [each.body for each in await taken(one, 20)] == [f"pong {number}".encode() for number in range(20)]
+
+
+async def test_a_device_with_nothing_to_tell_waits_until_a_message_comes(
+    tmp_path: Path, pair: tuple[MessageCipher, MessageCipher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[FileChanges] = []
+
+    class CountedChanges(FileChanges):
+        def look(self) -> bool:
+            looks.append(self)
+            return super().look()
+
+    async def is_quiet() -> bool:
+        before = len(looks)
+        for _ in range(5):
+            await sleep_to_tick(post_module.TELL_S)
+        return len(looks) == before
+
+    monkeypatch.setattr(post_module, "FileChanges", CountedChanges)
+    anna, bob = pair
+    async with gateway(tmp_path) as serving, linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+        for number in range(2):
+            await eventually(is_quiet)
+            looks.clear()
+            await one.send(bob.device.id, f"{number}".encode())
+            assert [each.body for each in await taken(two, 1)] == [f"{number}".encode()]
+            await eventually(lambda: len(looks) >= 2)
 
 
 async def test_what_is_large_arrives_whole(tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]) -> None:

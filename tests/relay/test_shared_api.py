@@ -307,8 +307,8 @@ async def test_readers_are_let_go_when_they_leave_and_when_the_service_ends(
             assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
         async with face.events() as events:
             await events.next()
-            assert face.changes.readers == 1
-        await no_longer(lambda: face.changes.readers)
+            assert face.changes.is_read.is_set()
+        await no_longer(face.changes.is_read.is_set)
         async with face.events() as events:
             await events.next()
             await events.sign_of_life()

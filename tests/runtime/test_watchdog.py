@@ -19,6 +19,16 @@ from remit.runtime.watchdog import Watchdog
 from waiting import PATIENCE_S, eventually
 
 
+class Begun(threading.Event):
+    """Counts how often the thread of the watchdog rests until an agent begins."""
+
+    rests = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.rests += 1
+        return super().wait(timeout)
+
+
 class WatchedLoop:
     """The running loop under a watchdog: how often that looked for agents, what it asked, and whom it reported."""
 
@@ -27,6 +37,7 @@ class WatchedLoop:
         self.looks = self.questions = 0
         self.reported: list[str] = []
         self.watchdog = Watchdog(self._running, lambda frame: self.reported.append(frame.path))
+        self.begun = self.watchdog._begun = Begun()  # pyright: ignore[reportPrivateUsage]
         self.ask = loop.call_soon_threadsafe
 
     def _running(self) -> list[Frame]:
@@ -41,6 +52,7 @@ class WatchedLoop:
         """Let an agent be at work in a task."""
         frame = SimpleNamespace(path=path, task=task, card=SimpleNamespace(name=f"agent-{path}"))
         self.at_work.append(cast(Frame, frame))
+        self.watchdog.wake()
         return self.at_work[-1]
 
     async def looked(self, times: int = 5) -> None:
@@ -92,16 +104,17 @@ def named() -> Generator[Named]:
 
 async def test_a_loop_without_an_agent_at_work_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with watched(monkeypatch) as loop:
-        await loop.looked()
-        assert loop.questions == 0
+        await eventually(lambda: loop.begun.rests == 1)
+        assert (loop.looks, loop.questions) == (1, 0)
         # With an agent it is, and after its end no more.
         frame = loop.begin("one", None)
         await eventually(lambda: loop.questions >= 3)
         loop.at_work.remove(frame)
-        await loop.looked(1)  # the look that had begun before
-        asked = loop.questions
-        await loop.looked()
-        assert loop.questions == asked
+        await eventually(lambda: loop.begun.rests == 2)
+        looks, asked = loop.looks, loop.questions
+        loop.watchdog.wake()
+        await eventually(lambda: loop.begun.rests == 3)
+        assert (loop.looks, loop.questions) == (looks + 1, asked)
     assert loop.reported == []
 
 

@@ -43,14 +43,12 @@ from remit.relay.session.repository import RemoteCommand
 from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.relay.wire import MAX_ALLOWED
-from remit.runtime.clock import LoopClock
+from remit.runtime.clock import LoopClock, sleep_to_tick
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
 
 # How often changes of known devices by other processes are read.
 LOOK_S = 1.0
-# How often to check whether the gateway has the device's keys, until it does.
-SOON_S = 0.02
 
 _log = logging.getLogger("remit.relay")
 _now_ms = LoopClock().wall_ms
@@ -240,7 +238,7 @@ async def _start(
         shared=known.shared,
         ready=watch.ready,
         ended=watch.ended,
-        refresh=partial(post.do, known.look),
+        refresh=watch.refresh,
     )
 
 
@@ -270,28 +268,39 @@ class _ChangeWatcher:
         self._post = post
         self._gateway = gateway
         self._changed = changed
+        self._news = asyncio.Event()
+        """Set when `tell` may have something to do."""
+        gateway.listen(lambda _: self._news.set())
+        gateway.counted.append(self._news.set)
         self.ready = asyncio.Event()
         self.ended: asyncio.Future[RemitError] = asyncio.get_running_loop().create_future()
 
     async def look(self) -> None:
         """Read changes of the known devices periodically."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await sleep_to_tick(LOOK_S)
             if self._changes.look():
                 await self._post.persist(self._known.look)
+                self._news.set()
                 await self._changed()
+
+    async def refresh(self) -> None:
+        """Read changes of the known devices now."""
+        await self._post.do(self._known.look)
+        self._news.set()
 
     async def tell(self) -> None:
         """Send the allowed senders to the gateway, which refuses others; raise the reason if the link has ended."""
         told: tuple[str, ...] | None = None
         while True:
+            self._news.clear()
             if self._known.senders != told or self._gateway.state == "ended":
                 told = self._known.senders
                 self._gateway.watch(told)
                 await self._gateway.allow(told if len(told) <= MAX_ALLOWED else None)
-            if not self.ready.is_set() and self._gateway.one_time_left:
+            if self._gateway.one_time_left:
                 self.ready.set()
-            await asyncio.sleep(LOOK_S if self.ready.is_set() else SOON_S)
+            await self._news.wait()
 
     async def keep(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run a task of the device; if it ends, the device stops."""

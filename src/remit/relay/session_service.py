@@ -42,6 +42,7 @@ from remit.relay.session.repository import RemoteCommand, RunRepository
 from remit.relay.session.review import Review, ReviewFacts, reviews
 from remit.relay.session.run import MoveRefused, Overlay, Person, Transition, calls_besides, has_met
 from remit.relay.session.unread import ReadMarks
+from remit.runtime.clock import sleep_to_tick
 from remit.runtime.ports import StoreError
 
 # The precision of a run's time limit, and how soon commands of other processes are noticed; without a run whose time
@@ -401,7 +402,7 @@ class SessionService:
         waiting = True
         while True:
             timed = [each for each in self._runs.values() if each.since_ms is not None]
-            await asyncio.sleep(TICK_S if timed else IDLE_TICK_S)
+            await sleep_to_tick(TICK_S if timed else IDLE_TICK_S)
             for run in [each for each in self._runs.values() if each.since_ms is not None]:
                 with suppress(RemitError):
                     if run.sending is not None and not self._locks[run.id].locked():

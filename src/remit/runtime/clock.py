@@ -26,6 +26,19 @@ class LoopClock:
         return asyncio.get_running_loop().call_at(when, callback).cancel
 
 
+async def sleep_to_tick(seconds: float) -> None:
+    """Sleep until the loop's time is a multiple of *seconds*.
+
+    Tasks that look for something now and then so wake up together. An idle process uses most of its time for waking up.
+    """
+    await asyncio.sleep(until_tick(seconds))
+
+
+def until_tick(seconds: float) -> float:
+    """Return how long it is until the loop's time is a multiple of *seconds*."""
+    return seconds - asyncio.get_running_loop().time() % seconds
+
+
 class _Seen(NamedTuple):
     noted_ms: int
     wall_ms: int

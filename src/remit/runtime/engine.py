@@ -121,6 +121,7 @@ class Engine:
         self.lent_models = self._parts.lent_models
         """Models that MCP hosts lend to the runs that they wait for."""
         self._watchdog = Watchdog(self._frames, self._report_blocking)
+        self._parts.ledger.begun = self._watchdog.wake
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._companions: list[Companion] = []

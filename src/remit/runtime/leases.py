@@ -15,6 +15,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Progress
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
+from remit.runtime.clock import sleep_to_tick
 from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import (
@@ -129,7 +130,7 @@ class Leases:
         store, turn = self._dispatch.parts.store, asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             while True:
-                await asyncio.sleep(LISTEN_S if len(self._runs.active) else IDLE_LISTEN_S)
+                await sleep_to_tick(LISTEN_S if len(self._runs.active) else IDLE_LISTEN_S)
                 try:
                     for control in await store.controls(heard):
                         heard = control.seq
@@ -175,7 +176,9 @@ class Leases:
                 self._beaten = now()
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("no heartbeat was sent; trying again: %s", self._dispatch.parts.redactor.worded(error))
-            await asyncio.sleep(self._runs.lease_ms / 1_000 / BEATS)
+            # Hubs with runs write then, and should not all do so at once.
+            pause = asyncio.sleep if len(self._runs.active) else sleep_to_tick
+            await pause(self._runs.lease_ms / 1_000 / BEATS)
 
     async def _keep(self) -> None:
         while True:

@@ -5,7 +5,7 @@ All mutable state of delegations changes here. Nothing awaits, so a check and th
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -40,6 +40,8 @@ class Ledger:
     def __init__(self, settings: BreakerSettings) -> None:
         self.settings = settings
         self.frames: dict[str, Frame] = {}
+        self.begun: Callable[[], None] = lambda: None
+        """Called when the first delegation in flight is added."""
         self.breakers: dict[str, Breaker] = {}
         self.windows: dict[str, Window] = {}
         self.tracks: dict[tuple[str, str], TrackRecord] = {}
@@ -101,6 +103,8 @@ class Ledger:
                     calls = parent.calls_by_key = {}
                 calls[call_key] = None
             frame.changes_before = frame.run.changes
+        if not self.frames:
+            self.begun()
         self.frames[frame.path] = frame
         if frame.request.capability is not None:
             at = frame.request.capability, card.name

@@ -27,6 +27,8 @@ class Watchdog:
         """The last question of the thread to the loop, and the last one that the loop has answered."""
         self._loop_thread = 0
         self._stop = threading.Event()
+        self._begun = threading.Event()
+        """Set when an agent begins to work, and at the end."""
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -40,8 +42,13 @@ class Watchdog:
     def stop(self) -> None:
         """Stop watching."""
         self._stop.set()
+        self._begun.set()
         if self._thread is not None:
             self._thread.join()
+
+    def wake(self) -> None:
+        """Watch the loop while an agent is at work: one begins now."""
+        self._begun.set()
 
     def _answer(self, question: int) -> None:
         self._answered = question
@@ -50,12 +57,15 @@ class Watchdog:
         asked_at, reported = 0.0, 0
         while not self._stop.wait(BLOCKED_S):
             if self._answered == self._asked:
-                # Without an agent at work there is nobody to report, and an idle loop is not woken.
-                if self._running():
-                    self._asked += 1
-                    asked_at = time.monotonic()
-                    with suppress(RuntimeError):  # the loop was closed without `stop`
-                        loop.call_soon_threadsafe(self._answer, self._asked)
+                # Without an agent at work there is nobody to report, and neither the loop nor this thread is woken.
+                self._begun.clear()
+                if not self._running():
+                    self._begun.wait()
+                    continue
+                self._asked += 1
+                asked_at = time.monotonic()
+                with suppress(RuntimeError):  # the loop was closed without `stop`
+                    loop.call_soon_threadsafe(self._answer, self._asked)
                 continue
             if time.monotonic() - asked_at < BLOCKED_S or self._asked == reported:
                 continue

@@ -22,7 +22,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.connection import GatewayConnection
 from remit.relay.serve_shared import Shared
 from remit.relay.session_service import SessionService
-from remit.runtime.clock import LoopClock
+from remit.runtime.clock import LoopClock, sleep_to_tick
 from remit.runtime.ports import StoreError
 from remit.server.access import BROWSER, SenderGate, token_in
 from remit.server.bodies import JSON, Headers, Receive, Scope, Send, headers_of, send_bytes, send_fault
@@ -109,12 +109,12 @@ async def serve_shared(
 async def _watch(state: DeviceViews) -> None:
     """Look for changes by other processes while somebody reads."""
     while True:
-        await asyncio.sleep(LOOK_S)
-        if state.changes.readers:
-            try:
-                await state.refresh()
-            except StoreError as error:  # the file may be readable again at the next look
-                _log.info("changes of devices cannot be read now: %s", error.fault.message)
+        await state.changes.is_read.wait()
+        await sleep_to_tick(LOOK_S)
+        try:
+            await state.refresh()
+        except StoreError as error:  # the file may be readable again at the next look
+            _log.info("changes of devices cannot be read now: %s", error.fault.message)
 
 
 class SharedApi:

@@ -65,6 +65,8 @@ class Changes:
         self._now_ms = now_ms
         self._newest: dict[tuple[Kind, str], Change] = {}
         self._readers: set[asyncio.Event] = set()
+        self.is_read = asyncio.Event()
+        """Set while there is a reader."""
         self._drafts: dict[str, DraftText] = {}
         self._waking: asyncio.TimerHandle | None = None
         self.number = 0
@@ -141,15 +143,13 @@ class Changes:
         """Have an event that is set whenever there are changes; the reader clears it before it reads."""
         event = asyncio.Event()
         self._readers.add(event)
+        self.is_read.set()
         try:
             yield event
         finally:
             self._readers.discard(event)
-
-    @property
-    def readers(self) -> int:
-        """The number of readers."""
-        return len(self._readers)
+            if not self._readers:
+                self.is_read.clear()
 
     def wake(self) -> None:
         """Wake all readers, even if nothing changed."""

@@ -224,6 +224,9 @@ class SqliteStore:
             await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
     async def claimed(self, worker: str) -> list[tuple[str, int]]:
+        # As for a heartbeat: most of the time there are none, and no thread is woken to find that out.
+        if self._writer.is_idle and not self._glance_at(queries.has_claims(worker), failed=True):
+            return []
         return await self._read(queries.claimed(worker))
 
     async def late_workers(self, within_ms: int) -> list[str]:

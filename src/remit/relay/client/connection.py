@@ -118,6 +118,8 @@ class GatewayConnection:
         self.listen(lambda status: changed(status.state, status.why))
         self.one_time_left: int | None = None
         """How many one-time keys of this device the gateway has left; None until it has said so."""
+        self.counted: list[Callable[[], None]] = []
+        """Called whenever the gateway has said so."""
         self.presence = PresenceBook()
         """Which other devices are connected, of those that this one watches."""
         self._watched: tuple[str, ...] = ()
@@ -275,7 +277,7 @@ class GatewayConnection:
                 answer = await greet(socket, self._key, gateway=self._gateway)
             if isinstance(answer, Bye):
                 return answer
-            self.one_time_left = answer.one_time_left
+            self._count_keys(answer.one_time_left)
             self._tells_presence = PRESENCE in answer.features
             self._watch_due = self._tells_presence and bool(self._watched)
             self.welcomed.set()
@@ -355,15 +357,20 @@ class GatewayConnection:
             case Done() | BundleReply() | Denied():
                 self._calls.answered(frame)
                 if isinstance(frame, Done):
-                    self.one_time_left = frame.one_time_left
+                    self._count_keys(frame.one_time_left)
             case KeysLeft(one_time_left=left):
-                self.one_time_left = left
+                self._count_keys(left)
             case PresenceReport(devices=devices):
                 self.presence.reported(devices)
             case Expired():
                 self.expired(frame)
             case Bye() | Challenge() | Welcome() | DeviceStatus():
                 raise Malformed(f"unexpected frame {frame.__struct_config__.tag}")
+
+    def _count_keys(self, left: int) -> None:
+        self.one_time_left = left
+        for hear in self.counted:
+            hear()
 
     def _resume(self, queue: SendQueue) -> None:
         self._queues.resume(queue)

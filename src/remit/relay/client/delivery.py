@@ -6,7 +6,6 @@ and start again: it reads the rest of the outbox, and receivers recognise repeat
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
@@ -33,6 +32,7 @@ from remit.relay.e2e.channel import (
     RejectionReason,
 )
 from remit.relay.wire import Delivery, Receipt
+from remit.runtime.clock import sleep_to_tick
 from remit.runtime.ports import StoreError
 
 __all__ = ["MessageDelivery", "Trouble"]
@@ -119,11 +119,15 @@ class MessageDelivery:
         self._owed: set[str] = set()
         self._later: set[str] = set()
         """Devices whose messages could not be accepted, and which must send them again."""
-        self._asks_from = 0.0
-        """When the remaining peers are asked for missing messages."""
+        self._asks_from: float | None = 0.0
+        """When the remaining peers are asked for missing messages; None: all were asked."""
+        self._due = asyncio.Event()
+        """Set when `_tell` may have something to do."""
 
     async def __aenter__(self) -> "MessageDelivery":
         self._link.expired = self._expired
+        self._link.counted.append(self._due.set)
+        self._link.listen(lambda _: self._due.set())
         await self._link.__aenter__()
         works = (self._bring, self._fetch, self._tell, self._try_again)
         self._tasks = [asyncio.create_task(self._keep_at(work)) for work in works]
@@ -306,23 +310,28 @@ class MessageDelivery:
         return None
 
     async def _try_again(self) -> None:
-        pause_s = AGAIN_S
         while True:
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MOST_AGAIN_S) if self._troubles.resting else AGAIN_S
-            if not (self._troubles.resting or self._refused):
-                continue
-            again, self._refused = self._refused, {}
-            # What was meant for a device that was revoked meanwhile is deleted.
-            left = await self.persist(self._sealer.unsent, [row.id for rows in again.values() for row in rows])
-            for device, rows in again.items():
-                for row in sorted(rows, key=lambda row: row.id):
-                    if row.id in left:
-                        self._put(row)
-                if left.isdisjoint(row.id for row in rows):
-                    self._troubles.right(device)
-            self._troubles.resting.clear()
-            self._news.set()
+            await self._troubles.came.wait()
+            await sleep_to_tick(AGAIN_S)
+            pause_s = AGAIN_S
+            while self._troubles.resting or self._refused:
+                await self._send_refused()
+                pause_s = min(2 * pause_s, MOST_AGAIN_S)
+                await asyncio.sleep(pause_s)
+            self._troubles.came.clear()
+
+    async def _send_refused(self) -> None:
+        again, self._refused = self._refused, {}
+        # What was meant for a device that was revoked meanwhile is deleted.
+        left = await self.persist(self._sealer.unsent, [row.id for rows in again.values() for row in rows])
+        for device, rows in again.items():
+            for row in sorted(rows, key=lambda row: row.id):
+                if row.id in left:
+                    self._put(row)
+            if left.isdisjoint(row.id for row in rows):
+                self._troubles.right(device)
+        self._troubles.resting.clear()
+        self._news.set()
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -331,6 +340,7 @@ class MessageDelivery:
             came = [await self._link.receive(), *self._link.received(_OPENED_MESSAGES, _OPENED_BYTES)]
             while came:
                 came = came[await self._open(came) :]
+                self._due.set()
 
     async def _open(self, deliveries: list[Delivery]) -> int:
         """Decrypt deliveries in order; return how many of them were handled."""
@@ -403,11 +413,16 @@ class MessageDelivery:
             return True
 
     async def _tell(self) -> None:
-        """Periodically acknowledge, ask for missing messages, and publish keys when few are left."""
+        """Acknowledge, ask for missing messages, and publish keys when few are left."""
         await self._keys.publish()
-        changes, stuck = FileChanges(self._sealer.device.state), list[str]()
+        changes, owed, stuck = FileChanges(self._sealer.device.state), set[str](), list[str]()
         while True:
-            await asyncio.sleep(TELL_S)
+            self._due.clear()
+            if not (owed or self._owed or self._later or stuck or self._keys.are_few):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._asks_from if self._link.state == "connected" else None):
+                        await self._due.wait()
+            await sleep_to_tick(TELL_S)
             if self._keys.are_few:
                 await self._keys.publish()
             owed, self._owed = self._owed, set()
@@ -422,9 +437,10 @@ class MessageDelivery:
                 for device in stuck:
                     if await self.do(self._sealer.may_renew, device):
                         await self._renew(device)
-                if self._asks_from <= asyncio.get_running_loop().time() and self._link.state == "connected":
+                now, asks_from = asyncio.get_running_loop().time(), self._asks_from
+                if asks_from is not None and asks_from <= now and self._link.state == "connected":
                     asked = await self.do(self._sealer.ask)
-                    self._asks_from = math.inf if asked else asyncio.get_running_loop().time() + ASK_S
+                    self._asks_from = None if asked else now + ASK_S
 
     # ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

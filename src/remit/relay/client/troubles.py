@@ -1,5 +1,6 @@
 """The devices to which messages cannot be sent at the moment, and why."""
 
+import asyncio
 from collections.abc import Callable
 
 from remit.protocol.errors import Code, Fault, fault
@@ -16,10 +17,13 @@ class Troubles:
         self._known: dict[str, Fault] = {}
         self.resting: set[str] = set()
         """Devices that wait for the next retry."""
+        self.came = asyncio.Event()
+        """Set when a device rests; whoever retries clears it."""
 
     def wrong(self, device: str, why: Fault) -> None:
         """Report a problem; the device rests until the next retry."""
         self.resting.add(device)
+        self.came.set()
         self._known[device] = why
         self._tell(device, why)
 

@@ -21,6 +21,7 @@ from remit.relay.session.display import with_kinds
 from remit.relay.session.file_rules import AttachedFile, Attachment
 from remit.relay.session.moves import AskPerson, Permit, Send
 from remit.relay.session.run import Person, Transition
+from remit.runtime.clock import until_tick
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 
 # A reason is a sentence or two; a longer text could be an attempt to fill the record.
@@ -215,7 +216,7 @@ class Recording:
     async def _keep_at(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(until_tick(LOOK_S)):
                     await self._news.wait()
             if not (self._changes.look() or self._news.is_set()):
                 continue
