@@ -61,6 +61,10 @@ async def boss(brief: Brief) -> dict:
             await asyncio.sleep(0.02)
     if brief.text == "once":
         answers = [await brief.delegate("till", objective="charge", max_tokens=200)]
+    elif brief.text == "all":
+        calls = [Call(target="till", objective=text, max_tokens=1_000) for text in ("at once", "refused")]
+        answers = await brief.fan_out(calls)
+        answers.append(await brief.delegate("till", objective="rest", max_tokens=brief.tokens_left()))
     else:
         calls = [Call(target="till", objective=f"charge {number}", max_tokens=100) for number in range(3)]
         answers = await brief.fan_out(calls)
@@ -73,9 +77,9 @@ async def till(brief: Brief) -> Answer:
         charges.write(f"{brief.text} {os.getpid()}\\n")
         charges.flush()
         os.fsync(charges.fileno())
-    while not (HERE / "go").exists():
+    while brief.text != "at once" and not (HERE / "go").exists():
         await asyncio.sleep(0.02)
-    return Answer("charged", usage=Usage(prompt=100))
+    return Answer("charged", usage=Usage(prompt=900 if brief.text == "rest" else 100))
 """
 
 
@@ -207,6 +211,21 @@ def test_a_boss_that_goes_on_where_its_till_is_hosted_gets_what_came_of_the_char
     assert answer == {"parts": ["success"] * 3, "left": 700, "pid": both.pid}
     assert {each.rpartition(" ")[2] for each in cluster.charges()} == {str(till.pid)}
     assert len(cluster.charges()) == 3
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_resumed_boss_grants_nobody_else_what_its_charges_were_granted(cluster: Cluster, apart: bool) -> None:
+    """A call that was refused before, because nothing was left, is made again before the one that got the rest."""
+    boss = cluster.worker("boss", *(() if apart else ("till",)))
+    till = cluster.worker("till") if apart else boss
+    asked = cluster.run("all", "--budget", "1000")
+    cluster.wait_for_charges(2)
+    both = cluster.worker("boss", "till")
+    boss.kill()
+    cluster.go()
+    parts = ["success", "refused TOKEN_BUDGET_EXCEEDED", "success" if apart else "failed OUTCOME_UNKNOWN"]
+    assert answer_of(asked)["result"] == {"parts": parts, "left": 0, "pid": both.pid}
+    assert cluster.charges() == [f"at once {till.pid}", f"rest {till.pid}"]
 
 
 def test_a_run_whose_hub_was_killed_gets_its_answer_though_every_hub_left_hosts_its_agent(cluster: Cluster) -> None:

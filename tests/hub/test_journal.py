@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sweeps import SweptStore
 from waiting import PATIENCE_S, eventually
 
 LEASE_MS = 300
+BUDGET = 4_000
 
 Reach = Callable[[str], Awaitable[None]]
 
@@ -48,7 +50,7 @@ class Journey:
 
     async def ask(self, agent: str = "root", **options: Any) -> Response:
         async with asyncio.timeout(PATIENCE_S):
-            return await self.hub.ask(agent, "travel", user="u", request_id="1", **options)
+            return await self.hub.ask(agent, "travel", user="u", request_id="1", max_tokens=BUDGET, **options)
 
     def executed(self) -> Counter[str]:
         return Counter(self._log.read_text().split()) if self._log.exists() else Counter()
@@ -145,6 +147,32 @@ class Journey:
             seen = [shown(await brief.delegate("greedy", objective="x", max_tokens=10))]
             await self.reach("all is spent")
             return [*seen, shown(await brief.delegate("steady", objective="one"))]
+
+        @hub.agent("purse")
+        async def purse(brief: Brief) -> Answer:
+            spent = {"first": 1_000, "second": 2_000}.get(brief.objective, brief.tokens_left())
+            await self.do(f"{brief.objective}:{spent}")
+            return Answer(f"{brief.objective} done", usage=Usage(prompt=spent))
+
+        hub.add("savings", purse, resumable=True)
+
+        async def planner(brief: Brief, *, last: str) -> list[str]:
+            """Ask two at once, of which the first is granted all, and then one for all that is left."""
+            calls = [
+                Call(target="purse", objective="first", max_tokens=4_000),
+                Call(target="purse", objective="second", max_tokens=2_000),
+            ]
+            seen = [shown(each) for each in await brief.fan_out(calls[::-1] if self._diverges else calls)]
+            seen.append(shown(await brief.delegate(last, objective="last", max_tokens=brief.tokens_left())))
+            await self.reach("at the end")
+            return seen
+
+        hub.add("planner", partial(planner, last="purse"), resumable=True, may_call=["*"])
+        hub.add("saver", partial(planner, last="savings"), resumable=True, may_call=["*"])
+
+        @hub.agent("director", resumable=True, may_call=["*"])
+        async def director(brief: Brief) -> object:
+            return (await brief.delegate("saver", objective="travel", max_tokens=4_000)).result
 
         @hub.agent("solo", may_call=["*"])
         async def solo(brief: Brief) -> str:
@@ -282,6 +310,31 @@ async def test_a_run_that_was_overrun_before_its_hub_fell_silent_is_overrun_afte
     response, executed = await taken_up(tmp_path, "all is spent", "wasteful")
     assert response.result == ["TOKEN_BUDGET_EXCEEDED", "TOKEN_BUDGET_EXCEEDED"]
     assert (response.usage.total, executed) == (1_000, {"wasteful": 2, "greedy": 1})
+
+
+SHORT = "TOKEN_BUDGET_EXCEEDED"
+
+
+@pytest.mark.parametrize(
+    ("agent", "point", "diverges", "result", "executed"),
+    [
+        ("planner", "in last:3000", False, ["first done", SHORT, UNKNOWN], {"first:1000": 1, "last:3000": 1}),
+        ("planner", "at the end", False, ["first done", SHORT, "last done"], {"first:1000": 1, "last:3000": 1}),
+        # Repeated with what it was granted before.
+        ("saver", "in last:3000", False, ["first done", SHORT, "last done"], {"first:1000": 1, "last:3000": 2}),
+        ("director", "in last:3000", False, ["first done", SHORT, "last done"], {"first:1000": 1, "last:3000": 2}),
+        # In another order: what was recorded at their paths counts, and not what they would be granted.
+        ("planner", "in last:3000", True, [UNKNOWN, SHORT, UNKNOWN], {"first:1000": 1, "last:3000": 1}),
+        ("planner", "at the end", True, [UNKNOWN, SHORT, "last done"], {"first:1000": 1, "last:3000": 1}),
+    ],
+)
+async def test_a_call_that_was_refused_before_gets_no_tokens_of_the_calls_that_came_after_it(
+    tmp_path: Path, agent: str, point: str, diverges: bool, result: list[str], executed: dict[str, int]
+) -> None:
+    """What later calls were granted or spent is kept for them until the code makes them again."""
+    response, found = await taken_up(tmp_path, point, agent, diverges=diverges)
+    assert (response.result, found) == (result, executed)
+    assert response.usage.total == BUDGET
 
 
 async def test_a_run_whose_agent_is_not_resumable_ends_as_unknown_and_is_not_executed_again(tmp_path: Path) -> None:

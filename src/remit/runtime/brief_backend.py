@@ -197,20 +197,20 @@ class LocalBriefBackend:
         if not isinstance(frame.state, Status):
             frame.meter(checked(usage))  # also if it was told to stop: spent tokens count
         refuse_if_stopped(self._frame)
-        if frame.left < 0:
+        if frame.left + frame.journaled_tokens < 0:
             raise RemitError(
                 fault(
                     Code.TOKEN_BUDGET_EXCEEDED,
                     f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted",
                 )
             )
-        return frame.reach
+        return frame.reach + frame.journaled_tokens
 
     def time_left_ms(self) -> int:
         return max(0, self._frame.time_left_ms(self._dispatch.parts.clock.now()))
 
     def tokens_left(self) -> int:
-        return max(0, self._frame.reach)
+        return max(0, self._frame.reach + self._frame.journaled_tokens)
 
     def original_request(self) -> str:
         root = self._frame.run.request

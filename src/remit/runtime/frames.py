@@ -212,6 +212,8 @@ class Frame:
     """The reason why it was told to stop."""
 
     reserved: int = 0
+    journaled: dict[str, int] | None = None
+    """Tokens of its calls from before a restart, by path, reserved until its code makes them again."""
     aside: int = 0
     """Tokens that its parent keeps for a hedge; together with its grant they are one reservation."""
     prompt: int = 0
@@ -328,6 +330,21 @@ class Frame:
         if self.parent is None or not self.card.draws:
             return self.left
         return self.left + max(0, self.parent.reach)
+
+    @property
+    def journaled_tokens(self) -> int:
+        """Tokens reserved for calls from before a restart; for its code they are left until it makes them again."""
+        return sum(self.journaled.values()) if self.journaled else 0
+
+    def release_journaled(self, path: str) -> None:
+        """End the reservation for a call from before a restart, which its code has made again."""
+        if self.journaled:
+            self.reserved -= self.journaled.pop(path, 0)
+
+    @property
+    def reservation(self) -> int:
+        """Tokens that its caller has reserved for it."""
+        return self.granted + self.aside
 
     def draw(self, tokens: int) -> None:
         """Take tokens from the caller, which takes what it lacks from its own; as many as are there."""

@@ -35,7 +35,7 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
     local: bool = False
     """Whether it was begun in the process of the hub that recorded it."""
     tokens: int = 0
-    """What a delegation that was begun had been granted."""
+    """What was reserved for a delegation that was begun."""
 
 
 _decoder = msgspec.json.Decoder(JournalStep)
@@ -83,6 +83,21 @@ def begun(run: Run, path: str, keys: HubKeys) -> JournalStep | None:
     opened = None if raw is None else keys.unlock(raw, _place(run, path))
     step = None if opened is None else _decoder.decode(opened)
     return None if step is None or step.done else step
+
+
+def tokens_of_calls(run: Run, path: str, keys: HubKeys) -> dict[str, int]:
+    """Return what the calls of a delegation from before a restart have spent or, until they end, may spend, by path."""
+    found: dict[str, int] = {}
+    for at, raw in (run.steps or {}).items():
+        if not at.startswith(f"{path}.") or "." in at[len(path) + 1 :]:
+            continue
+        opened = keys.unlock(raw, _place(run, at))
+        step = None if opened is None else _decoder.decode(opened)
+        if step is not None and step.done and not step.earlier:
+            found[at] = 0 if step.response is None else step.response.usage.total
+        elif step is not None and step.tokens:
+            found[at] = step.tokens
+    return found
 
 
 def is_done(run: Run, path: str, keys: HubKeys) -> bool:

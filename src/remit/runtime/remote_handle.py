@@ -165,7 +165,7 @@ class LocalRemoteHandle:
                 await parts.store.flush()
             return left
         self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
-        step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.granted)
+        step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.reservation)
         await journal.note_durably(parts.store, frame.run, frame.path, step, parts.redactor.keys)
         return None
 
@@ -177,7 +177,7 @@ class LocalRemoteHandle:
         if left is not None and left.task != task:
             self._departure = replace(left, task=task)
             frame, parts = self._frame, self._dispatch.parts
-            step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.granted)
+            step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.reservation)
             journal.note(parts.store, frame.run, frame.path, step, parts.redactor.keys)
 
     async def state(self) -> dict[str, Json]:

@@ -17,6 +17,7 @@ from remit.policy.weight import is_light_request, said_in
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime import journal
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
@@ -239,6 +240,9 @@ class Admission:
             frame.recorded = clean
         if clean.view is not None:
             frame.recorded = replace(clean, view=clean.view.recorded())
+        if run.steps:
+            frame.journaled = journal.tokens_of_calls(run, frame.path, self.parts.redactor.keys)
+            frame.reserved = frame.journaled_tokens
         if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
             frame.warnings = [*remarks]
         self.parts.ledger.open(frame)

@@ -94,7 +94,7 @@ class CallAttempt:
 
     def granted(self, limits: Limits) -> int:
         """Return the tokens that it would be granted now."""
-        return granted(self.parent, self.call, self.card, limits)
+        return granted(self.parent, self.call, self.card, self.path, limits)
 
     def agreed(self, question: str, edits: dict[str, Json]) -> None:
         """Note that a person agreed, and their edits.

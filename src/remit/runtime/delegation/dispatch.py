@@ -244,6 +244,7 @@ class Dispatch:
             self.admission.keep(run, verdict.struck, attempt.looked, of_user=False)
         if clean.handoff is not None:
             self.parts.sessions.note_handoff(run, clean.handoff, clean.origin)
+        parent.release_journaled(attempt.path)
         frame = self.admission.reserve(clean, entry, run, parent, attempt.now, key)
         frame.approved = attempt.approved
         _take_up(frame, attempt.step, attempt.call.context_tokens)

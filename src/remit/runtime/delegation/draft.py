@@ -46,7 +46,7 @@ def draft(
         remit=asking.remit.narrow(
             caller=parent.address,
             time_ms=grant_time_ms(time_ms, left_ms),
-            tokens=granted(parent, call, card, limits),
+            tokens=granted(parent, call, card, path, limits),
             max_depth=max_depth,
             context_tokens=call.context_tokens,
             tools=tools,
@@ -135,11 +135,14 @@ def call_keys_of(call: Call, names: Iterable[str]) -> set[CallKey]:
     return {(name, capability, content) for name in names}
 
 
-def granted(parent: Frame, call: Call, card: AgentCard | None, limits: Limits) -> int:
+def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits: Limits) -> int:
     """Return the tokens that a call would be granted now: set by the caller, else capability, else callee, else team.
 
     A call that may share what is left, and whose capability and callee set no tokens, gets at least the team's default.
+    A call from before a restart gets what it was granted then.
     """
+    if parent.journaled and (before := parent.journaled.get(path)) is not None:
+        return grant_tokens(before, parent.reach + before)
     tokens = call.max_tokens
     if tokens is None and card is not None:
         capability = card.capability(call.capability) if call.capability is not None else None

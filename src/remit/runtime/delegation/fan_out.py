@@ -37,7 +37,8 @@ async def refused_whole(dispatch: Delegator, parent: Frame, calls: Sequence[Call
 def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
     """Return the calls with an equal share of the remaining tokens for each call that sets none."""
     shared = [call for call in calls if call.max_tokens is None]
-    share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0
+    left = parent.left + parent.journaled_tokens - sum(call.max_tokens or 0 for call in calls)
+    share = split_tokens(left, len(shared)) if shared else 0
     return [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
 
 

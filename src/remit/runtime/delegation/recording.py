@@ -107,6 +107,8 @@ class DelegationRefusals:
                 request = replace(request, remit=replace(request.remit, tokens=begun.tokens))
         response = self.refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
         if caller is not None and response.fault is not None:
+            if why.code is not Code.CANCELLED:  # a call that is not made any more may have spent its grant before
+                caller.release_journaled(request.id)
             caller.note_fault_below(response.fault)
             caller.meter(response.usage)
         if begun is not None:  # its request is on record

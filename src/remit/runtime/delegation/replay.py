@@ -96,6 +96,7 @@ class JournalReplay:
             count_change(parent)
         if step.response.fault is not None:
             parent.note_fault_below(step.response.fault)
+        parent.release_journaled(request.id)
         self.admission.holds(parent, request)
         self.recording.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request, step))
         if step.earlier:  # its cost was counted in the run that did it

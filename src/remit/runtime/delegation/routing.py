@@ -125,7 +125,7 @@ class Routing:
         left_ms = frame.time_left_ms(self.parts.clock.now())
         if left_ms < FLOOR_MS or not may_try_another(why, begun=frame.ran, read_only=read_only):
             return None
-        left = max(0, frame.granted + frame.aside - frame.used)
+        left = max(0, frame.reservation - frame.used)
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=left))
 
     def beside(self, frame: Frame) -> RoutedCall | None:

@@ -225,7 +225,7 @@ class DelegationTasks:
     async def _note_begun(self, frame: Frame) -> None:
         if frame.departed is not None:
             return  # the record of it says more
-        step = journal.JournalStep(frame.step, local=not isinstance(frame.agent, Remote), tokens=frame.granted)
+        step = journal.JournalStep(frame.step, local=not isinstance(frame.agent, Remote), tokens=frame.reservation)
         # A repeatable delegation can begin unrecorded. Earlier steps are stored first, also repeatable ones: a model's
         # result costs money to get again.
         if frame.run.unsaved or not journal.is_repeatable(frame.card, frame.request):
