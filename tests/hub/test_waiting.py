@@ -581,6 +581,20 @@ async def test_a_hub_that_lost_its_lease_does_not_withdraw_what_another_waits_fo
             assert len(await second.store.pending()) == 1
 
 
+async def test_a_cancel_at_a_hub_that_lost_its_lease_reaches_the_hub_that_has_the_run(tmp_path: Path) -> None:
+    first, second = Office(tmp_path), Office(tmp_path)
+    async with first.hub:
+        asking = asyncio.create_task(first.ask("pay"))
+        await first.questions()
+        fall_silent(first.hub)
+        take_leases(tmp_path)
+        async with second.hub:
+            await second.taken_up()
+            assert first.hub.cancel("1")
+            assert shown(await asking) == Code.CANCELLED
+            assert await second.store.pending() == []
+
+
 async def test_a_hub_where_nobody_can_be_asked_leaves_what_waits_to_one_where_someone_can(tmp_path: Path) -> None:
     """Decision 4: to open a store beside the hub that asks, as a script may, declines nothing."""
     await left_waiting(tmp_path, "pay")

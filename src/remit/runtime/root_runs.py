@@ -183,8 +183,8 @@ class RootRuns:
             except StoreError:
                 raise
             except RemitError as error:
-                kept = isinstance(error, PersonDeclined)
-                return await self._wherever(request, await self._records.refuse(request, error.fault, keep=kept))
+                ended = await self._records.refuse(request, error.fault, keep=isinstance(error, PersonDeclined))
+                return await self._wherever(request, ended, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
             return self._records.refused(request, error.fault)
         finally:
@@ -357,7 +357,7 @@ class RootRuns:
                         why = error.fault
                         if why.code is not Code.CANCELLED or why in (CLOSING, LEFT):
                             raise
-                        waiting = self._pass_cancel_on(run, why.message.removeprefix("cancelled: "))
+                        waiting = self._pass_cancel_on(run, _reason(why))
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             until = f"did not end within {request.remit.time_ms} ms"
@@ -393,11 +393,16 @@ class RootRuns:
         ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown)
         return await self._wherever(frame.request, ended)
 
-    async def _wherever(self, request: Request, ended: Response) -> Response:
-        """Return how a run ended here; if another hub took it over, whoever waits here gets the outcome there."""
-        if ended.fault is not journal.TAKEN_OVER:
+    async def _wherever(self, request: Request, ended: Response, why: Fault | None = None) -> Response:
+        """Return how a run ended here; if another hub took it over, whoever waits here gets the outcome there.
+
+        *why* it ended here: a cancel is passed on, and a caller that has left waits for nothing.
+        """
+        if ended.fault is not journal.TAKEN_OVER or why in (CLOSING, LEFT):
             return ended
         try:
+            if why is not None and why.code is Code.CANCELLED:
+                await self.active.interruptible(self._pass_cancel_on(request.run, _reason(why)))
             outcome = await self._attach(request, request.run)
             return await self._dispatch.parts.redactor.for_user(request.run, outcome)
         except RemitError:  # this hub closes, or cannot reach the store
@@ -434,6 +439,10 @@ def _changes_nothing(frame: Frame) -> bool:
         return False
     capability = card.capability(code)
     return capability is not None and capability.read_only
+
+
+def _reason(cancelled: Fault) -> str:
+    return cancelled.message.removeprefix("cancelled: ")
 
 
 def _duplicate(request: Request) -> Fault:
