@@ -1,5 +1,6 @@
 """What a callee is shown of a conversation: chosen by its caller, never twice, and never more than that."""
 
+import threading
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -320,6 +321,22 @@ async def test_what_the_user_answered_is_not_asked_again(hub: Hub) -> None:
     assert "must not cost a fee" in known[2][0].text
     assert "Which account" in known[2][1].text
     assert "savings" in known[2][1].text
+
+
+async def test_the_event_loop_reads_no_texts(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads texts takes a third of a second to load: other requests go on meanwhile."""
+    readers: list[threading.Thread] = []
+
+    def read(_: str) -> list[Note]:
+        readers.append(threading.current_thread())
+        return [Note("decision", "by train")]
+
+    monkeypatch.setattr("remit.runtime.summaries.notes_of", read)
+    shown = team(hub, ContextFilter(known="all"))
+    async with hub:
+        await hub.ask("planner", "We go by train", user="u", session="s")
+    assert [each.known for each in shown] == [(Note("decision", "by train"),)]
+    assert threading.current_thread() not in readers
 
 
 async def test_notes_hold_tokens_and_come_back_to_their_user(hub: Hub, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from remit.policy.reception import is_new, speaker_of
 from remit.policy.redaction import strike
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.policy.weight import is_light_request
-from remit.protocol.envelope import Json, Request
+from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime import journal
 from remit.runtime.aside import aside
@@ -38,6 +38,7 @@ class RootAttempt:
         "goes_on",
         "looked",
         "may_be_known",
+        "notes",
         "owner",
         "permitted",
         "questions",
@@ -59,6 +60,8 @@ class RootAttempt:
         self.owner: SessionOwner | None = None
         self.taken = False
         """Whether the session was assigned to this user and agent."""
+        self.notes: list[Note] = []
+        """What its user decides, demands and answers in it."""
         self.goes_on = False
         """Whether it continues a conversation."""
         self.entry: RegisteredAgent | None = None
@@ -160,13 +163,17 @@ class RootAdmission:
         """Examine a large request outside the event loop."""
         attempt.looked = await self._admission.look_through(attempt.request, facts, attempt.run, of_user=True)
 
-    async def assign_session(self, attempt: RootAttempt, session: str) -> None:
-        """Assign the chosen session to the user and the agent, unless another agent of the user has it."""
+    async def assign_session(self, attempt: RootAttempt, session: str, clean: Request) -> None:
+        """Assign the chosen session to the user and the agent, unless another agent of the user has it.
+
+        *clean* is the request as it may be stored, from which the notes of the conversation are taken.
+        """
         request = attempt.request
         # Also a session that was used before it was assigned: its values are stored from now on.
         attempt.owner = await self._parts.store.session(session, request.remit.user, request.target)
         if attempt.owner.user == request.remit.user:
             attempt.taken = True
+            attempt.notes = await aside.run(self._parts.sessions.notes_of_user, attempt.run, clean)
         else:  # another user took the name a moment ago
             await self.prepare(attempt)
 
@@ -177,8 +184,7 @@ class RootAdmission:
         if verdict.struck:
             self._admission.keep(run, verdict.struck, attempt.looked, of_user=True)
         run.request = clean
-        if attempt.session is not None:
-            sessions.note_user_text(run, clean)
+        sessions.note(run, attempt.notes)
         if clean.handoff is not None:
             sessions.note_handoff(run, clean.handoff, speaker_of(clean))
         frame = self._admission.reserve(clean, entry, run, None, now)

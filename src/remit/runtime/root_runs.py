@@ -223,7 +223,7 @@ class RootRuns:
                         return ended
                 case Rewrite():
                     if attempt.session is not None and not attempt.taken:
-                        await admission.assign_session(attempt, attempt.session)
+                        await admission.assign_session(attempt, attempt.session, verdict.request)
                     elif (why := self.active.why_called_off(request.run)) is not None:
                         return await self._records.refuse(request, why)
                     elif (shared := self._dispatch.parts.shared) is not None and attempt.needs_permit:

@@ -213,14 +213,15 @@ class Sessions:
         if kept is not None:
             run.asked = kept[1].decode()
 
-    def note_user_text(self, run: Run, request: Request) -> None:
-        """Note what the user of a run, whose request is redacted, decides, demands, and answers.
+    def notes_of_user(self, run: Run, request: Request) -> list[Note]:
+        """Return what the user of a run, whose request is redacted, decides, demands, and answers.
 
-        A peer's agent is not the user, whatever it says in the user's name.
+        A peer's agent is not the user, whatever it says in the user's name. It takes long at first, because it loads
+        what reads texts, so it is not called in the event loop.
         """
         by = speaker_of(request)
         notes = self._reader().notes(request.objective or text_of(request.input or ""), run.asked)
-        self.note(run, [replace(note, by=by) for note in notes] if by else notes)
+        return [replace(note, by=by) for note in notes] if by else notes
 
     async def ask_back(self, run: Run, response: Response) -> None:
         """Store the question to a user who was asked back, until the user answers."""
