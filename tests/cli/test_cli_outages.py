@@ -90,6 +90,17 @@ async def test_a_call_to_another_hub_is_put_to_a_person_once(team: Outages, aske
     assert team.ledger() == ["open-1 paid"]
 
 
+async def test_a_cancelled_request_stays_cancelled_when_it_is_sent_again(team: Outages) -> None:
+    """Nothing had begun, and whoever sends it again may not have heard that it was cancelled."""
+    up = await team.serve("up")
+    assert (await ask(up, "payer", "pay-1"))[0] == 202
+    assert (await asyncio.to_thread(up.send, "/v1/delegations/pay-1/cancel", {}))[0] in (200, 202)
+    cancelled = await ended(up, "pay-1")
+    assert cancelled["fault"]["code"] == "CANCELLED"
+    assert (await ask(up, "payer", "pay-1"))[1] == cancelled
+    assert (await pending(team), team.ledger()) == ([], [])
+
+
 async def test_a_rule_for_a_caller_holds_at_the_host_of_its_callee_too(team: Outages) -> None:
     up = await team.serve("up")
     await team.work("vault")

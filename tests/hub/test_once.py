@@ -657,8 +657,8 @@ async def test_a_request_that_never_began_may_come_again_though_the_store_was_in
             await asyncio.sleep(0)
         finish = hub.store.finish
         hub.store.finish = broken
-        assert hub.cancel("q")
-        assert (await queued).fault is not None
+        queued.cancel()
+        await asyncio.wait({queued})
         hub.store.finish = finish
         await hub._runs._records.record_late()  # pyright: ignore[reportPrivateUsage]
         may_end.set()

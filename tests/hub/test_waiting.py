@@ -16,15 +16,18 @@ from typing import Any, Literal
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from commands import popen
 from programs import with_tests_on_path
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Limits, Request, Response, Status, Verdict
+from remit.protocol.errors import fault
 from remit.protocol.records import Approval
 from remit.runtime import root_runs
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision, Question
+from remit.runtime.ports import Decision, Question, Remote, RemoteHandle
 from remit.stores.sqlite import SqliteStore, verify_file
+from remit.transports.remote_calls import refused
 from sweeps import SweptStore
 from waiting import PATIENCE_S
 
@@ -514,6 +517,28 @@ async def test_two_users_who_wait_for_one_session_each_get_their_own_after_a_res
                     await asyncio.sleep(0.01)
             runs = await office.hub.store.runs(limit=2)
     assert sum(office.executed().values()) == len({each.session for each in runs}) == len(asked) == 2
+
+
+class OtherHub(Remote):
+    """An agent that another hub on the same store hosts."""
+
+    shares_store = True
+
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
+        return refused(request, fault(Code.DELEGATION_UNAVAILABLE, "no hub hosts it"))
+
+
+async def test_what_a_person_approved_is_stored_with_a_request_for_another_hub(tmp_path: Path) -> None:
+    """A hub that resumes the run hands the request over to a host that then asks nobody again."""
+    office = Office(tmp_path)
+    office.hub.register(replace(office.hub.cards["pay"], name="other-pay"), OtherHub())
+    async with office.hub:
+        asking = asyncio.create_task(office.ask("other-pay"))
+        await office.answer(1)
+        run = (await asking).run
+        requests = [each.body for each in await office.hub.store.records(run=run) if isinstance(each.body, Request)]
+    digest = office.hub._parts.redactor.keys.question_digest("Pay?")  # pyright: ignore[reportPrivateUsage]
+    assert requests[-1].approved == (digest,)
 
 
 async def test_fifty_that_waited_all_go_on_after_a_restart(tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ class SlowStore:
         self.withdrawn: list[str] = []
         self.failures: list[str] = []
 
-    async def submit(self, request: Request, approved: frozenset[str]) -> HandedOver:
+    async def submit(self, request: Request, approved: tuple[str, ...]) -> HandedOver:
         self.submitting.set()
         await self.committed.wait()
         return HandedOver("run-of-callee", None)
 
     # ── the bus, and the handle of the call ───────────────────────────────────────────────────────────────────────────
 
-    handed_back, traceparent, approved = False, "", frozenset[str]()
+    handed_back, traceparent = False, ""
 
     async def cancel_call(self, agent: str, run: str) -> bool:
         self.withdrawn.append(run)

@@ -263,7 +263,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     files: Files = ()
     """Files for the callee, which it may pass on."""
     approved: tuple[str, ...] = ()
-    """Digests of the questions that a person approved at the hub of the team that handed it over; never sent."""
+    """Digests of the questions about it that a person has approved, for the other hubs of the team; never sent."""
 
     @property
     def path(self) -> str:

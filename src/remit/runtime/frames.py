@@ -118,6 +118,7 @@ class Run:
 
     __slots__ = (
         "asked",
+        "called_off",
         "changed_at",
         "changes",
         "epoch",
@@ -156,6 +157,8 @@ class Run:
         """How many of its refusals are recorded."""
         self.handed_back = False
         """Whether it stops here only to be resumed elsewhere."""
+        self.called_off = False
+        """Whether somebody cancelled it."""
         self.unsaved = False
         """Whether something that must not be done twice was done and may not be stored yet."""
         self.steps = steps
@@ -295,8 +298,6 @@ class Frame:
     """The other one of a hedged pair."""
     overtaken: bool = False
     """Whether it was stopped because the other one of its pair was faster."""
-    approved: frozenset[str] = frozenset()
-    """The questions about it that a person has approved."""
     drawn: int = 0
     """Tokens taken from the caller beyond the grant."""
     hedges: int = 0

@@ -62,10 +62,6 @@ class LocalRemoteHandle:
         return self._frame.run.request
 
     @property
-    def approved(self) -> frozenset[str]:
-        return self._frame.approved
-
-    @property
     def handed_back(self) -> bool:
         return self._frame.run.handed_back
 

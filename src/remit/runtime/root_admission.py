@@ -181,6 +181,7 @@ class RootAdmission:
         """Reserve what the guards allowed before anything is awaited, so that nobody else can take it."""
         clean, run, entry, sessions = verdict.request, attempt.run, attempt.entry, self._parts.sessions
         assert entry is not None, "a guard refuses unknown targets"
+        clean = self._admission.with_approvals(clean, entry, attempt.approved)
         if verdict.struck:
             self._admission.keep(run, verdict.struck, attempt.looked, of_user=True)
         run.request = clean
@@ -188,7 +189,6 @@ class RootAdmission:
         if clean.handoff is not None:
             sessions.note_handoff(run, clean.handoff, speaker_of(clean))
         frame = self._admission.reserve(clean, entry, run, None, now)
-        frame.approved = attempt.approved
         frame.lookup = self._admission.lookup(attempt.request, clean, entry, run)
         return frame
 

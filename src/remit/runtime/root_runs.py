@@ -125,6 +125,7 @@ class RootRuns:
             if going is not None:  # it is still being admitted, and will see that it must not start
                 self.active.call_off(going.run, why)
             return going is not None
+        frame.run.called_off = frame.run.called_off or (frame.parent is None and _is_order(why))
         self._dispatch.recording.notice(frame, why.message, why.code)
         self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
@@ -183,7 +184,8 @@ class RootRuns:
             except StoreError:
                 raise
             except RemitError as error:
-                ended = await self._records.refuse(request, error.fault, keep=isinstance(error, PersonDeclined))
+                kept = isinstance(error, PersonDeclined) or _is_order(error.fault)
+                ended = await self._records.refuse(request, error.fault, keep=kept)
                 return await self._wherever(request, ended, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
             return self._records.refused(request, error.fault)
@@ -225,7 +227,7 @@ class RootRuns:
                     if attempt.session is not None and not attempt.taken:
                         await admission.assign_session(attempt, attempt.session, verdict.request)
                     elif (why := self.active.why_called_off(request.run)) is not None:
-                        return await self._records.refuse(request, why)
+                        return await self._records.refuse(request, why, keep=_is_order(why))
                     elif (shared := self._dispatch.parts.shared) is not None and attempt.needs_permit:
                         if (wait_ms := await shared.rate_wait_ms(facts.target)) > 0:
                             return await self._not_now(attempt, asked_too_often(request.target, wait_ms).fault)
@@ -237,7 +239,7 @@ class RootRuns:
                         attempt.allow(allowance)
                     else:
                         attempt.frame = frame = admission.reserve(attempt, verdict, now)
-                        return await self._submit(frame, frame.recorded or verdict.request, attempt.content)
+                        return await self._submit(frame, frame.recorded or frame.run.request, attempt.content)
 
     async def _not_now(self, attempt: RootAttempt, why: Fault) -> Response:
         """Refuse a request for a limit that all hubs share, unless it has begun before or has an outcome."""
@@ -255,7 +257,7 @@ class RootRuns:
         if (known := await self._park(attempt)) is not None:
             return await self._known(attempt.request, known)
         if (why := self.active.why_called_off(attempt.request.run)) is not None:
-            return await self._records.refuse(attempt.request, why)
+            return await self._records.refuse(attempt.request, why, keep=_is_order(why))
         asking = self._dispatch.approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
         edits = await self.active.interruptible(asking)
         attempt.agreed(ask.question, edits)
@@ -388,9 +390,10 @@ class RootRuns:
 
     async def _execute(self, frame: Frame) -> Response:
         (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
-        # Only outcomes after the agent's code began are kept: before that, the same request may come again.
+        # Only outcomes after the agent's code began are kept: before that, the same request may come again. A cancel
+        # stands, too: whoever sends the same again may not have heard of it.
         unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
-        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown)
+        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown or frame.run.called_off)
         return await self._wherever(frame.request, ended)
 
     async def _wherever(self, request: Request, ended: Response, why: Fault | None = None) -> Response:
@@ -439,6 +442,11 @@ def _changes_nothing(frame: Frame) -> bool:
         return False
     capability = card.capability(code)
     return capability is not None and capability.read_only
+
+
+def _is_order(why: Fault) -> bool:
+    """Return whether somebody cancelled the run itself, and not only the wait for it."""
+    return why.code is Code.CANCELLED and why not in (CLOSING, LEFT)
 
 
 def _reason(cancelled: Fault) -> str:

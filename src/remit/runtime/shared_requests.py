@@ -103,7 +103,7 @@ class SharedRequests:
 
     # ── for the caller ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def submit(self, sent: Request, approved: frozenset[str]) -> HandedOver:
+    async def submit(self, sent: Request, approved: tuple[str, ...]) -> HandedOver:
         """Make a request durable that any host of its agent may take; the same request is submitted once.
 
         The host asks nobody again what a person has *approved* here.
@@ -123,7 +123,7 @@ class SharedRequests:
         clean = await self._admission.redacted(run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
-        clean = replace(clean, approved=tuple(sorted(map(self.keys.question_digest, approved))))
+        clean = replace(clean, approved=approved)
         digest_of = self._runs.digest_of
         light = is_light_request(request, LIGHT_TO_ENCODE)
         content = digest_of(request) if light else await aside.run(digest_of, request)

@@ -1629,7 +1629,7 @@ export interface components {
          */
         Request: {
             /**
-             * @description Digests of the questions that a person approved at the hub of the team that handed it over; never sent.
+             * @description Digests of the questions about it that a person has approved, for the other hubs of the team; never sent.
              * @default []
              */
             approved: string[];

@@ -26,7 +26,7 @@ from remit.runtime.delegation.attempt import CallAttempt, RequestInspection
 from remit.runtime.delegation.draft import draft, passed_call
 from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.frames import Frame, PassedCall, Run
-from remit.runtime.ports import RegisteredAgent, SessionOwner
+from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
 from remit.runtime.schemas import unfit_input
 
 log = logging.getLogger("remit")
@@ -247,6 +247,13 @@ class Admission:
             frame.warnings = [*remarks]
         self.parts.ledger.open(frame)
         return frame
+
+    def with_approvals(self, clean: Request, entry: RegisteredAgent, questions: frozenset[str]) -> Request:
+        """Return a request with the questions that a person has approved, if another hub of the team executes it."""
+        if not questions or not isinstance(entry.agent, Remote) or not entry.agent.shares_store:
+            return clean
+        digests = map(self.parts.redactor.keys.question_digest, questions)
+        return replace(clean, approved=tuple(sorted({*clean.approved, *digests})))
 
     def lookup(self, request: Request, clean: Request, entry: RegisteredAgent, run: Run) -> Lookup | None:
         """Return the key under which an earlier answer to an equal request may be cached."""

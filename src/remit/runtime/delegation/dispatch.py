@@ -235,6 +235,7 @@ class Dispatch:
         """Reserve the grant of a call and start it."""
         parent, entry, clean = attempt.parent, attempt.entry, verdict.request
         assert entry is not None, "a guard refuses unknown targets"
+        clean = self.admission.with_approvals(clean, entry, attempt.approved)
         entry = self.replay.whereabouts(entry, attempt.before) or entry
         run = parent.run
         if verdict.struck:
@@ -246,7 +247,6 @@ class Dispatch:
             self.parts.sessions.note_handoff(run, clean.handoff, clean.origin)
         parent.release_journaled(attempt.path)
         frame = self.admission.reserve(clean, entry, run, parent, attempt.now, key)
-        frame.approved = attempt.approved
         _take_up(frame, attempt.step, attempt.call.context_tokens)
         if attempt.route is not None:
             self.routing.under_way(frame, attempt.route, hedge=attempt.hedge)

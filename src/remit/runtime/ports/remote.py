@@ -41,11 +41,6 @@ class RemoteHandle(Protocol):
         ...
 
     @property
-    def approved(self) -> frozenset[str]:
-        """The questions about the request that a person has approved."""
-        ...
-
-    @property
     def handed_back(self) -> bool:
         """Whether the run stops here only to be resumed: remote work may continue."""
         ...

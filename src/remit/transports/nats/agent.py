@@ -122,7 +122,7 @@ class BusAgent(Remote):
         line.doubt(f"the outcome at {name} is unknown")
         # If the store fails in a commit, nobody knows whether the request is there for a host to take. Under the same
         # id it is submitted once, however often it is tried.
-        submitted = _outlasting(lambda: self._shared.submit(outgoing(request, line), line.approved))
+        submitted = _outlasting(lambda: self._shared.submit(outgoing(request, line), request.approved))
         submitting = asyncio.ensure_future(submitted)
         try:
             handed = await asyncio.shield(submitting)
