@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from harness import Figure, at_least, at_most, main
 from remit.policy.plan import Step, Workflow, questions
-from remit.text.components import Component
 from remit.text.conflicts import find
+from remit.words.components import Component
 
 PARTS = (
     "develop",

@@ -14,7 +14,7 @@ from remit.text.quantities import Amount, Day, TimeOfDay
 from remit.text.stated_constraints import Constraint, Prohibition, Requirement
 from remit.text.stated_limits import Limit
 from remit.text.summaries import notes_of
-from remit.text.units import unit_of
+from remit.words.units import unit_of
 
 CONSTRAINTS = Path(__file__).parent.parent / "tests" / "judgement" / "constraints.toml"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from harness import Figure, at_most, main, sized
 from remit.policy.aggregate import Blend, hold
-from remit.text.components import Component
+from remit.words.components import Component
 
 REWRITES = Path(__file__).parent.parent / "tests" / "judgement" / "rewrites.toml"
 

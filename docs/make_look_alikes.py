@@ -1,4 +1,4 @@
-"""Makes `src/remit/text/look_alikes.py` anew, from the confusables of the Unicode Consortium (UTS 39).
+"""Makes `src/remit/words/look_alikes.py` anew, from the confusables of the Unicode Consortium (UTS 39).
 
 They come from the wheel confusable-homoglyphs, which is too slow to import in a hub: 900 KB of JSON.
 Run: pip install confusable-homoglyphs==3.3.1 && python docs/make_look_alikes.py

@@ -18,7 +18,7 @@ _HOMES = {
     "remit.config.load": ("load_team",),
     "remit.policy.aggregate": ("Blend", "Combined"),
     "remit.policy.breaker": ("BreakerSettings",),
-    "remit.text.components": ("Component", "Conflict", "ReportedValue"),
+    "remit.words.components": ("Component", "Conflict", "ReportedValue"),
     "remit.policy.limits": ("Limits",),
     "remit.policy.plan": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),

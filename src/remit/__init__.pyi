@@ -79,9 +79,9 @@ from remit.server.a2a.guests import PublicAccess as PublicAccess
 from remit.server.a2a.routes import Exposure as Exposure
 from remit.stores.sqlite import SqliteStore as SqliteStore
 from remit.stores.sqlite import verify_file as verify_file
-from remit.text.components import Component as Component
-from remit.text.components import Conflict as Conflict
-from remit.text.components import ReportedValue as ReportedValue
+from remit.words.components import Component as Component
+from remit.words.components import Conflict as Conflict
+from remit.words.components import ReportedValue as ReportedValue
 
 __version__: str
 __all__: list[str]

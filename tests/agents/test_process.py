@@ -39,9 +39,11 @@ from remit import (
 )
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
+from remit.policy.aggregate import Blend
 from remit.protocol.envelope import Forwarded, Json
 from remit.protocol.records import StepPlan
 from remit.runtime.brief import AvailableAgent, Work
+from remit.runtime.text_reader import text_reader
 from samples import a_request, a_response
 from waiting import PATIENCE_S
 
@@ -83,6 +85,9 @@ class Desk:
 
     async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
         return [await self.delegate(call) for call in calls]
+
+    def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
+        return text_reader().blended(merged, text, blend)
 
     async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
         responses = await self.fan_out(calls)

@@ -30,7 +30,7 @@ from remit.relay.session.review import Review
 from remit.relay.session.run import DeliveryState, MessageProgress, Overlay, PendingDraft, TimelineEntry
 from remit.server.public_runs import EntryView, QuestionView, SharedRunView, Surroundings
 from remit.server.public_runs import view as view_of
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 
 def view(run: Overlay) -> SharedRunView:

@@ -331,7 +331,7 @@ async def test_the_event_loop_reads_no_texts(hub: Hub, monkeypatch: pytest.Monke
         readers.append(threading.current_thread())
         return [Note("decision", "by train")]
 
-    monkeypatch.setattr("remit.runtime.summaries.notes_of", read)
+    monkeypatch.setattr("remit.agents.summaries.notes_of", read)
     shown = team(hub, ContextFilter(known="all"))
     async with hub:
         await hub.ask("planner", "We go by train", user="u", session="s")

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.aggregate import Blend, accept, blended, hold, left_out, merge_all, start, with_findings
+from remit.policy.aggregate import Blend, merge_all, start, with_findings
 from remit.protocol.codec import checked, decode, encode
 from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.text.components import Component, Conflict, Findings, ReportedValue
+from remit.text.blending import accept, blended, hold, left_out
+from remit.words.components import Component, Conflict, Findings, ReportedValue
 from samples import a_response
 from strategies import responses
 

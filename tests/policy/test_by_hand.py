@@ -14,10 +14,10 @@ from remit.policy.verdict import ALLOW, Facts
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Message, Strategy
 from remit.protocol.trace import TraceContext, place_of
-from remit.text.components import Component
 from remit.text.conflicts import find
 from remit.text.grounding import unfounded
 from remit.text.summaries import Summary, extend
+from remit.words.components import Component
 from samples import a_card, a_remit, a_request, a_response
 
 

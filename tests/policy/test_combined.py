@@ -11,8 +11,8 @@ from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Answer, Call, Response, Strategy
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.text.components import Component, Conflict, ReportedValue
 from remit.text.conflicts import find
+from remit.words.components import Component, Conflict, ReportedValue
 from samples import a_response
 from strategies import responses
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.text.components import in_words, laid_out, name_words, said_shortly
+from remit.words.components import in_words, laid_out, name_words, said_shortly
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.text.components import Component, Conflict, Findings, ReportedValue
 from remit.text.conflicts import find
 from remit.text.figures import NAMES, figures
 from remit.text.numbers import OTHER_MEANINGS
+from remit.words.components import Component, Conflict, Findings, ReportedValue
 from strategies import json_values
 
 # Each pair says two things of one, of which at most one can be right.

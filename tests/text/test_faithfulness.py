@@ -2,9 +2,10 @@
 
 import pytest
 
-from remit.policy.aggregate import Blend, hold
-from remit.text.components import Component
+from remit.policy.aggregate import Blend
+from remit.text.blending import hold
 from remit.text.faithfulness import Objection, check
+from remit.words.components import Component
 
 BEDS = Component("beds", "Ward 3 has 12 free beds. Ward 5 has 7 free beds.", None, "Beds")
 DOCTOR = Component("doctor", "Dr. Amari is not available before Thursday.", None, "Staff")

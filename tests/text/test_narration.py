@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
-from remit.text.components import Conflict, Findings, ReportedValue
 from remit.text.conflicts import find
 from remit.text.failures import reason
 from remit.text.narration import (
@@ -21,6 +20,7 @@ from remit.text.narration import (
     unified,
     without_names,
 )
+from remit.words.components import Conflict, Findings, ReportedValue
 from samples import a_response
 
 COSTS = NarrativeSection(

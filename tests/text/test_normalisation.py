@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from remit.policy.rules import Rule, guard_of
 from remit.policy.verdict import Facts, Refuse
-from remit.text import normalisation
-from remit.text.normalisation import likeness, search_text, search_word, unescaped
+from remit.words import normalisation
+from remit.words.normalisation import likeness, search_text, search_word, unescaped
 from samples import a_request
 
 FACTS = Facts(target=None)

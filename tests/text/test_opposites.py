@@ -2,9 +2,9 @@
 
 import pytest
 
-from remit.text.components import Component
 from remit.text.conflicts import find
 from remit.text.conflicts.opposites import action_of, kind_of, state_of
+from remit.words.components import Component
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from typing import Any
 
 from remit.protocol.card import Capability
-from remit.text.components import Component
 from remit.text.conflicts import find
 from remit.text.conflicts.same_fields import field_at, same_fields, with_same_fields
+from remit.words.components import Component
 
 
 def capability(code: str, **properties: Any) -> Capability:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from remit.text.components import Component, Conflict, ReportedValue
 from remit.text.conflicts import find
 from remit.text.conflicts.second_reader import compared, material, pointed_out
+from remit.words.components import Component, Conflict, ReportedValue
 
 PAID, OPEN = "The invoice has been paid.", "The invoice is\nstill open, says the clerk."
 BOOKS, BANK, OTHER = (

@@ -1,8 +1,8 @@
 """The pairs of statements that an entailment model reads: few, short, and about one thing."""
 
-from remit.text.components import Component, Findings
 from remit.text.conflicts.second_reader import LONGEST_QUOTE, MOST_CONTRADICTIONS, pointed_out
 from remit.text.conflicts.statement_pairs import MOST_PAIRS, contradictions, statement_pairs
+from remit.words.components import Component, Findings
 
 
 def pairs_of(*results: str, questions: tuple[str, ...] = ()) -> list[tuple[str, str]]:

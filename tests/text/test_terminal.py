@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.text.terminal import Pieces, json_for_terminal, one_line, several_lines
+from remit.words.terminal import Pieces, json_for_terminal, one_line, several_lines
 
 UNSAFE = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\u202e", "\u2066", "\u2028", "\ufeff", "\U000e0041"}
 

@@ -14,8 +14,8 @@ from remit.policy.budget import estimate, grant_time_ms
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
-from remit.text.components import Component, Findings
 from remit.text.conflicts.second_reader import INSTRUCTIONS, SCHEMA, compared, material, pointed_out
+from remit.words.components import Component, Findings
 
 log = logging.getLogger("remit")
 

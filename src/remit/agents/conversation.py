@@ -19,11 +19,11 @@ from remit.protocol.envelope import Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.schemas import misfits
-from remit.text.components import in_words, said_shortly
 from remit.text.field_values import find_values
 from remit.text.given_values import EarlierValues, GivenValue, as_before, earlier_values, given_values, newest
 from remit.text.replies import inputs, wanted
 from remit.text.sentences import cut, squeezed
+from remit.words.components import in_words, said_shortly
 
 _KEPT = "memory"
 # A person gives a dozen values in a long conversation; the oldest is the least likely to be meant again.

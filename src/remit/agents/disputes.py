@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from remit.protocol.envelope import Answer, Json
-from remit.text.components import capital, in_words, said_shortly
 from remit.text.conflicts.decided import decision_of
 from remit.text.conflicts.search import Side, settled
+from remit.words.components import capital, in_words, said_shortly
 
 
 def disputes_of(answer: Answer) -> list[Json]:

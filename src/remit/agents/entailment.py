@@ -18,9 +18,9 @@ from remit.policy.budget import grant_time_ms
 from remit.protocol.errors import RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
-from remit.text.components import ENTAILMENT_THRESHOLD, Component, Findings
 from remit.text.conflicts.second_reader import compared, pointed_out
 from remit.text.conflicts.statement_pairs import StatementPair, contradictions, statement_pairs
+from remit.words.components import ENTAILMENT_THRESHOLD, Component, Findings
 
 log = logging.getLogger("remit")
 

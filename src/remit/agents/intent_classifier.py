@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from secrets import token_bytes
+from typing import Protocol, runtime_checkable
 from unicodedata import normalize
 
 from remit.agents.model import ModelAgent
@@ -15,7 +16,6 @@ from remit.protocol.card import Capability
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
-from remit.runtime.ports import Classifier
 from remit.text.classification import ClassifiedText, ScoredCapability, Scorer, hear
 from remit.text.intent import Decision
 from remit.text.model_intent import answer_schema, instructions, request, tempered, understood
@@ -24,6 +24,18 @@ from remit.text.request_part import RequestPart
 # A decision takes about a kilobyte.
 MOST = 1_000
 _LONG_TEXT = 4_096
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """Finds the capabilities that a user's text asks for: by words, by meaning, or by asking a model."""
+
+    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
+        """Return the likely capabilities, best first, spending no more than *brief* has left.
+
+        It raises no error when it cannot classify a text: it returns no candidates, or says which other method it used.
+        """
+        ...
 
 
 class DecisionCache:

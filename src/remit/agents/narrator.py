@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from remit.agents.model import ModelAgent, model_agent
 from remit.agents.prompting import ModelPrompt
-from remit.policy.aggregate import Blend, Held, hold
+from remit.policy.aggregate import Blend
 from remit.policy.budget import estimate, grant_time_ms
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
+from remit.text.blending import Held, hold
 
 if TYPE_CHECKING:  # an optional package
     from pydantic_ai.models import Model

@@ -16,7 +16,7 @@ from remit.agents.conflict_reader import ConflictReader
 from remit.agents.conversation import Conversation, FilledInputs, RecalledConversations, fits
 from remit.agents.disputes import disputes_of, settled_disputes
 from remit.agents.follow_ups import as_input, followed_up, noted, nothing_offered, purpose
-from remit.agents.intent_classifier import DecisionCache, allowed_capabilities, without_model
+from remit.agents.intent_classifier import Classifier, DecisionCache, allowed_capabilities, without_model
 from remit.agents.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
 from remit.agents.narrator import Narrator
 from remit.agents.open_question import keep_question, merged_input, take_question, without_options
@@ -32,7 +32,6 @@ from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Answer, Json
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
-from remit.runtime.ports import Classifier
 from remit.text.constraints import with_breaches
 from remit.text.field_questions import question_for
 from remit.text.field_replies import agrees, asks_for_something

@@ -8,7 +8,7 @@ from datetime import date
 from msgspec import Struct
 
 from remit.agents.conversation import fits
-from remit.agents.intent_classifier import LEAST_MS, LEAST_OUTPUT, OUTPUT_TOKENS, PATIENCE_MS, SHARE
+from remit.agents.intent_classifier import LEAST_MS, LEAST_OUTPUT, OUTPUT_TOKENS, PATIENCE_MS, SHARE, Classifier
 from remit.agents.model import ModelAgent
 from remit.agents.prompting import ModelPrompt
 from remit.policy.budget import estimate
@@ -16,7 +16,6 @@ from remit.protocol.card import Capability
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
-from remit.runtime.ports import Classifier
 from remit.text.intent import Decision, Label, Planned
 from remit.text.model_intent import request
 from remit.text.model_plan import checked, judged_plan

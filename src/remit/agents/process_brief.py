@@ -49,7 +49,7 @@ from remit.agents.channel import (
     read_by_process,
     unraw,
 )
-from remit.policy.aggregate import Combined
+from remit.policy.aggregate import Blend, Combined
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.envelope import (
     VERSION,
@@ -69,6 +69,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, StepPlan, read_body
 from remit.runtime.agent_values import plain_arguments, plain_changes, plain_finding
 from remit.runtime.brief import AvailableAgent, Work
+from remit.runtime.text_reader import text_reader
 
 T = TypeVar("T")
 
@@ -129,6 +130,9 @@ class RemoteBriefBackend:
             return [self._count(response) for response in await self._ask(frame, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls]
+
+    def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
+        return text_reader().blended(merged, text, blend)
 
     async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
         try:

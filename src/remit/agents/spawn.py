@@ -32,7 +32,7 @@ from remit.agents.outgoing_proxy import OutgoingProxy
 from remit.agents.process_group import ProcessGroup
 from remit.agents.sandbox import Sandbox, SandboxRights, rules_of
 from remit.protocol.errors import Code, RemitError, fault
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 log = logging.getLogger("remit")
 

@@ -31,9 +31,9 @@ from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import StepPlan
 from remit.runtime.brief import Brief
-from remit.text.components import Findings
 from remit.text.conflicts import find
 from remit.text.conflicts.decided import decided_conflicts, with_decisions
+from remit.words.components import Findings
 
 # An agent's default limit of concurrent delegations.
 AT_ONCE = 3

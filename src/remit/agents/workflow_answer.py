@@ -12,7 +12,6 @@ from remit.policy.plan import Step, StepOutcome, Workflow, questions
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.files import fitting
-from remit.text.components import Findings, capital
 from remit.text.conflicts.same_fields import SameFields, with_same_fields
 from remit.text.failures import plain_part
 from remit.text.narration import (
@@ -24,6 +23,7 @@ from remit.text.narration import (
     unified,
     without_names,
 )
+from remit.words.components import Findings, capital
 
 # The answer if the step with the result was not done but others were, and the answer if no step had to be done.
 _NOT_REACHED = "This could not be finished."

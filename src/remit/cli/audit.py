@@ -18,7 +18,7 @@ from remit.protocol.records import Record
 from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 from remit.stores.encryption import key_id_of
-from remit.text.terminal import json_for_terminal
+from remit.words.terminal import json_for_terminal
 
 if TYPE_CHECKING:
     from remit.cli.store_view import Place

@@ -330,6 +330,6 @@ def _now_ms() -> int:
 
 
 def _short(text: object) -> str:
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     return one_line(str(text), 60)

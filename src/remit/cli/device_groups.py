@@ -84,7 +84,7 @@ def print_groups(known: Iterable[KnownDevice]) -> None:
 
 
 def _names(known: Iterable[KnownDevice]) -> str:
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     return ", ".join(one_line(each.name) for each in known)
 

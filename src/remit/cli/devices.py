@@ -408,7 +408,7 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
 
 
 def _called(card: Card) -> str:
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     return f"{one_line(card.name)} ({card.device[:8]}…)"
 

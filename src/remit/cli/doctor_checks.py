@@ -33,7 +33,7 @@ from remit.config.team import Team
 from remit.config.team_search import find_team
 from remit.documents.team import Check, CheckGroup
 from remit.protocol.errors import RemitError
-from remit.text.terminal import speaks_unicode
+from remit.words.terminal import speaks_unicode
 
 if TYPE_CHECKING:  # slow to load, and most teams have no device
     from remit.relay.e2e.account import Device

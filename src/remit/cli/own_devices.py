@@ -60,7 +60,7 @@ def say_own(name: str, *, own_name: str, same: str) -> None:
     """Say what marking a device as the owner's permits, and what is left to do on that device."""
     import shlex
 
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     click.echo(f"{one_line(name)} is yours: it may ask all agents shared here, all profiles may ask it.", err=True)
     todo = f"remit devices own {shlex.quote(own_name)}{same}"
@@ -75,6 +75,6 @@ def print_own(known: Iterable[KnownDevice]) -> None:
 
 
 def _name(known: KnownDevice) -> str:
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     return one_line(known.name)

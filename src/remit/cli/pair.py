@@ -218,7 +218,7 @@ def _show(meeting: PairingGateway, code: PairingCode, *, as_json: bool) -> None:
 
 
 def _say_paired(done: Paired) -> None:
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     name = one_line(done.peer.card.name)
     click.echo(f"{name} is paired and verified. You may compare: both sides see these words.", err=True)
@@ -230,7 +230,7 @@ def _say_paired(done: Paired) -> None:
 def _ask(team: Team, card: Card, given: Grants) -> Grants:
     """Ask what each may do with the other; what a flag said is not asked."""
     from remit.relay.device.peers import Grants
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     name = one_line(card.name)
     agents, profiles = set(given.agents), set(given.profiles)
@@ -245,7 +245,7 @@ def _ask(team: Team, card: Card, given: Grants) -> Grants:
 def _say_grants(team: Team, peer: PeerDevice, same: str) -> None:
     import shlex
 
-    from remit.text.terminal import one_line
+    from remit.words.terminal import one_line
 
     name = one_line(peer.card.name)
     if peer.agents:

@@ -52,7 +52,7 @@ def export(
     from remit.cli.drive.export import written_whole
     from remit.cli.places import existing, opened_upkeep, store_file
     from remit.protocol.codec import encode
-    from remit.text.terminal import json_for_terminal
+    from remit.words.terminal import json_for_terminal
 
     path = existing(store_file(store_path, team_file, overrides))
     out = None if str(out) == "-" else out

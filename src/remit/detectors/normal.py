@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from remit.detectors.linear import STEP
-from remit.text.normalisation import likeness, unescaped
+from remit.words.normalisation import likeness, unescaped
 
 # Classes of characters that have no equivalent in ASCII. Ideographs have their own class because they are written
 # without spaces: in `请联系a@example.org谢谢` they are not part of the address.

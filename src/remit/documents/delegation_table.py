@@ -7,7 +7,7 @@ from msgspec import Struct
 from remit.documents.model_use import ModelUse, model_in
 from remit.documents.run_tree import Node, Tree
 from remit.protocol.lifecycle import Status
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # As much of a text as fits into one line of a wide screen.
 LINE_LENGTH = 140

@@ -31,7 +31,6 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import (
     Agent,
     Approver,
-    Classifier,
     Clock,
     Credential,
     Remote,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:  # most hubs have no telemetry, no servers, no models and no o
     from pydantic_ai.models import Model
 
     from remit.agents.entailment import EntailmentModel
+    from remit.agents.intent_classifier import Classifier
     from remit.agents.mcp.settings import Settings
     from remit.agents.model import ModelAgent
     from remit.hub.telemetry import HubTelemetry, TelemetryOptions

@@ -10,7 +10,6 @@ from remit.policy.routing import Ranked
 from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.brief import Agent
-from remit.runtime.ports import Classifier
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
@@ -18,6 +17,7 @@ if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
 
     from remit.agents.conflict_reader import ConflictReader
     from remit.agents.entailment import EntailmentModel
+    from remit.agents.intent_classifier import Classifier
     from remit.agents.model import ModelAgent
     from remit.agents.orchestrator import Orchestrator
     from remit.agents.workflow import WorkflowAgent

@@ -11,7 +11,7 @@ from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code
-from remit.text.normalisation import SearchText, search_text, search_word
+from remit.words.normalisation import SearchText, search_text, search_word
 
 Pattern = Annotated[str, Meta(min_length=1)]
 Editable = Literal["objective", "input"]

@@ -17,6 +17,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
+from remit.runtime.text_reader import text_reader
 
 # Answers are kept in memory: a thousand of the usual few kilobytes take less than a hub itself.
 MOST_ANSWERS = 1_000
@@ -150,8 +151,7 @@ def _handed_over(request: Request) -> Json:
 
 def _alike(request: Request) -> tuple[Json, Json]:
     """Return the key shared by requests that ask for the same; only texts can do so in other words."""
-    from remit.text.paraphrases import gist  # few capabilities use it
-
+    gist = text_reader().gist
     return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 
 

@@ -99,6 +99,8 @@ class BriefBackend(Protocol):
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, "Combined"]: ...
 
+    def blended(self, merged: Answer, text: str, blend: "Blend") -> Answer: ...
+
     def chain(self, calls: Sequence[Call], forward: Forwarded) -> Coroutine[Any, Any, list[Response]]: ...
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
@@ -295,7 +297,7 @@ class Brief:
         if blend is None or chosen is not Strategy.AI_BLEND or combined.answer is None:
             return combined
         titles = ["" if call.objective == about else call.objective for call in asked]
-        return await _told_as_one(combined, blend, about or self.original_request, titles)
+        return await _told_as_one(self._backend, combined, blend, about or self.original_request, titles)
 
     def chain(self, calls: Sequence[Call], *, forward: Forwarded = "result") -> Coroutine[Any, Any, list[Response]]:
         """Ask one agent after another, each with the result of the one before; stop after the first without a result.
@@ -414,9 +416,11 @@ class Brief:
 _NOT_BLENDED = "The results could not be told as one text, so each is given for itself."
 
 
-async def _told_as_one(combined: "Combined", blender: Blender, request: str, titles: Sequence[str]) -> "Combined":
+async def _told_as_one(
+    backend: BriefBackend, combined: "Combined", blender: Blender, request: str, titles: Sequence[str]
+) -> "Combined":
     """Return the combination with the model's text as its result, or unchanged if the model fails or invents facts."""
-    from remit.policy.aggregate import Blend, blended, components_of
+    from remit.policy.aggregate import Blend, components_of
 
     merged = combined.answer
     assert merged is not None, "without results there is nothing to tell"
@@ -432,7 +436,7 @@ async def _told_as_one(combined: "Combined", blender: Blender, request: str, tit
     # Every name and number of the text is checked against everything that the model was given.
     import asyncio  # a team, briefs included, is also loaded where no event loop runs
 
-    return replace(combined, answer=await asyncio.to_thread(blended, merged, text, blend))
+    return replace(combined, answer=await asyncio.to_thread(backend.blended, merged, text, blend))
 
 
 Agent = Callable[[Brief], Awaitable[Answer]]

@@ -41,9 +41,10 @@ from remit.runtime.context import Delegator
 from remit.runtime.delegation.fan_out import chain, fan_out
 from remit.runtime.delegation.response import verified
 from remit.runtime.frames import Frame
+from remit.runtime.text_reader import text_reader
 
 if TYPE_CHECKING:  # few agents combine answers
-    from remit.policy.aggregate import Combined
+    from remit.policy.aggregate import Blend, Combined
 
 T = TypeVar("T")
 
@@ -75,6 +76,9 @@ class LocalBriefBackend:
         from remit.runtime.delegation.combine import combine  # few agents use it
 
         return combine(self._dispatch, self._frame, calls, strategy)
+
+    def blended(self, merged: Answer, text: str, blend: "Blend") -> Answer:
+        return text_reader().blended(merged, text, blend)
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]:
         return ToolCalls(self._dispatch, self._frame, self._tools, self).use(tool, arguments)

@@ -55,6 +55,7 @@ from remit.runtime.ports import (
     Transport,
     Workspace,
 )
+from remit.runtime.ports.texts import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, settings_of
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
@@ -63,8 +64,9 @@ from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import AskOptions, new_run_id, root_request
 from remit.runtime.root_runs import RootRuns
 from remit.runtime.run_lookup import delegations_of, outcome_of, request_of
-from remit.runtime.sessions import ConversationReader, Sessions
+from remit.runtime.sessions import Sessions
 from remit.runtime.shared_requests import SharedRequests
+from remit.runtime.text_reader import text_reader
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
@@ -104,7 +106,7 @@ class Engine:
             guards=(*GUARDS, *guards),
             approver=approver,
             redactor=Redactor(redaction, vault_key),
-            sessions=Sessions(store, clock, count, partial(_summaries, store, summarizer, count), workspace),
+            sessions=Sessions(store, clock, count, partial(_conversations, store, summarizer, count), workspace),
             outflow=Outflow(clock),
             cache=Cache(),
         )
@@ -451,8 +453,6 @@ class Engine:
         )
 
 
-def _summaries(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
+def _conversations(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
     # Most hubs never continue a conversation, and the language modules take memory.
-    from remit.runtime.summaries import Summaries
-
-    return Summaries(store, summarizer, count)
+    return text_reader().conversations(store, summarizer, count)

@@ -6,7 +6,7 @@ line that looks like another record, and an escape sequence would act on the ter
 
 import logging
 
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 LOGGERS = ("remit", "remit.guard", "remit.relay", "remit.store")
 """Every logger that Remit writes to; a filter applies to a logger itself, not to its children."""

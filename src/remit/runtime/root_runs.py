@@ -41,6 +41,7 @@ from remit.runtime.ports import (
 from remit.runtime.redactor import made_whole
 from remit.runtime.root_admission import RootAdmission, RootAttempt
 from remit.runtime.root_records import CLOSING, RootRecords
+from remit.runtime.text_reader import text_reader
 from remit.runtime.user_budgets import UserBudgets
 
 # A worker without a heartbeat for this long is considered dead, and its claimed runs are resumed.
@@ -426,9 +427,7 @@ class RootRuns:
             response = response.outward()
         if not needs_wording(response) or peer_of(request) is not None:
             return response
-        from remit.text.user_response import for_user  # few responses need it
-
-        return for_user(response, self._dispatch.parts.registry.cards)
+        return text_reader().for_user(response, self._dispatch.parts.registry.cards)
 
     def digest_of(self, request: Request) -> bytes:
         """Return a digest of a request's content that reveals nothing to those who can only read the store."""

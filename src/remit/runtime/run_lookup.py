@@ -6,6 +6,7 @@ from remit.protocol.records import Delegation, Record, Refusal, delegations
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.response import needs_wording
 from remit.runtime.ports import Store
+from remit.runtime.text_reader import text_reader
 
 
 async def outcome_of(parts: RuntimeContext, run: str, *, raw: bool = True) -> Response | None:
@@ -24,9 +25,7 @@ async def outcome_of(parts: RuntimeContext, run: str, *, raw: bool = True) -> Re
     request = await request_of(parts, run) if summary.via else None
     if request is not None and peer_of(request) is not None:
         return response  # another hub words it for its own users
-    from remit.text.user_response import for_user  # few responses need it
-
-    return for_user(response, parts.registry.cards)
+    return text_reader().for_user(response, parts.registry.cards)
 
 
 async def request_of(parts: RuntimeContext, run: str, *, raw: bool = True) -> Request | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,10 +18,11 @@ from remit.protocol.files import texts_of
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports.agents import Clock, TokenCounter, Workspace
+from remit.runtime.ports.agents import Clock, Workspace
 from remit.runtime.ports.archive import Archive, SessionOwner
 from remit.runtime.ports.requests import RunEpoch
 from remit.runtime.ports.store import MOST_NOTES, Store
+from remit.runtime.ports.texts import ConversationReader, TokenCounter
 
 # A sentence or two: longer texts are documents and belong in an answer.
 NOTE_LENGTH = 300
@@ -39,18 +40,6 @@ class ViewRequest(NamedTuple):
 
     view: View
     last_first: bool
-
-
-class ConversationReader(Protocol):
-    """Reads what was said in conversations."""
-
-    async def summary(self, session: str, payer: Frame | None) -> str:
-        """Return the summary of a conversation so far; without a *payer* no model is asked."""
-        ...
-
-    def notes(self, said: str, asked: str) -> list[Note]:
-        """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
-        ...
 
 
 class Sessions:

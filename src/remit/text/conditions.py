@@ -7,7 +7,6 @@ from typing import cast
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.text.components import in_words, name_words, said_shortly
 from remit.text.figures import figure_in, figures
 from remit.text.markers import DOUBT, NEGATIONS, STRICT_CONDITION, positive_of
 from remit.text.quantities import Amount, Figure
@@ -15,6 +14,7 @@ from remit.text.request_references import denies
 from remit.text.sentences import cut, is_question, sentences
 from remit.text.vocabulary import COMMON_WORDS, words_of
 from remit.text.word_relations import same_meaning, sides_of
+from remit.words.components import in_words, name_words, said_shortly
 
 # A result that is longer says too many things for one condition.
 _LONGEST = 20_000

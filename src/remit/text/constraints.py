@@ -7,7 +7,6 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Json, Note, Response
-from remit.text.components import in_words, name_words, said_shortly
 from remit.text.conflicts.decided import DecidedConflict
 from remit.text.demands import Demands, demands_of, groups_of, is_beyond
 from remit.text.figures import figure_in, figures
@@ -20,6 +19,7 @@ from remit.text.stated_limits import Limit, rate_of
 from remit.text.summaries import notes_of
 from remit.text.vocabulary import words_of
 from remit.text.word_relations import root_of
+from remit.words.components import in_words, name_words, said_shortly
 
 _MOST_STATEMENTS = 500
 _DEEPEST = 8

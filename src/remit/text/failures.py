@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, fault
-from remit.text.components import capital, in_words
+from remit.words.components import capital, in_words
 
 _TOO_MANY_STEPS = "it would have taken more steps than are allowed"
 _NOT_PERMITTED = "it is not permitted"

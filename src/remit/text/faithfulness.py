@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from remit.text.components import Component, laid_out
 from remit.text.sentence_segments import ReadSentence
 from remit.text.sentences import sentence_spans
 from remit.text.source_statements import SourceStatements
@@ -18,6 +17,7 @@ from remit.text.statement_comparison import (
     Why,
 )
 from remit.text.statements import SentenceReader
+from remit.words.components import Component, laid_out
 
 
 class Objection(Struct, frozen=True):

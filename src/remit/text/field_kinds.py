@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.text.components import name_words
-from remit.text.units import MONEY, UNITS, Unit, unit_of
 from remit.text.vocabulary import COMMON_WORDS, stem, words_of
+from remit.words.components import name_words
+from remit.words.units import MONEY, UNITS, Unit, unit_of
 
 Kind = Literal["choice", "truth", "day", "time", "moment", "number", "text"]
 Role = Literal["from", "to", "in", "of", ""]

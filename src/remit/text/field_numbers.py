@@ -7,8 +7,8 @@ from remit.protocol.envelope import Json
 from remit.text.field_kinds import Field
 from remit.text.figures import figures
 from remit.text.quantities import Amount, Figure
-from remit.text.units import Unit
 from remit.text.vocabulary import COMMON_WORDS, GERMAN_SIGNS, LABELS, REQUEST_VERBS, stem, words_of
+from remit.words.units import Unit
 
 _MOST = re.compile(
     r"\b(?:at most|no more than|not more than|up to|maximum(?: of)?|max\.?|below|under|less than|for under"

@@ -6,8 +6,8 @@ from typing import cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.text.components import in_words, said_shortly
 from remit.text.vocabulary import words_of
+from remit.words.components import in_words, said_shortly
 
 _KINDS = {"number": "a number", "integer": "a whole number", "boolean": "yes or no", "array": "a list"}
 _FORMATS = {"date": "a date", "time": "a time", "date-time": "a date and a time", "email": "an e-mail address"}

@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Json
-from remit.text.components import SHARES
 from remit.text.dates import MONTHS, NAMED, moments_at
 from remit.text.numbers import NUMBER_WORDS, OTHER_MEANINGS, SCALE, SCALES, SPELLED, digit_readings, spelled_number
 from remit.text.quantities import Amount, Day, Figure, Form
-from remit.text.units import CODES, MONEY, PLAIN, UNITS, Unit, named_unit, unit_of
 from remit.text.vocabulary import words_of
+from remit.words.components import SHARES
+from remit.words.units import CODES, MONEY, PLAIN, UNITS, Unit, named_unit, unit_of
 
 _BEFORE_YEARS = words_of("in since by until till from of for during year fiscal to through and before after")
 _COUNTED = words_of("people staff men women children")

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.text.components import in_words, name_words, said_shortly
 from remit.text.field_kinds import Field, field_of
 from remit.text.field_replies import takes_whole_text
 from remit.text.vocabulary import words_of
+from remit.words.components import in_words, name_words, said_shortly
 
 Fits = Callable[[Schema, Json], bool]
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from remit.text.dates import date_readings
 from remit.text.numbers import SCALES, digit_readings, spelled_number
 from remit.text.sentences import bare_name, figures, is_name, sentences, squeezed, things, unmarked
-from remit.text.units import Unit, unit_of
 from remit.text.vocabulary import REQUEST_VERBS, words_of
+from remit.words.units import Unit, unit_of
 
 
 def unfounded(text: str, source: str) -> tuple[str, ...]:

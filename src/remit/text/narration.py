@@ -11,7 +11,9 @@ from remit.protocol.card import AgentCard
 from remit.protocol.confidence import Level, level_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault
-from remit.text.components import (
+from remit.text.failures import plain_part, plain_warning, reason
+from remit.text.vocabulary import DESCRIPTION_VERBS
+from remit.words.components import (
     Component,
     Conflict,
     Findings,
@@ -20,8 +22,6 @@ from remit.text.components import (
     laid_out,
     said_shortly,
 )
-from remit.text.failures import plain_part, plain_warning, reason
-from remit.text.vocabulary import DESCRIPTION_VERBS
 
 Glossary = Mapping[str, str]
 """The preferred term for each variant."""

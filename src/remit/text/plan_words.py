@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from remit.text.components import capital
 from remit.text.conditions import Ruling
 from remit.text.intent import Label, PlannedPart, words_for
 from remit.text.request_part import Condition
 from remit.text.vocabulary import DESCRIPTION_VERBS, REQUEST_VERBS
+from remit.words.components import capital
 
 _CANNOT = "I did not do this, because I cannot do it: “{text}”."
 _BUILDS_ON = "I did not do this, because it builds on something that I cannot do: “{text}”."

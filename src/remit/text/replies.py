@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.text.components import in_words
 from remit.text.field_replies import read_reply, whole_value
 from remit.text.numbers import ORDINALS, SPELLED, any_of, spelled_number
 from remit.text.vocabulary import words_of
+from remit.words.components import in_words
 
 Fits = Callable[[Schema, Json], bool]
 """Returns whether a value fits a JSON Schema."""

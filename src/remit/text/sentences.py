@@ -10,8 +10,8 @@ from functools import cache
 
 from remit.text.dates import MONTH
 from remit.text.numbers import SCALE, SPELLED, any_of
-from remit.text.units import CODES, UNITS
 from remit.text.vocabulary import words_of
+from remit.words.units import CODES, UNITS
 
 # ── sentences ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from remit.text.components import Component
 from remit.text.markers import NEGATIONS, OBLIGATION, SUPPOSES, reason_given
 from remit.text.sentence_segments import ReadSentence, Segment
 from remit.text.sentences import is_question
@@ -33,6 +32,7 @@ from remit.text.statement_index import StatementIndex
 from remit.text.statements import EMPTY_WORDS, LONGEST_SENTENCE, SentenceReader
 from remit.text.vocabulary import words_of
 from remit.text.word_relations import concept_of, sides_of
+from remit.words.components import Component
 
 # So much more must speak for another statement before the one that holds a figure, or a name, is the wrong one.
 _FIGURE_MARGIN, _NAME_MARGIN = 0.25, 1.4

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from remit.text.grounding import dates_in, figure_unit, figure_value, times_in
 from remit.text.numbers import digit_readings
-from remit.text.units import Unit, unit_of
 from remit.text.word_relations import concept_of
+from remit.words.units import Unit, unit_of
 
 # "The maximum load is 5": a limit that is named.
 _NAMED = r"[^,;:.\d]{0,24}(?:\bis|\bare|\bof|\bist|\bsind|\bvon|\bbeträgt|:)"

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 from remit.protocol.envelope import Json
-from remit.text.components import Component, in_words, laid_out, said_shortly
 from remit.text.sentence_segments import ReadSentence, Segment
 from remit.text.sentences import sentence_spans
 from remit.text.stated_figures import StatedFigure
 from remit.text.statement_comparison import share_axis, words_in
 from remit.text.statements import SentenceReader
+from remit.words.components import Component, in_words, laid_out, said_shortly
 
 # A token of more statements than this tells nothing apart.
 _CROWD = 300

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from remit.protocol.envelope import Json
-from remit.text.components import SHARES, in_words, name_words, said_shortly
 from remit.text.markers import NEGATIONS, positive_of
 from remit.text.quantifiers import quantified
 from remit.text.sentence_segments import FIGURE_END, FIGURE_START, ReadSentence, Segment
 from remit.text.sentences import things, unmarked
 from remit.text.stated_figures import StatedFigure, bound_of, read_figure
-from remit.text.units import UNITS, unit_word
 from remit.text.vocabulary import WEAK, words_of
 from remit.text.word_relations import concept_of, sides_of
+from remit.words.components import SHARES, in_words, name_words, said_shortly
+from remit.words.units import UNITS, unit_word
 
 # ── words by what they do ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,7 +20,7 @@ from remit.protocol.errors import RemitError
 from remit.protocol.forms import field_value, form_lines
 from remit.runtime.approvers import check_edits, check_form
 from remit.runtime.ports import Decision, Question
-from remit.text.terminal import json_for_terminal, one_line, several_lines
+from remit.words.terminal import json_for_terminal, one_line, several_lines
 
 # Long inputs are cut; `?` shows them in full.
 MAX_SHOWN = 300

@@ -23,7 +23,7 @@ from remit.protocol.lifecycle import Status
 from remit.runtime.ports import RunSummary, Store, StoreError
 from remit.runtime.redactor import Redactor
 from remit.runtime.root_runs import LEASE_MS
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # A hub reads the command within a fifth of a second and gives its agents three seconds to clean up. A dead hub has lost
 # its lease by then. Either way the outcome is known after this time.

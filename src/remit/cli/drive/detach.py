@@ -17,7 +17,7 @@ from remit.config.load import load_team
 from remit.documents.common import Failure
 from remit.documents.runs import Detached
 from remit.protocol.errors import Code, RemitError, fault
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 # The last messages of a process that died are at the end.
 LAST_WORDS = 2_000

@@ -15,7 +15,7 @@ from remit.cli.show.screen import many
 from remit.cli.store_view import Place
 from remit.documents.runs import record_line
 from remit.protocol.codec import encode
-from remit.text.terminal import json_for_terminal
+from remit.words.terminal import json_for_terminal
 
 
 def export_records(path: Place, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:

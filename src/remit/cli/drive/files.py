@@ -9,7 +9,7 @@ import click
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import MAX_FILE_BYTES, MAX_FILES, File, safe_name
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # The longest name that common file systems take is 255 bytes; a number may be added.
 _LONGEST = 240

@@ -22,7 +22,7 @@ from remit.guard.places import guard_folder, usable
 from remit.guard.settings import GuardSettings
 from remit.guard.status import asked
 from remit.protocol.errors import Code, RemitError, fault
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 LOG_FILE = "guard.log"
 ENVIRONMENT_FILE = "guard.env"

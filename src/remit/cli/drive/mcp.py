@@ -27,7 +27,7 @@ from remit.config.team import Team
 from remit.documents.team import McpTool, McpTools
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 if TYPE_CHECKING:  # an extra, which takes a second to import
     from mcp_types import Tool

@@ -16,7 +16,7 @@ from remit.cli.show.screen import print_text
 from remit.config.mcp_servers import logins_folder, settings_of
 from remit.config.team import Team
 from remit.protocol.errors import Code, RemitError, fault
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # Time to find a password and a second factor; whoever takes longer starts again.
 LOGIN_S = 600.0

@@ -30,7 +30,7 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
 from remit.runtime.root_runs import LEASE_MS
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 POLL_S = 0.1
 # After this time a dead process has lost its lease, and this hub has looked for runs that it can resume.

@@ -21,7 +21,7 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Approval, Record
 from remit.runtime.ports import Approver
 from remit.text.narration import hidden_names, without_names
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # Often enough for a counter in seconds.
 TICK_S = 0.25

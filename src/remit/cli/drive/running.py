@@ -15,7 +15,7 @@ from remit.cli.show.screen import styled
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.runtime.log_lines import NEXT_LINE
-from remit.text.terminal import json_for_terminal, one_line, several_lines
+from remit.words.terminal import json_for_terminal, one_line, several_lines
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from remit.cli.shared.wording import cells, folded
 from remit.cli.show.screen import styled
 from remit.cli.show.tree_lines import plain_ascii
 from remit.cli.talk.input_line import PROMPT, Fragments, InputLine
-from remit.text.terminal import speaks_unicode
+from remit.words.terminal import speaks_unicode
 
 Footer = Callable[[int, int], list[str]]
 """Returns the footer lines for a width and a height; may be empty."""

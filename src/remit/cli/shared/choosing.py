@@ -10,7 +10,7 @@ from remit.cli.teams import team_path
 from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.errors import Code, RemitError, fault
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 _CHAT = "remit chat PROFILE DEVICE"
 

@@ -11,7 +11,7 @@ from remit.relay.bridge.ports import Mode
 from remit.relay.session import moves
 from remit.relay.session.moves import TABLE, Event
 from remit.server.public_runs import SharedRunView
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 COMMANDS = {
     "approve": "send the draft unchanged; also: a",

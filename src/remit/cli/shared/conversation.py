@@ -29,7 +29,7 @@ from remit.relay.session.run import Person
 from remit.relay.session_service import NEWS_S
 from remit.server.device_endpoints import CallNews, EndedNews, OwnDeviceStatus, RefusedNews, TroubleNews
 from remit.server.public_runs import SharedRunLine, SharedRunView
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # Refresh interval of the elapsed time, which counts seconds.
 TICK_S = 0.5

@@ -12,7 +12,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.session.file_rules import MAX_TOTAL, name_problem
 from remit.relay.session.run import Person
 from remit.server.public_runs import SharedRunView
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 
 async def work_on_file(client: DeviceClient, run: SharedRunView, wanted: OnFile, by: Person) -> list[str]:

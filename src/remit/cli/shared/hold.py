@@ -35,7 +35,7 @@ from remit.relay.messages.catalog import latest_offers
 from remit.relay.session.moves import ENDED, SessionState
 from remit.server.public_runs import SharedRunView
 from remit.server.shared import TOKEN_FILE
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # A second Ctrl-C while the chat exits means that the user does not want to wait.
 PATIENCE = 2

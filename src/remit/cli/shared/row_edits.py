@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 # Short enough to type again, and to be read aloud in one breath.
 WIDTH = 60

@@ -23,7 +23,7 @@ from remit.protocol.problems import did_you_mean
 from remit.relay.client import connection
 from remit.relay.device.peers import PeerDevice, Peers
 from remit.server.device_endpoints import CallNews, EndedNews, News, OwnDeviceStatus, RefusedNews, TroubleNews
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 
 class Documents(NamedTuple):

@@ -25,7 +25,7 @@ from remit.config.team import Team
 from remit.documents.shared import DeviceDown, DeviceUp, SharedAgent
 from remit.protocol.errors import Code, RemitError, fault
 from remit.server.device_endpoints import OwnDeviceStatus
-from remit.text.terminal import one_line, several_lines
+from remit.words.terminal import one_line, several_lines
 
 LOG_FILE = "up.log"
 ENVIRONMENT_FILE = "up.env"

@@ -15,7 +15,7 @@ from remit.config.team import Team
 from remit.server.device_endpoints import EndedNews
 from remit.server.server import freeze_loaded
 from remit.server.shared import TOKEN_FILE
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 
 async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Data | None) -> int:

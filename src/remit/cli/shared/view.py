@@ -14,7 +14,7 @@ from remit.cli.talk.input_line import InputLine
 from remit.config.device_process import DeviceProcess
 from remit.relay.session.moves import ENDED, SessionState
 from remit.server.public_runs import EntryView, QuestionView, SharedRunView
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 
 class SharedRunDisplay:

@@ -14,7 +14,7 @@ from remit.relay.session.moves import Label, SessionState
 from remit.relay.session.run import DeliveryState
 from remit.server.public_runs import DeliveryView, EntryView, QuestionView, SharedRunView
 from remit.server.shared_files import FileView
-from remit.text.terminal import one_line, several_lines
+from remit.words.terminal import one_line, several_lines
 
 Connection = Literal["connecting", "connected", "silent", "waiting", "ended"]
 

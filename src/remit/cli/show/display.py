@@ -14,7 +14,7 @@ from remit.cli.show.screen import now_ms
 from remit.cli.show.tree_lines import plain_ascii, sentence
 from remit.documents.run_tree import Node, Tree
 from remit.protocol.records import Delta, Progress, Record
-from remit.text.terminal import one_line, speaks_unicode
+from remit.words.terminal import one_line, speaks_unicode
 
 
 class Display(Protocol):

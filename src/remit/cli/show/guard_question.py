@@ -5,7 +5,7 @@ import sys
 import click
 
 from remit.runtime.ports import Question
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 
 def show_question(question: Question) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from remit.cli.show.tree_lines import STYLES, in_columns, lines_of, plain_ascii
 from remit.documents.run_tree import Node, Tree
 from remit.protocol.records import Record
-from remit.text.terminal import several_lines, speaks_unicode
+from remit.words.terminal import several_lines, speaks_unicode
 
 # Below the tree: the cursor's line. Above it: one line of earlier output, so that its beginning is visible.
 ROOM_AROUND = 2

@@ -7,7 +7,7 @@ from remit.documents.run_tree import Tree
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 PAGE = 1_000
 LAST = "last"

@@ -16,7 +16,7 @@ from remit.protocol.lifecycle import Status
 from remit.text.failures import plain_failure, with_plain_summary
 from remit.text.handling import handling_in
 from remit.text.narration import revealing, without_names
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 State = Literal["waiting", "running", "silent", "finished"]
 

@@ -26,7 +26,7 @@ from remit.documents.runs import ApprovalLine, Replay, ReplayStep, RunDetails
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response
 from remit.protocol.records import Record, Refusal, ToolUse
-from remit.text.terminal import one_line, speaks_unicode
+from remit.words.terminal import one_line, speaks_unicode
 
 # The width without a terminal: enough for a whole line.
 WIDTH = 120

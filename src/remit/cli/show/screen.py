@@ -16,7 +16,7 @@ from remit.cli.colours import wants_colour
 from remit.cli.options import same_team
 from remit.cli.show.tables import beside, laid_out
 from remit.protocol.errors import TABLE, Fault, RemitError
-from remit.text.terminal import json_for_terminal, one_line, several_lines
+from remit.words.terminal import json_for_terminal, one_line, several_lines
 
 # The maximum width of a cell without a terminal.
 _CELL = 80

@@ -27,7 +27,7 @@ from remit.protocol.records import (
     ToolUse,
 )
 from remit.text.handling import handling_in
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # How many candidates are examined, as a multiple of the height; the rest would not fit anyway.
 CANDIDATES = 8

@@ -11,7 +11,7 @@ from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Message, Usage
 from remit.protocol.problems import did_you_mean
-from remit.text.terminal import one_line, several_lines
+from remit.words.terminal import one_line, several_lines
 
 COMMANDS = {
     "help": "list the commands",

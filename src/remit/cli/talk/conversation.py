@@ -38,7 +38,7 @@ from remit.protocol.errors import TABLE, RemitError
 from remit.protocol.records import Record
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.ports import Decision, Question
-from remit.text.terminal import one_line
+from remit.words.terminal import one_line
 
 # As much of an earlier conversation as a reminder needs.
 REMINDED = 6

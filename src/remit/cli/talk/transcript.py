@@ -21,7 +21,7 @@ from remit.cli.talk.input_line import PROMPT, Fragments, InputLine
 from remit.documents.run_tree import Node, Tree
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.records import Approval, Delta, Record, Refusal, ToolUse
-from remit.text.terminal import Pieces, one_line, several_lines, speaks_unicode
+from remit.words.terminal import Pieces, one_line, several_lines, speaks_unicode
 
 # Streamed text arrives at once, records only after their commit: how long text waits for the records before it.
 LATE_S = 0.05

@@ -22,8 +22,8 @@ from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.protocol.card import Confirmation
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
-from remit.text.components import ENTAILMENT_THRESHOLD
 from remit.text.thresholds import DECISION_MS, Thresholds
+from remit.words.components import ENTAILMENT_THRESHOLD
 
 _THRESHOLDS = Thresholds()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +17,8 @@ from remit.runtime.context import Delegator
 from remit.runtime.delegation.fan_out import refused_whole, shared_out
 from remit.runtime.delegation.slots import SlotGivenUp
 from remit.runtime.frames import Frame
-from remit.text.components import Component, Findings
+from remit.runtime.text_reader import text_reader
+from remit.words.components import Component, Findings
 
 # Comparing this many bytes takes about two milliseconds; handing them to a thread takes a tenth of one.
 LARGE = 10_000
@@ -45,7 +47,7 @@ async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], str
     useful = sorted(place for place, response in aggregation.came if response.ok)
     asked = [calls[place] for place in useful]
     components = comparable(components_of([responses[place] for place in useful]), asked)
-    findings = await _findings(_with_same_fields(dispatch, components, asked))
+    findings = await _findings(dispatch, components, asked)
     return Combined(
         answer=answer if findings is None else with_findings(answer, findings),
         responses=tuple(responses),
@@ -54,27 +56,15 @@ async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], str
     )
 
 
-def _with_same_fields(dispatch: Delegator, components: Sequence[Component], calls: Sequence[Call]) -> list[Component]:
-    """Return components with the fields that the schemas of their capabilities say are the same."""
-    codes = [call.capability for call in calls]
-    if len(set(codes)) < 2:
-        return list(components)
-    from remit.text.conflicts.same_fields import same_fields, with_same_fields
-
-    cards = [entry.card for entry in dispatch.parts.registry.agents.values()]
-    same = same_fields(each for card in cards for each in card.capabilities if each.code in codes)
-    return with_same_fields(components, codes, same)
-
-
-async def _findings(components: Sequence[Component]) -> Findings | None:
+async def _findings(dispatch: Delegator, components: Sequence[Component], calls: Sequence[Call]) -> Findings | None:
     """Return the conflicts between the responses; None if there is nothing to compare."""
     if len(components) < 2:
         return None
-    from remit.text.conflicts import find  # most hubs compare nothing
-
-    if sum(len(encode(each.result)) for each in components) < LARGE:
-        return find(components)
-    return await asyncio.to_thread(find, components)
+    codes = [call.capability for call in calls]
+    capabilities = [each for entry in dispatch.parts.registry.agents.values() for each in entry.card.capabilities]
+    compare = partial(text_reader().conflicts, components, codes, capabilities)
+    small = sum(len(encode(each.result)) for each in components) < LARGE
+    return compare() if small else await asyncio.to_thread(compare)
 
 
 async def _gather_responses(

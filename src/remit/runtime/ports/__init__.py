@@ -75,10 +75,17 @@ from remit.runtime.ports.store import (
 # Reading a store needs no agents, and the brief of an agent imports much of `policy`.
 if TYPE_CHECKING:
     from remit.runtime.brief import Agent
-    from remit.runtime.ports.agents import Classifier, Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
+    from remit.runtime.ports.agents import Clock, RegisteredAgent, Tool, Workspace
+    from remit.runtime.ports.texts import Summarizer, TokenCounter
 else:
-    _AGENT_PORTS = ("Classifier", "Clock", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace")
-    __getattr__ = lazy_names(__name__, {"remit.runtime.brief": ("Agent",), "remit.runtime.ports.agents": _AGENT_PORTS})
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "remit.runtime.brief": ("Agent",),
+            "remit.runtime.ports.agents": ("Clock", "RegisteredAgent", "Tool", "Workspace"),
+            "remit.runtime.ports.texts": ("Summarizer", "TokenCounter"),
+        },
+    )
 
 __all__ = [
     "ANYONES",
@@ -95,7 +102,6 @@ __all__ = [
     "Agent",
     "Approver",
     "Archive",
-    "Classifier",
     "Clock",
     "Companion",
     "ControlAction",

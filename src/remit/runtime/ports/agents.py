@@ -1,15 +1,13 @@
-"""Agents, tools, classifiers, the folder that agents work in, and the clock."""
+"""Agents, tools, the folder that agents work in, and the clock."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.envelope import Json, Usage
-from remit.runtime.brief import Agent, Brief
+from remit.protocol.envelope import Json
+from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Remote
-
-if TYPE_CHECKING:  # most hubs classify nothing
-    from remit.text.classification import ClassifiedText
+from remit.runtime.ports.texts import TokenCounter
 
 
 class Clock(Protocol):
@@ -48,25 +46,6 @@ class Tool(NamedTuple):
     run: Callable[[dict[str, Json], str], Awaitable[Json]]
     key: str | None = None
     """The team-file key that sets which values the tool sees; None: `tools.NAME.sees`."""
-
-
-TokenCounter = Callable[[str], int]
-"""Counts the tokens of a text, exactly or roughly. It runs for every stored message, so it must be fast."""
-
-Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
-"""Summarizes a conversation in at most the given number of tokens; returns the summary and the tokens spent on it."""
-
-
-@runtime_checkable
-class Classifier(Protocol):
-    """Finds the capabilities that a user's text asks for: by words, by meaning, or by asking a model."""
-
-    async def classify(self, text: str, brief: Brief) -> "ClassifiedText":
-        """Return the likely capabilities, best first, spending no more than *brief* has left.
-
-        It raises no error when it cannot classify a text: it returns no candidates, or says which other method it used.
-        """
-        ...
 
 
 class Workspace(Protocol):

@@ -8,7 +8,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Json
 from remit.runtime.ports import Question
 from remit.server.mcp.host_delegations import HostReply
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 # A question must fit on a screen; the inbox has all of it.
 SHOWN = 2_000

@@ -17,7 +17,7 @@ from remit.runtime.tool_context import Completion, Sampler
 from remit.server.mcp.host_delegations import Caller, HostReply
 from remit.server.mcp.host_forms import form_of, put, reply_of
 from remit.server.mcp.host_log import LogLine
-from remit.text.terminal import several_lines
+from remit.words.terminal import several_lines
 
 Context = ServerRequestContext[Any, Any]
 # Words of several letters are one token; a text that is much longer is not what was asked for.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Json
-from remit.text.components import Conflict, Findings, capital, in_words, said_shortly
+from remit.words.components import Conflict, Findings, capital, in_words, said_shortly
 
 _DECIDED = re.compile(r"(?P<about>[^\n]{1,200}?): (?P<counts>[^\n]{1,200}?) counts, not (?P<others>[^\n]{1,200})\.")
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.text.clauses import content
-from remit.text.components import in_words
 from remit.text.conflicts.fields import Meaning, meaning
 from remit.text.conflicts.result_fields import PlacedValue
 from remit.text.vocabulary import words_of
+from remit.words.components import in_words
 
 # Names of fields that only wrap the content.
 _WRAPPING = words_of("result results data output outputs value values response answer the of in at is time date")

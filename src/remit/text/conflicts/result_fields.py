@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.json import Encoder
 
 from remit.protocol.envelope import Json
-from remit.text.components import name_words
-from remit.text.units import named_unit
 from remit.text.vocabulary import words_of
+from remit.words.components import name_words
+from remit.words.units import named_unit
 
 # Nobody reads deeper.
 _DEEPEST = 32

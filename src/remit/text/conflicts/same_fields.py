@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
-from remit.text.components import Component
+from remit.words.components import Component
 
 C = TypeVar("C", bound=Component)
 

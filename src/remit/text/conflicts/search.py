@@ -9,7 +9,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.text.components import Component, Conflict, Findings, ReportedValue, Severity, in_words, said_shortly
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
 from remit.text.conflicts.fields import Meaning, agreed, difference
 from remit.text.conflicts.result_fields import PlacedValue, Places, ResultFields
@@ -19,6 +18,7 @@ from remit.text.figures import figures
 from remit.text.quantities import Amount, figures_agree
 from remit.text.replies import place_named
 from remit.text.vocabulary import words_of
+from remit.words.components import Component, Conflict, Findings, ReportedValue, Severity, in_words, said_shortly
 
 # More fields than this of one component are ignored: a result of 10 KB has some 500 fields.
 _FIELDS = 5_000

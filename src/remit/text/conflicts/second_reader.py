@@ -11,9 +11,9 @@ from msgspec import Meta, Struct
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.text.clauses import content
-from remit.text.components import Component, Conflict, laid_out, said_shortly
 from remit.text.conflicts.disputes import Dispute
 from remit.text.conflicts.search import conflict_of
+from remit.words.components import Component, Conflict, laid_out, said_shortly
 
 INSTRUCTIONS = """\
 The results below answer questions; several answer the same one. Find statements of two results of the same question

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from remit.protocol.envelope import Json
 from remit.text.clauses import FIGURE, content
-from remit.text.components import Component, laid_out
 from remit.text.conflicts.reading import labels, words_said
 from remit.text.conflicts.second_reader import LONGEST_QUOTE, MOST_CONTRADICTIONS
 from remit.text.figures import figures
 from remit.text.sentences import is_question, sentences
+from remit.words.components import Component, laid_out
 
 # A small model reads a pair in some 20 to 200 ms, so these take a few seconds at most on one core.
 MOST_PAIRS = 60

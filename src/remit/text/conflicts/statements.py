@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.text.clauses import OwnedClause, Prose
-from remit.text.components import said_shortly
 from remit.text.conflicts.claims import (
     Affirmed,
     Claim,
@@ -31,6 +30,7 @@ from remit.text.conflicts.fields import is_prose, may_say_figures
 from remit.text.conflicts.result_fields import PlacedValue, Places
 from remit.text.quantities import Amount
 from remit.text.vocabulary import stem
+from remit.words.components import said_shortly
 
 # More clauses than this of one component are ignored: a text of 10 KB has some 150 sentences.
 _SENTENCES = 1_000

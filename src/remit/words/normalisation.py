@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from remit.text.look_alikes import LOOK_ALIKES
+from remit.words.look_alikes import LOOK_ALIKES
 
 # Letters that are invisible.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0")

@@ -3,18 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Message, Note, Usage
-from remit.runtime.ports.agents import Summarizer, TokenCounter
-from remit.runtime.ports.store import Store
-from remit.text.components import Component
+from remit.protocol.envelope import ContextFilter, Message, Note
+from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.runtime.ports.texts import Payer
 from remit.text.faithfulness import check
 from remit.text.grounding import unfounded
 from remit.text.summaries import Summary, answer_note, extend, notes_of, written
+from remit.words.components import Component
 
 log = logging.getLogger("remit")
 
@@ -26,19 +25,6 @@ _MOST_TOKENS = 100_000
 _EVERYTHING = ContextFilter()
 _read_summary = msgspec.json.Decoder(Summary).decode
 _read_told = msgspec.json.Decoder(tuple[int, str]).decode
-
-
-class Payer(Protocol):
-    """A delegation that pays for the tokens of a model."""
-
-    @property
-    def left(self) -> int:
-        """Tokens that are neither spent nor reserved."""
-        ...
-
-    def meter(self, usage: Usage) -> None:
-        """Count tokens that were spent."""
-        ...
 
 
 class Summaries:

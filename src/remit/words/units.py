@@ -2,8 +2,6 @@
 
 from msgspec import Struct
 
-from remit.text.vocabulary import words_of
-
 
 class Unit(Struct, frozen=True, gc=False):
     """A unit: (number + shift) * factor is the value in the base unit of its kind."""
@@ -94,12 +92,36 @@ def unit_of(spelled: str) -> Unit | None:
 # ── in the names of fields ────────────────────────────────────────────────────────────────────────────────────────────
 
 # `duration_ms`, `priceUsd`. Suffixes that are also words are left out: `min`, `second`.
-_NAMED = words_of("ms secs seconds mins minutes hours days weeks months km cm mm kg kb mb gb bytes pct percent")
+_NAMED = frozenset(
+    [
+        "ms",
+        "secs",
+        "seconds",
+        "mins",
+        "minutes",
+        "hours",
+        "days",
+        "weeks",
+        "months",
+        "km",
+        "cm",
+        "mm",
+        "kg",
+        "kb",
+        "mb",
+        "gb",
+        "bytes",
+        "pct",
+        "percent",
+    ]
+)
 _NAMED_UNITS = {name: UNITS[name] for name in (*_NAMED, *CODES)}
-MONEY = words_of("""
+MONEY = frozenset(
+    """
     amount balance budget cost costs earnings expense expenses fee fees income npv payment price profit rent revenue
     salary tax total turnover
-""")
+    """.split()  # noqa: SIM905
+)
 
 
 def named_unit(name: tuple[str, ...]) -> Unit | None:
@@ -113,4 +135,6 @@ def unit_word(name: tuple[str, ...]) -> str:
 
 
 # These are no names of anything else.
-_NAMED_ALONE = words_of("seconds minutes hours days weeks months years kg km euros dollars percent bytes")
+_NAMED_ALONE = frozenset(
+    "seconds minutes hours days weeks months years kg km euros dollars percent bytes".split()  # noqa: SIM905
+)

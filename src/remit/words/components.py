@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, cast
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.text.vocabulary import words_of
 
 Severity = Literal["low", "medium", "high"]
 
@@ -71,7 +70,9 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 # A number under a name with one of these words is a share: 0.15 is 15 %.
-SHARES = words_of("growth margin pct percent percentage probability rate ratio share yield")
+SHARES = frozenset(
+    ["growth", "margin", "pct", "percent", "percentage", "probability", "rate", "ratio", "share", "yield"]
+)
 
 _PARTS_OF_A_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 _STEPS = re.compile(r"\[([^\]]{0,100})\]|[^.\[\]]+")

@@ -1,0 +1,50 @@
+"""What this package brings to the core, as a plugin."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from remit.agents.summaries import Summaries
+from remit.policy.aggregate import Blend
+from remit.protocol.card import AgentCard, Capability
+from remit.protocol.envelope import Answer, Json, Response
+from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.words.components import Component, Findings
+
+# Each method loads what it needs: most hubs read few kinds of texts.
+
+
+class RuleReader:
+    """Reads English and German by rules."""
+
+    def conversations(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> Summaries:
+        return Summaries(store, summarizer, count)
+
+    def conflicts(
+        self, components: Sequence[Component], codes: Sequence[str | None], capabilities: Iterable[Capability]
+    ) -> Findings | None:
+        from remit.text.conflicts import find
+        from remit.text.conflicts.same_fields import same_fields, with_same_fields
+
+        if len(set(codes)) > 1:
+            same = same_fields(each for each in capabilities if each.code in codes)
+            components = with_same_fields(components, codes, same)
+        return find(components)
+
+    def gist(self, text: str) -> Json:
+        from remit.text.paraphrases import gist
+
+        return gist(text)
+
+    def for_user(self, response: Response, cards: Callable[[], Iterable[AgentCard]]) -> Response:
+        from remit.text.user_response import for_user
+
+        return for_user(response, cards)
+
+    def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
+        from remit.text.blending import blended
+
+        return blended(merged, text, blend)
+
+
+def text_reader() -> RuleReader:
+    """Return what reads texts."""
+    return RuleReader()

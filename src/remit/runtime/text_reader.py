@@ -1,0 +1,53 @@
+"""The reader of texts that is installed beside the core, if there is one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+
+from remit.policy.aggregate import Blend
+from remit.protocol.card import AgentCard, Capability
+from remit.protocol.envelope import Answer, Json, Note, Response
+from remit.runtime.ports.store import Store
+from remit.runtime.ports.texts import ConversationReader, Payer, Summarizer, TextReader, TokenCounter
+from remit.words.components import Component, Findings
+
+GROUP = "remit.plugins"
+"""The entry points of plugins: each names a module with functions that are named after what they bring."""
+
+
+class NoReader:
+    """Reads nothing: no notes are taken, nothing is compared, and no text of a model is trusted."""
+
+    # ruff: noqa: ARG002 - a port
+
+    def conversations(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
+        return self
+
+    async def summary(self, session: str, payer: Payer | None) -> str:
+        return ""
+
+    def notes(self, said: str, asked: str) -> list[Note]:
+        return []
+
+    def conflicts(
+        self, components: Sequence[Component], codes: Sequence[str | None], capabilities: Iterable[Capability]
+    ) -> Findings | None:
+        return None
+
+    def gist(self, text: str) -> Json:
+        return text
+
+    def for_user(self, response: Response, cards: Callable[[], Iterable[AgentCard]]) -> Response:
+        return response
+
+    def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
+        return merged
+
+
+@cache
+def text_reader() -> TextReader:
+    """Return the reader of the first plugin that brings one; it is looked for when a text is first to be read."""
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        if (bring := getattr(entry.load(), "text_reader", None)) is not None:
+            return bring()
+    return NoReader()

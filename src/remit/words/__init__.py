@@ -1,0 +1,1 @@
+"""How values and names read as words, and how a text is searched and shown: what every floor above may use."""
