@@ -32,6 +32,7 @@ LABELS = {
     "runtime": "how a delegation is carried out",
     "policy": "what is allowed: guards, budgets",
     "text": "what texts say, without a model",
+    "words": "names and texts in plain words",
     "protocol": "requests, responses, errors",
 }
 

@@ -9,7 +9,7 @@ import msgspec
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note
 from remit.runtime.ports import Store, Summarizer, TokenCounter
-from remit.runtime.ports.texts import Payer
+from remit.runtime.ports.agents import Payer
 from remit.text.faithfulness import check
 from remit.text.grounding import unfounded
 from remit.text.summaries import Summary, answer_note, extend, notes_of, written

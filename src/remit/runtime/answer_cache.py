@@ -17,7 +17,6 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.text_reader import text_reader
 
 # Answers are kept in memory: a thousand of the usual few kilobytes take less than a hub itself.
 MOST_ANSWERS = 1_000
@@ -91,10 +90,12 @@ def lookup(
     known: dict[str, str | int],
     generation: int,
     digest: Callable[[bytes], bytes],
+    gist: Callable[[str], Json],
 ) -> Lookup | None:
     """Return the cache key of a request; None if its answer may not be cached.
 
-    *request* is the original, *clean* what the callee gets, *known* the tokens of its run. A request that shows
+    *request* is the original, *clean* what the callee gets, *known* the tokens of its run. Texts with the same
+    *gist* ask for the same. A request that shows
     messages of a conversation equals no other; one that continues a session equals only others of the same session with
     the same notes.
     """
@@ -126,7 +127,7 @@ def lookup(
     key = digest(encode((around, (request.objective, request.input, handed_over, *request.files), said)))
     likeness = None
     if capability.cache_similar:
-        alike = (_alike(request), _alike(clean), handed_over, *request.files)
+        alike = (_alike(request, gist), _alike(clean, gist), handed_over, *request.files)
         likeness = digest(encode(("like", around, *alike, said[2:])))
     in_session = goes_on or (request.handoff is not None and request.handoff.history is not None)
     return Lookup(
@@ -149,9 +150,8 @@ def _handed_over(request: Request) -> Json:
     return None if handoff is None else msgspec.to_builtins(replace(handoff, history=None, position=""))
 
 
-def _alike(request: Request) -> tuple[Json, Json]:
+def _alike(request: Request, gist: Callable[[str], Json]) -> tuple[Json, Json]:
     """Return the key shared by requests that ask for the same; only texts can do so in other words."""
-    gist = text_reader().gist
     return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 
 

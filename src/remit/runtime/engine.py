@@ -55,7 +55,7 @@ from remit.runtime.ports import (
     Transport,
     Workspace,
 )
-from remit.runtime.ports.texts import ConversationReader
+from remit.runtime.ports.agents import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, settings_of
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid

@@ -7,8 +7,9 @@ from importlib.metadata import entry_points
 from remit.policy.aggregate import Blend
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Answer, Json, Note, Response
+from remit.runtime.ports.agents import ConversationReader, Payer, Summarizer, TokenCounter
 from remit.runtime.ports.store import Store
-from remit.runtime.ports.texts import ConversationReader, Payer, Summarizer, TextReader, TokenCounter
+from remit.runtime.ports.texts import TextReader
 from remit.words.components import Component, Findings
 
 GROUP = "remit.plugins"

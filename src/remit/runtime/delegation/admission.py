@@ -15,7 +15,7 @@ from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import is_light_request, said_in
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Call, Request
+from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime import journal
 from remit.runtime.answer_cache import Lookup
@@ -28,6 +28,7 @@ from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
 from remit.runtime.schemas import unfit_input
+from remit.runtime.text_reader import text_reader
 
 log = logging.getLogger("remit")
 
@@ -258,7 +259,8 @@ class Admission:
     def lookup(self, request: Request, clean: Request, entry: RegisteredAgent, run: Run) -> Lookup | None:
         """Return the key under which an earlier answer to an equal request may be cached."""
         cache, digest = self.parts.cache, self.parts.redactor.keys.digest
-        return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, digest=digest)
+        known, generation = run.known, cache.generation
+        return lookup_of(request, clean, entry.card, known=known, generation=generation, digest=digest, gist=_gist)
 
     def holds(self, parent: Frame, sent: Request, looked: RequestInspection | None = None) -> None:
         """Remember the raw values that an agent itself sent: it gets back these, and none that others added."""
@@ -272,6 +274,10 @@ class Admission:
         card, caller = entry.card if entry is not None else None, parts.registry.agents[parent.card.name].card
         left_ms = parent.time_left_ms(now)
         return draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
+
+
+def _gist(text: str) -> Json:
+    return text_reader().gist(text)  # few capabilities use it
 
 
 class Heavy(Struct, frozen=True):

@@ -75,17 +75,10 @@ from remit.runtime.ports.store import (
 # Reading a store needs no agents, and the brief of an agent imports much of `policy`.
 if TYPE_CHECKING:
     from remit.runtime.brief import Agent
-    from remit.runtime.ports.agents import Clock, RegisteredAgent, Tool, Workspace
-    from remit.runtime.ports.texts import Summarizer, TokenCounter
+    from remit.runtime.ports.agents import Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
 else:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "remit.runtime.brief": ("Agent",),
-            "remit.runtime.ports.agents": ("Clock", "RegisteredAgent", "Tool", "Workspace"),
-            "remit.runtime.ports.texts": ("Summarizer", "TokenCounter"),
-        },
-    )
+    _AGENT_PORTS = ("Clock", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace")
+    __getattr__ = lazy_names(__name__, {"remit.runtime.brief": ("Agent",), "remit.runtime.ports.agents": _AGENT_PORTS})
 
 __all__ = [
     "ANYONES",

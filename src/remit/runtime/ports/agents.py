@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.envelope import Json
+from remit.protocol.envelope import Json, Note, Usage
 from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Remote
-from remit.runtime.ports.texts import TokenCounter
 
 
 class Clock(Protocol):
@@ -46,6 +45,38 @@ class Tool(NamedTuple):
     run: Callable[[dict[str, Json], str], Awaitable[Json]]
     key: str | None = None
     """The team-file key that sets which values the tool sees; None: `tools.NAME.sees`."""
+
+
+TokenCounter = Callable[[str], int]
+"""Counts the tokens of a text, exactly or roughly. It runs for every stored message, so it must be fast."""
+
+Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
+"""Summarizes a conversation in at most the given number of tokens; returns the summary and the tokens spent on it."""
+
+
+class Payer(Protocol):
+    """A delegation that pays for the tokens of a model."""
+
+    @property
+    def left(self) -> int:
+        """Tokens that are neither spent nor reserved."""
+        ...
+
+    def meter(self, usage: Usage) -> None:
+        """Count tokens that were spent."""
+        ...
+
+
+class ConversationReader(Protocol):
+    """Reads what was said in conversations."""
+
+    async def summary(self, session: str, payer: Payer | None) -> str:
+        """Return the summary of a conversation so far; without a *payer* no model is asked."""
+        ...
+
+    def notes(self, said: str, asked: str) -> list[Note]:
+        """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
+        ...
 
 
 class Workspace(Protocol):
