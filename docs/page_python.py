@@ -21,8 +21,8 @@ from remit.hub.mcp_tools import McpOptions
 from remit.hub.telemetry import TelemetryOptions
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call
+from remit.protocol.submission import AskOptions
 from remit.runtime.brief import CallOptions
-from remit.runtime.root_request import AskOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +98,10 @@ TOPICS = {
 
 # A field without a text of its own means what the field of the same name means there.
 MEANT_AS: Mapping[str, type] = {
-    "Request": Call,
     "Response": Answer,
     "AskOptions": Call,
     "CallOptions": Call,
+    "SubmissionOptions": Call,
     "AgentOptions": AgentCard,
     "RemoteOptions": AgentCard,
     "A2aOptions": AgentCard,

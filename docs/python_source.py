@@ -11,7 +11,7 @@ from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 # A signature that is longer has a line for each parameter.
 WIDTH = 100
@@ -92,11 +92,8 @@ def read_name(name: str, home: ModuleType) -> ClassText | FunctionText | ValueTe
 def read_class(kind: type) -> ClassText:
     """Return what is written of a class: its own members first, then those of its bases."""
     found = _Members()
-    for each in kind.__mro__:
-        if each.__module__.startswith("remit"):
-            home = sys.modules[each.__module__]
-            classes = (node for node in _tree(home).body if isinstance(node, ast.ClassDef))
-            _read_members(next(node for node in classes if node.name == each.__name__), home, found)
+    for each in _lineage(kind):
+        _read_members(_definition(each), sys.modules[each.__module__], found)
     return ClassText(
         name=kind.__name__,
         meaning=cleandoc(kind.__doc__ or "") if "__doc__" in vars(kind) else "",
@@ -105,6 +102,21 @@ def read_class(kind: type) -> ClassText:
         properties=list(found.properties.values()),
         methods=list(found.methods.values()),
     )
+
+
+def _lineage(kind: type) -> Iterator[type]:
+    """Yield a class of Remit and its bases; those of a `TypedDict` are known from its source alone."""
+    yield from (each for each in kind.__mro__ if each.__module__.startswith("remit"))
+    if is_typeddict(kind):
+        for base in _definition(kind).bases:
+            above = getattr(sys.modules[kind.__module__], ast.unparse(base))
+            if is_typeddict(above):
+                yield from _lineage(above)
+
+
+def _definition(kind: type) -> ast.ClassDef:
+    classes = (node for node in _tree(sys.modules[kind.__module__]).body if isinstance(node, ast.ClassDef))
+    return next(node for node in classes if node.name == kind.__name__)
 
 
 def _read_members(node: ast.ClassDef, home: ModuleType, found: _Members) -> None:

@@ -5,7 +5,22 @@ from collections.abc import Callable
 
 import pytest
 
-from remit import Answer, Brief, Call, Code, Handoff, Hub, Limits, Response, Source, Status, Usage
+from remit import (
+    Answer,
+    Brief,
+    Call,
+    Code,
+    ContextFilter,
+    File,
+    Handoff,
+    Hub,
+    Limits,
+    Response,
+    Source,
+    Status,
+    Usage,
+)
+from remit.protocol.envelope import AssignmentOptions, assignment_fields
 from remit.protocol.records import Notice
 from waiting import PATIENCE_S
 
@@ -220,6 +235,45 @@ async def test_a_callee_is_told_the_whole_context_of_its_delegation(hub: Hub) ->
     assert seen["place"] == (("top@local", "mid@local"), 2, "mid", "u-1")
     assert seen["span"] == seen["mid"]
     assert seen["delegates"] == ("far",), "an agent of the chain cannot be asked again, so it is not offered"
+
+
+@pytest.mark.parametrize("caller", ["user", "boss"])
+async def test_a_callee_gets_every_part_of_its_assignment_whoever_calls_it(hub: Hub, caller: str) -> None:
+    seen: dict[str, object] = {}
+    options: AssignmentOptions = {
+        "input": {"page": 3},
+        "capability": "READ",
+        "session": "s-1",
+        "handoff": Handoff(facts=("signed",)),
+        "correlation": "c-1",
+        "context": ContextFilter(last_messages=2),
+        "files": (File(name="a.txt", media_type="text/plain", data=b"a"),),
+        "hints": ("short",),
+        "reason": "domain",
+        "refined_by": "boss",
+        "retry_of": "r-0",
+        "context_tokens": 70,
+    }
+
+    @hub.agent("clerk", capabilities=["READ"])
+    async def clerk(brief: Brief) -> int:
+        seen.update(assignment_fields(brief.request))
+        return brief.remit.context_tokens
+
+    @hub.agent("boss", may_call=["clerk"])
+    async def boss(brief: Brief) -> int:
+        return (await brief.delegate("clerk", objective="read", **options)).unwrap()
+
+    assert clerk
+    assert boss
+    async with hub:
+        if caller == "user":
+            response = await hub.ask("clerk", "read", user="u-1", **options)
+        else:
+            response = await hub.ask("boss", "read", user="u-1")
+    assert response.unwrap() == 70
+    assert str(seen.pop("session")).startswith("s-1"), "a session that an agent names is the user's own"
+    assert {**seen, "session": "s-1", "context_tokens": 70} == {"objective": "read", **options}
 
 
 async def test_an_agent_that_may_not_delegate_is_offered_nobody(hub: Hub) -> None:

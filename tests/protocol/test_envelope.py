@@ -1,13 +1,28 @@
 """What envelopes say of themselves."""
 
+import msgspec
 import pytest
 from hypothesis import given
 
-from remit.protocol.envelope import Usage
+from remit.protocol.envelope import Assignment, AssignmentOptions, BoundedAssignment, Request, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.submission import Submission
 from samples import a_request, a_response
 from strategies import usages
+
+
+def test_every_part_of_an_assignment_is_an_option_of_those_who_ask() -> None:
+    assert AssignmentOptions.__optional_keys__ | {"objective"} == set(BoundedAssignment.__struct_fields__)
+
+
+def test_a_submission_has_the_fields_of_a_request() -> None:
+    """A `Struct` has one base, so these are written twice; what only a hub of the same team says is not sent."""
+    own = {"version", "id", "origin", "target", "remit", "approved", *Assignment.__struct_fields__}
+    request, submission = ({each.name: each for each in msgspec.structs.fields(kind)} for kind in (Request, Submission))
+    assert {name: submission.get(name) for name in request if name not in own} == {
+        name: each for name, each in request.items() if name not in own
+    }
 
 
 def test_usage_adds_up_and_an_estimate_stays_one() -> None:

@@ -65,6 +65,11 @@ def test_every_wrong_field_is_named_at_once_with_what_was_expected_there() -> No
     assert fault_of(encode(wrong)).problems == (
         Problem("$.colour", f"unknown field; known fields: {', '.join(sorted(Request.__struct_fields__))}"),
         Problem("$.objectiv", "unknown field; did you mean `objective`?"),
+        Problem("$.handoff.references[1].owner_scope", "Expected `str`, got `int`"),
+        Problem("$.handoff.references[1].source_id", "required field is missing"),
+        Problem("$.handoff.references[2]", "Expected `object`, got `str`"),
+        Problem("$.hints[1]", "Expected `str`, got `int`"),
+        Problem("$.hints[3]", "Expected `str`, got `null`"),
         Problem("$.id", "Expected `str` of length >= 1"),
         Problem("$.target", "required field is missing"),
         Problem(
@@ -77,11 +82,6 @@ def test_every_wrong_field_is_named_at_once_with_what_was_expected_there() -> No
         Problem("$.remit.time_ms", "Expected `int`, got `str`"),
         Problem("$.remit.tokens", "required field is missing"),
         Problem("$.remit.may_delegate", "Expected `bool`, got `int`"),
-        Problem("$.handoff.references[1].owner_scope", "Expected `str`, got `int`"),
-        Problem("$.handoff.references[1].source_id", "required field is missing"),
-        Problem("$.handoff.references[2]", "Expected `object`, got `str`"),
-        Problem("$.hints[1]", "Expected `str`, got `int`"),
-        Problem("$.hints[3]", "Expected `str`, got `null`"),
     )
 
 

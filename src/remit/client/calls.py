@@ -1,6 +1,6 @@
 """The operations of the HTTP API as values: what is sent, what comes back, and whether it may be sent twice."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -19,53 +19,17 @@ from remit.documents.api_delegations import AgentList, Handle, PublicCard, Reaso
 from remit.documents.api_runs import PublicRunTree, RunAct, RunCancel, RunList, RunRetry
 from remit.documents.api_sessions import SessionList, SessionView
 from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Handoff, Json, Response
-from remit.protocol.files import File
-from remit.protocol.remit import Priority
-from remit.protocol.submission import Submission
+from remit.protocol.envelope import Response
+from remit.protocol.submission import AskOptions, Submission
 
 T = TypeVar("T")
 
 
-class SubmissionOptions(TypedDict, total=False):
+class SubmissionOptions(AskOptions, total=False):
     """The options of a request besides agent and text."""
 
     user: str | None
     """The user to ask for; None: the only one of the client."""
-    input: Json
-    """Data for the agent."""
-    capability: str | None
-    """What is asked for by name, if the agent offers several."""
-    session: str | None
-    """The conversation that it belongs to."""
-    request_id: str | None
-    """The id under which the request is carried out once; None: a new one."""
-    max_tokens: int | None
-    """Tokens of the run; None: as many as the hub grants."""
-    deadline_ms: int | None
-    """How long the run may take."""
-    max_depth: int | None
-    """How many levels of delegation may follow."""
-    tools: Collection[str] | None
-    """The tools that may be used; None: all that the agent has."""
-    targets: Collection[str] | None
-    """The agents that may be called; None: all that the agent may call."""
-    may_delegate: bool
-    """Whether the agent may call others."""
-    priority: Priority
-    """Its place among waiting requests."""
-    handoff: Handoff | None
-    """What was done before, for an agent that takes over."""
-    context: ContextFilter | None
-    """Which earlier messages the agent is shown."""
-    hints: tuple[str, ...]
-    """Words that help to choose an agent."""
-    correlation: str | None
-    """An id of your own, by which runs can be found."""
-    traceparent: str | None
-    """The W3C trace that it belongs to."""
-    files: Sequence[File]
-    """Files for the agent."""
 
 
 class RunsQuery(TypedDict, total=False):

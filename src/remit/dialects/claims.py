@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.protocol.codec import convert, decode, malformed, text_of
-from remit.protocol.envelope import VERSION, Call, Json, Request, Response
+from remit.protocol.envelope import VERSION, Call, Json, Request, Response, assignment_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import SHOWN, path_of
 from remit.protocol.remit import Priority, meet
@@ -56,24 +56,13 @@ def flat(request: Request) -> Submission:
         targets=remit.targets,
         may_delegate=remit.may_delegate,
         priority=None if remit.priority is Priority.NORMAL else remit.priority,
-        objective=request.objective,
-        input=request.input,
-        capability=request.capability,
         run=request.run,
         parent=request.parent,
-        session=request.session,
         parent_session=request.parent_session,
-        handoff=request.handoff,
-        context=request.context,
         view=request.view,
-        hints=request.hints,
-        reason=request.reason,
-        refined_by=request.refined_by,
-        correlation=request.correlation,
-        retry_of=request.retry_of,
         created_ms=request.created_ms,
         traceparent=request.traceparent,
-        files=request.files,
+        **assignment_fields(request),
     )
 
 

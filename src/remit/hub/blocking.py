@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from remit.protocol.envelope import Response
+from remit.protocol.submission import AskOptions
 from remit.runtime.engine import Engine
-from remit.runtime.root_request import AskOptions
 
 
 class Background:

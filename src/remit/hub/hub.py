@@ -26,6 +26,7 @@ from remit.policy.limits import Limits
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, Authority, Capability, Confirmation
 from remit.protocol.envelope import Response
+from remit.protocol.submission import AskOptions
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.engine import Engine
 from remit.runtime.ports import (
@@ -40,7 +41,6 @@ from remit.runtime.ports import (
     Workspace,
 )
 from remit.runtime.registry import team_invalid
-from remit.runtime.root_request import AskOptions
 from remit.runtime.shared_limits import SharedLimits
 from remit.stores import STORE_PATH
 from remit.stores.addresses import secret_files, store_at

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from remit.policy.context import reads_conversation
 from remit.policy.limits import Limits
 from remit.protocol.codec import malformed
-from remit.protocol.envelope import USER, Request, Response, View
+from remit.protocol.envelope import USER, Request, Response, View, assignment_fields
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, lesser, meet
@@ -166,30 +166,24 @@ def receive(
     names = {"origin": origin, "session": session, "parent_session": parent_session}
     if (why := _too_long(names, sender)) is not None:
         return why
+    asked = assignment_fields(sent)
+    asked["session"] = session or run
+    asked["correlation"] = sent.correlation or sent.run or run
+    if sent.view is not None:
+        asked["context"] = None
     return Request(
         version=sent.version,
         id=sent.id or run,
         origin=origin,
         target=sent.target,
         remit=remit,
-        objective=sent.objective,
-        input=sent.input,
-        capability=sent.capability,
         run=run,
-        session=session or run,
         parent_session=parent_session,
-        handoff=sent.handoff,
-        context=sent.context if sent.view is None else None,
         view=None if sent.view is None else _as_claimed(sent.view, sender),
-        hints=sent.hints,
-        reason=sent.reason,
-        refined_by=sent.refined_by,
-        correlation=sent.correlation or sent.run or run,
-        retry_of=sent.retry_of,
         created_ms=created_ms,
         traceparent=sent.traceparent if trace_of(sent.traceparent) else None,
         via=sender.name,
-        files=sent.files,
+        **asked,
     )
 
 

@@ -1,13 +1,14 @@
 """The two envelopes, request and response, and the values that they carry."""
 
+from collections.abc import Collection, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.files import Files
+from remit.protocol.files import File, Files
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Names, Priority, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
@@ -187,45 +188,105 @@ class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
         )
 
 
-class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Assignment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What an agent is asked to do: the part that a `Call`, a `Request` and a `Submission` have in common."""
+
+    objective: Text = ""
+    """The objective: a short goal."""
+    input: Json = None
+    """The full message or the capability's inputs."""
+    capability: Name | None = None
+    """The code of the capability."""
+    session: Name | None = None
+    """The callee's session; None starts a new one."""
+    handoff: Handoff | None = None
+    """What the callee is told about the work so far."""
+    correlation: str | None = None
+    """An id of your own, by which its run can be found."""
+    context: ContextFilter | None = None
+    """Which part of the conversation the callee sees."""
+    files: Files = ()
+    """Files for the callee: their content as base64, or a URL that nobody here fetches. It gets no others, also not
+    those of its caller."""
+    hints: tuple[str, ...] = ()
+    """Short remarks for the callee."""
+    reason: str = ""
+    """Why this callee is asked; recorded, and part of traces."""
+    refined_by: Name | None = None
+    """Who rephrased the request."""
+    retry_of: Name | None = None
+    """The request that this one repeats."""
+
+
+def assignment_fields(given: Assignment) -> dict[str, Any]:
+    """Return the fields of the assignment in *given*, as arguments for another class that has them."""
+    return {name: getattr(given, name) for name in Assignment.__struct_fields__}
+
+
+class BoundedAssignment(Assignment, frozen=True, kw_only=True):
+    """An assignment with the bounds that its caller sets."""
+
+    max_tokens: Count | None = None
+    """The most tokens that it may spend."""
+    deadline_ms: Count | None = None
+    """The time that it has, in milliseconds."""
+    max_depth: Count | None = None
+    """How deep delegations below it may go."""
+    context_tokens: Count | None = None
+    """The most tokens of conversation that the callee is shown."""
+    tools: Names | None = None
+    """The tools that it may use; None: all of its own."""
+    targets: Names | None = None
+    """The agents that it and those below it may call; None: all that it may."""
+    may_delegate: bool = True
+    """Whether it may call others."""
+    priority: Priority | None = None
+    """Its place in queues; never above its caller's."""
+
+
+class AssignmentOptions(TypedDict, total=False):
+    """The fields of a `BoundedAssignment` besides its objective, as keyword arguments."""
+
+    input: Json
+    capability: str | None
+    session: str | None
+    handoff: Handoff | None
+    correlation: str | None
+    context: ContextFilter | None
+    files: Sequence[File]
+    hints: tuple[str, ...]
+    reason: str
+    refined_by: str | None
+    retry_of: str | None
+    max_tokens: int | None
+    deadline_ms: int | None
+    max_depth: int | None
+    context_tokens: int | None
+    tools: Collection[str] | None
+    targets: Collection[str] | None
+    may_delegate: bool
+    priority: Priority | None
+
+
+class Call(BoundedAssignment, frozen=True, kw_only=True):
     """A delegation that an agent requests: the arguments of `delegate`, or part of an answer in place of a result.
 
     Each limit left at None takes the default of the capability, the callee or the team; none can exceed what is left.
     """
 
-    target: Name | None = None  # The agent to call; None: whoever offers the capability.
-    objective: Text = ""  # The objective: a short goal.
-    input: Json = None  # The full message or the capability's inputs.
-    capability: Name | None = None  # The code of the capability.
-    session: Name | None = None  # The callee's session; None starts a new one.
-    max_tokens: Count | None = None  # The most tokens that it may spend.
+    target: Name | None = None
+    """The agent to call; None: whoever offers the capability."""
     spare_tokens: Count | None = None
     """The tokens to spare for each other call that its caller may make at once.
 
     Used where nobody sets the tokens of this call: it then gets a fair share of what its caller has left. None: it gets
     the default.
     """
-    deadline_ms: Count | None = None  # The time that it has, in milliseconds.
-    max_depth: Count | None = None  # How deep delegations below it may go.
-    context_tokens: Count | None = None  # The most tokens of conversation that it is shown.
-    tools: Names | None = None  # The tools that it may use; None: all of its own.
-    targets: Names | None = None  # The agents that it and those below it may call; None: all that it may.
-    may_delegate: bool = True  # Whether it may call others.
-    priority: Priority | None = None  # Its place in queues; never above its caller's.
-    context: ContextFilter | None = None  # Which part of the conversation the callee sees.
-    handoff: Handoff | None = None  # What the callee is told about the work so far.
-    files: Files = ()
-    """Files for the callee; it gets no others, also not those of its caller."""
-    hints: tuple[str, ...] = ()  # Short remarks for the callee.
-    reason: str = ""  # Why this callee is asked; recorded, and part of traces.
-    refined_by: Name | None = None  # Who rephrased the request.
-    correlation: str | None = None  # An id of your own, which comes back in the record.
-    retry_of: Name | None = None  # The request that this one repeats.
     step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
-class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Request(Assignment, frozen=True, kw_only=True):
     """A request of an agent, or a person, to another agent, within a remit."""
 
     version: str  # The version of the envelope.
@@ -233,35 +294,19 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     origin: Name  # The caller: `user`, or an agent.
     target: Name  # The agent that is asked.
     remit: Remit  # What the callee may do and spend.
-    objective: Text = ""
-    """The objective: a short goal."""
-    input: Json = None
-    """The full message or the capability's inputs."""
-    capability: Name | None = None
     run: Name = ""
     """The trace id of the tree of delegations that this is part of."""
     parent: Name | None = None
     """The delegation, and so the span, that asked for this one."""
-    session: Name | None = None
-    """The callee's session; None starts a new one."""
     parent_session: Name | None = None  # The caller's session.
-    handoff: Handoff | None = None
-    context: ContextFilter | None = None
-    view: View | None = None
-    """The part of the conversation that the filter selected."""
-    hints: tuple[str, ...] = ()
-    reason: str = ""
-    refined_by: Name | None = None
-    correlation: str | None = None
-    retry_of: Name | None = None
     created_ms: Count | None = None
     """When it was made, in milliseconds since 1970, for people to read; no deadline depends on it."""
+    view: View | None = None
+    """The part of the conversation that the filter selected."""
     traceparent: str | None = None
     """Its parent span in a trace that began elsewhere (W3C); None: the run is its own trace."""
     via: Name | None = None
     """The sender, if it came from elsewhere: a hub, or a client of this one."""
-    files: Files = ()
-    """Files for the callee, which it may pass on."""
     approved: tuple[str, ...] = ()
     """Digests of the questions about it that a person has approved, for the other hubs of the team; never sent."""
 

@@ -1,8 +1,8 @@
 """The brief of an agent: its request, and everything that it may do within its remit."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import (
     Answer,
+    AssignmentOptions,
     Call,
     ContextFilter,
     Forwarded,
@@ -29,7 +30,7 @@ from remit.protocol.errors import Code
 from remit.protocol.files import File
 from remit.protocol.forms import form_schema
 from remit.protocol.records import Record, StepPlan
-from remit.protocol.remit import Priority, Remit
+from remit.protocol.remit import Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 if TYPE_CHECKING:  # few agents combine answers, and the words for it are many
@@ -51,31 +52,12 @@ HISTORY_TOKENS = 8_000
 _NOTHING = View()
 
 
-class CallOptions(TypedDict, total=False):
+class CallOptions(AssignmentOptions, total=False):
     """The options of a delegation besides its target: the fields of a `Call`."""
 
     objective: str
-    input: Json
-    capability: str | None
-    session: str | None
-    max_tokens: int | None
     spare_tokens: int | None
-    deadline_ms: int | None
-    max_depth: int | None
-    context_tokens: int | None
-    tools: Collection[str] | None
-    targets: Collection[str] | None
-    may_delegate: bool
-    priority: Priority | None
-    context: ContextFilter | None
-    handoff: Handoff | None
-    hints: tuple[str, ...]
-    reason: str
-    refined_by: str | None
-    correlation: str | None
-    retry_of: str | None
     step: str | None
-    files: Sequence[File]
 
 
 class AvailableAgent(Struct, frozen=True, kw_only=True, omit_defaults=True):

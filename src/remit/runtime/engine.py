@@ -17,7 +17,7 @@ from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
-from remit.protocol.submission import Submission
+from remit.protocol.submission import AskOptions, Submission
 from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.agent_status import AgentStatus, LiveRun, agent_status, live_runs
@@ -61,7 +61,7 @@ from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_admission import RootAdmission
 from remit.runtime.root_records import RootRecords
-from remit.runtime.root_request import AskOptions, new_run_id, root_request
+from remit.runtime.root_request import new_run_id, root_request
 from remit.runtime.root_runs import RootRuns
 from remit.runtime.run_lookup import delegations_of, outcome_of, request_of
 from remit.runtime.sessions import Sessions

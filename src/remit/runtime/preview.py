@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -12,14 +12,15 @@ from remit.policy.limits import Limits
 from remit.policy.verdict import Facts, Guard, Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
-from remit.protocol.envelope import USER, Call, Request
+from remit.protocol.envelope import USER, AssignmentOptions, Call, Request
+from remit.protocol.submission import AskOptions
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission
 from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.frames import Frame, Run
-from remit.runtime.root_request import AskOptions, root_request
+from remit.runtime.root_request import root_request
 
 # The run that the request would belong to.
 PREVIEW_RUN = "explained"
@@ -87,13 +88,7 @@ def _preview(
     target = call.target or ""
     entry = parts.registry.agents.get(target)
     if origin == USER:
-        options = AskOptions(
-            input=call.input,
-            capability=call.capability,
-            tools=call.tools,
-            max_tokens=call.max_tokens,
-            deadline_ms=call.deadline_ms,
-        )
+        options = cast("AskOptions", {name: getattr(call, name) for name in AssignmentOptions.__optional_keys__})
         request = root_request(target, call.objective, user, options, run=PREVIEW_RUN, created_ms=0, limits=limits)
         run = Run(request, 0, None, sealing)
         return request, admission.facts_of_root(request, run, entry, None, _NONE, now)

@@ -2,46 +2,19 @@
 
 import os
 from collections.abc import Collection, Sequence
-from typing import TypedDict
+from typing import Any
 
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
 from remit.protocol.codec import checked
-from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Request
+from remit.protocol.envelope import USER, VERSION, Assignment, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.files import File
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Priority, Remit
+from remit.protocol.submission import AskOptions
 from remit.protocol.trace import place_of
-
-
-class AskOptions(TypedDict, total=False):
-    """The options of a request besides agent, text and user."""
-
-    input: Json
-    """The full message or the inputs of the capability."""
-    capability: str | None
-    session: str | None
-    """The session to continue; None starts a new one."""
-    request_id: str | None
-    """An id of your own: a request that is repeated with it is answered once."""
-    max_tokens: int | None
-    deadline_ms: int | None
-    max_depth: int | None
-    tools: Collection[str] | None
-    targets: Collection[str] | None
-    may_delegate: bool
-    priority: Priority
-    handoff: Handoff | None
-    context: ContextFilter | None
-    hints: tuple[str, ...]
-    correlation: str | None
-    retry_of: str | None
-    traceparent: str | None
-    """The place in a trace that your program began (W3C)."""
-    files: Sequence[File]
-    """Files for the agent."""
 
 
 def root_request(
@@ -50,17 +23,23 @@ def root_request(
     """Return the request that starts a run, or raise a `RemitError` that names every invalid argument."""
     _refuse_unknown(options)
     tokens, time_ms, depth = options.get("max_tokens"), options.get("deadline_ms"), options.get("max_depth")
+    context_tokens = options.get("context_tokens")
     remit = Remit(
         user=user,
         depth=0,
         max_depth=limits.max_depth if depth is None else depth,
         time_ms=limits.root_time_ms if time_ms is None else time_ms,
         tokens=limits.root_tokens if tokens is None else tokens,
+        context_tokens=limits.context_tokens if context_tokens is None else context_tokens,
         tools=_names(options.get("tools")),
         targets=_names(options.get("targets")),
         may_delegate=options.get("may_delegate", True),
-        priority=options.get("priority", Priority.NORMAL),
+        priority=options.get("priority") or Priority.NORMAL,
     )
+    asked: dict[str, Any] = {name: options[name] for name in Assignment.__struct_fields__ if name in options}
+    asked["session"] = options.get("session") or run
+    asked["correlation"] = options.get("correlation") or run
+    asked["files"] = _several(options.get("files", ()))
     request = Request(
         version=VERSION,
         id=options.get("request_id") or run,
@@ -68,18 +47,10 @@ def root_request(
         target=agent,
         remit=remit,
         objective=text,
-        input=options.get("input"),
-        capability=options.get("capability"),
         run=run,
-        session=options.get("session") or run,
-        handoff=options.get("handoff"),
-        context=options.get("context"),
-        hints=options.get("hints", ()),
-        correlation=options.get("correlation") or run,
-        retry_of=options.get("retry_of"),
         created_ms=created_ms,
         traceparent=options.get("traceparent"),
-        files=_several(options.get("files", ())),
+        **asked,
     )
     request = checked(request)
     if request.traceparent is not None and place_of(request.traceparent) is None:
@@ -94,7 +65,7 @@ def _within_limits(request: Request, limits: Limits) -> Request:
     bounded = replace(
         remit,
         max_depth=min(remit.max_depth, limits.max_depth),
-        context_tokens=min(limits.context_tokens, remit.tokens),
+        context_tokens=min(remit.context_tokens, limits.context_tokens, remit.tokens),
     )
     return replace(request, remit=bounded)
 
@@ -110,7 +81,7 @@ def _several(given: Sequence[File]) -> tuple[File, ...]:
 
 
 def _refuse_unknown(options: AskOptions) -> None:
-    known = AskOptions.__annotations__
+    known = AskOptions.__optional_keys__
     problems = tuple(
         Problem(name, f"unknown argument{did_you_mean(name, known)}") for name in options if name not in known
     )

@@ -1633,11 +1633,20 @@ export interface components {
              * @default []
              */
             approved: string[];
-            /** @default null */
+            /**
+             * @description The code of the capability.
+             * @default null
+             */
             capability: string | null;
-            /** @default null */
+            /**
+             * @description Which part of the conversation the callee sees.
+             * @default null
+             */
             context: components["schemas"]["ContextFilter"] | null;
-            /** @default null */
+            /**
+             * @description An id of your own, by which its run can be found.
+             * @default null
+             */
             correlation: string | null;
             /**
              * @description When it was made, in milliseconds since 1970, for people to read; no deadline depends on it.
@@ -1645,13 +1654,20 @@ export interface components {
              */
             created_ms: number | null;
             /**
-             * @description Files for the callee, which it may pass on.
+             * @description Files for the callee: their content as base64, or a URL that nobody here fetches. It gets no others, also not
+             *     those of its caller.
              * @default []
              */
             files: components["schemas"]["File"][];
-            /** @default null */
+            /**
+             * @description What the callee is told about the work so far.
+             * @default null
+             */
             handoff: components["schemas"]["Handoff"] | null;
-            /** @default [] */
+            /**
+             * @description Short remarks for the callee.
+             * @default []
+             */
             hints: string[];
             id: string;
             /**
@@ -1672,12 +1688,21 @@ export interface components {
             parent: string | null;
             /** @default null */
             parent_session: string | null;
-            /** @default  */
+            /**
+             * @description Why this callee is asked; recorded, and part of traces.
+             * @default
+             */
             reason: string;
-            /** @default null */
+            /**
+             * @description Who rephrased the request.
+             * @default null
+             */
             refined_by: string | null;
             remit: components["schemas"]["Remit"];
-            /** @default null */
+            /**
+             * @description The request that this one repeats.
+             * @default null
+             */
             retry_of: string | null;
             /** @description The trace id of the tree of delegations that this is part of. */
             run?: string;
@@ -2247,19 +2272,34 @@ export interface components {
          *     to the rest.
          */
         Submission: {
-            /** @default null */
+            /**
+             * @description The code of the capability.
+             * @default null
+             */
             capability: string | null;
             /** @default [] */
             chain: string[];
-            /** @default null */
+            /**
+             * @description Which part of the conversation the callee sees.
+             * @default null
+             */
             context: components["schemas"]["ContextFilter"] | null;
-            /** @default null */
+            /**
+             * @description The most tokens of conversation that the callee is shown.
+             * @default null
+             */
             context_tokens: number | null;
-            /** @default null */
+            /**
+             * @description An id of your own, by which its run can be found.
+             * @default null
+             */
             correlation: string | null;
             /** @default null */
             created_ms: number | null;
-            /** @default null */
+            /**
+             * @description The time that it has, in milliseconds.
+             * @default null
+             */
             deadline_ms: number | null;
             /**
              * @description The depth of the callee, from a sender without a remit; never less than the length of its chain.
@@ -2267,13 +2307,20 @@ export interface components {
              */
             depth: number;
             /**
-             * @description Files for the callee: their content as base64, or a URL that nobody here fetches.
+             * @description Files for the callee: their content as base64, or a URL that nobody here fetches. It gets no others, also not
+             *     those of its caller.
              * @default []
              */
             files: components["schemas"]["File"][];
-            /** @default null */
+            /**
+             * @description What the callee is told about the work so far.
+             * @default null
+             */
             handoff: components["schemas"]["Handoff"] | null;
-            /** @default [] */
+            /**
+             * @description Short remarks for the callee.
+             * @default []
+             */
             hints: string[];
             /**
              * @description The sender's own id: if it is sent again with the same content, it is executed once. None: every
@@ -2281,15 +2328,30 @@ export interface components {
              * @default null
              */
             id: string | null;
-            /** @default null */
+            /**
+             * @description The full message or the capability's inputs.
+             * @default null
+             */
             input: unknown;
-            /** @default null */
+            /**
+             * @description How deep delegations below it may go.
+             * @default null
+             */
             max_depth: number | null;
-            /** @default null */
+            /**
+             * @description The most tokens that it may spend.
+             * @default null
+             */
             max_tokens: number | null;
-            /** @default true */
+            /**
+             * @description Whether it may call others.
+             * @default true
+             */
             may_delegate: boolean;
-            /** @default  */
+            /**
+             * @description The objective: a short goal.
+             * @default
+             */
             objective: string;
             /** @default user */
             origin: string;
@@ -2297,23 +2359,44 @@ export interface components {
             parent: string | null;
             /** @default null */
             parent_session: string | null;
-            /** @default null */
+            /**
+             * @description Its place in queues; never above its caller's.
+             * @default null
+             */
             priority: components["schemas"]["Priority"] | null;
-            /** @default  */
+            /**
+             * @description Why this callee is asked; recorded, and part of traces.
+             * @default
+             */
             reason: string;
-            /** @default null */
+            /**
+             * @description Who rephrased the request.
+             * @default null
+             */
             refined_by: string | null;
             /** @default null */
             remit: components["schemas"]["Remit"] | null;
-            /** @default null */
+            /**
+             * @description The request that this one repeats.
+             * @default null
+             */
             retry_of: string | null;
             run?: string;
-            /** @default null */
+            /**
+             * @description The callee's session; None starts a new one.
+             * @default null
+             */
             session: string | null;
             target: string;
-            /** @default null */
+            /**
+             * @description The agents that it and those below it may call; None: all that it may.
+             * @default null
+             */
             targets: string[] | null;
-            /** @default null */
+            /**
+             * @description The tools that it may use; None: all of its own.
+             * @default null
+             */
             tools: string[] | null;
             /** @default null */
             traceparent: string | null;

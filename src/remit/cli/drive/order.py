@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.protocol.files import File
-from remit.runtime.root_request import AskOptions
+from remit.protocol.submission import AskOptions
 
 
 class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ import asyncio
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError
+from remit.protocol.submission import AskOptions
 from remit.relay.bridge.ports import (
     WITH_TOOLS_MS,
     Draft,
@@ -18,7 +19,6 @@ from remit.relay.bridge.ports import (
 )
 from remit.relay.bridge.supervised_agent import OneAtATime
 from remit.runtime.engine import Engine
-from remit.runtime.root_request import AskOptions
 
 
 class HubAgent:
