@@ -73,10 +73,7 @@ def ask(
         agent=orchestrator.name,
         text=said,
         user=user or current_user(),
-        input=value,
-        session=session,
-        max_tokens=max_tokens,
-        deadline_ms=deadline_ms,
+        options={"input": value, "session": session, "max_tokens": max_tokens, "deadline_ms": deadline_ms},
         team_file=str(path),
         overrides=overrides,
     )

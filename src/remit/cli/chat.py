@@ -190,9 +190,7 @@ def _alone(
         agent=agent,
         text="",
         user=user or current_user(),
-        session=session or new_session(),
-        max_tokens=max_tokens,
-        deadline_ms=deadline_ms,
+        options={"session": session or new_session(), "max_tokens": max_tokens, "deadline_ms": deadline_ms},
         team_file=str(team_path(team_file).absolute()),
         overrides=overrides,
     )

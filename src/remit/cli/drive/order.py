@@ -2,14 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.protocol.files import File
 from remit.protocol.submission import AskOptions
 
 
@@ -19,31 +17,10 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
     text: str
     user: str
-    input: Json = None
-    capability: str | None = None
-    session: str | None = None
-    files: tuple[File, ...] = ()
-    max_tokens: int | None = None
-    deadline_ms: int | None = None
-    retry_of: str | None = None
-    """The id of the request that it retries."""
-    besides: dict[str, Any] = {}
-    """Other properties of that request, which are sent again."""
+    options: AskOptions
+    """What it asks for besides."""
     team_file: str
     overrides: tuple[str, ...] = ()
-
-    def options(self) -> AskOptions:
-        """Return the options for a hub besides agent, text and user."""
-        return AskOptions(
-            input=self.input,
-            capability=self.capability,
-            session=self.session,
-            files=self.files,
-            max_tokens=self.max_tokens,
-            deadline_ms=self.deadline_ms,
-            retry_of=self.retry_of,
-            **self.besides,
-        )
 
 
 def read_task(task: str | None, given_input: str | None, capability: str | None) -> tuple[str, Json]:

@@ -14,6 +14,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.submission import AskOptions
 from remit.runtime.redactor import Redactor, has_tokens_in
 
 
@@ -34,26 +35,25 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
         raise _nothing(f"the {named(run)} succeeded", "To repeat it, start a new run: remit run AGENT TASK")
     request = asyncio.run(_whole(team, run, asked[0]))
     remit = request.remit
-    besides = {
-        "handoff": request.handoff,
-        "context": request.context,
-        "hints": request.hints,
-        "tools": remit.tools,
-        "targets": remit.targets,
-        "may_delegate": remit.may_delegate,
-    }
     return Order(
         agent=request.target,
         text=request.objective,
         user=remit.user,
-        input=request.input,
-        capability=request.capability,
-        session=request.session if request.session != run else None,
-        files=request.files,
-        max_tokens=remit.tokens if max_tokens is None else max_tokens,
-        deadline_ms=remit.time_ms if deadline_ms is None else deadline_ms,
-        retry_of=request.id,
-        besides=besides,
+        options=AskOptions(
+            input=request.input,
+            capability=request.capability,
+            session=request.session if request.session != run else None,
+            files=request.files,
+            max_tokens=remit.tokens if max_tokens is None else max_tokens,
+            deadline_ms=remit.time_ms if deadline_ms is None else deadline_ms,
+            retry_of=request.id,
+            handoff=request.handoff,
+            context=request.context,
+            hints=request.hints,
+            tools=remit.tools,
+            targets=remit.targets,
+            may_delegate=remit.may_delegate,
+        ),
         team_file=str(team.file.absolute()),
         overrides=team.overrides,
     )

@@ -88,9 +88,7 @@ class RunFollower:
     async def run(self, order: Order) -> Response:
         ticking = asyncio.get_running_loop().create_task(self._tick())
         try:
-            async with aclosing(
-                self._hub.stream(order.agent, order.text, user=order.user, **order.options())
-            ) as records:
+            async with aclosing(self._hub.stream(order.agent, order.text, user=order.user, **order.options)) as records:
                 async for record in records:
                     await self._take(record)
         finally:

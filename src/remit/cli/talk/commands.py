@@ -95,8 +95,8 @@ class ChatCommands:
         return list(history((await self._past.calls())[-count:])) or ["No calls yet."]
 
     async def _budget(self, _: int) -> list[str]:
-        tokens = self._order.max_tokens or self._limits.root_tokens
-        time_ms = self._order.deadline_ms or self._limits.root_time_ms
+        tokens = self._order.options.get("max_tokens") or self._limits.root_tokens
+        time_ms = self._order.options.get("deadline_ms") or self._limits.root_time_ms
         spent = await self._past.spent()
         root = self.last.root if self.last else None
         asked = many(spent.requests, "request")

@@ -138,7 +138,7 @@ class ChatSession:
 
     async def _begin(self, hub: Hub) -> list[Message]:
         """Show the session, and return its earlier messages."""
-        order, session = self._order, self._order.session
+        order, session = self._order, self._order.options.get("session")
         assert session is not None, "a conversation has a session"
         past = ConversationHistory(hub.store, session, order.user, order.agent, vault_key_of(self._team))
         await past.check()
@@ -297,4 +297,5 @@ def hint(order: Order, named_team: Path | None) -> str:
     """Return the command that continues a conversation later."""
     team = f" --team {shlex.quote(str(named_team))}" if named_team else ""
     user = f" --user {shlex.quote(order.user)}" if order.user != current_user() else ""
-    return f"→ remit chat {shlex.quote(order.agent)} --session {shlex.quote(order.session or '')}{user}{team}"
+    session = shlex.quote(order.options.get("session") or "")
+    return f"→ remit chat {shlex.quote(order.agent)} --session {session}{user}{team}"
