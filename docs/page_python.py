@@ -20,7 +20,7 @@ from remit.hub.cards import AgentOptions, RemoteOptions
 from remit.hub.mcp_tools import McpOptions
 from remit.hub.telemetry import TelemetryOptions
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Answer, Call
+from remit.protocol.envelope import Call
 from remit.protocol.submission import AskOptions
 from remit.runtime.brief import CallOptions
 
@@ -98,7 +98,6 @@ TOPICS = {
 
 # A field without a text of its own means what the field of the same name means there.
 MEANT_AS: Mapping[str, type] = {
-    "Response": Answer,
     "AskOptions": Call,
     "CallOptions": Call,
     "SubmissionOptions": Call,

@@ -20,7 +20,7 @@ from remit import (
     Status,
     Usage,
 )
-from remit.protocol.envelope import AssignmentOptions, assignment_fields
+from remit.protocol.envelope import Assignment, AssignmentOptions, fields_of
 from remit.protocol.records import Notice
 from waiting import PATIENCE_S
 
@@ -257,7 +257,7 @@ async def test_a_callee_gets_every_part_of_its_assignment_whoever_calls_it(hub: 
 
     @hub.agent("clerk", capabilities=["READ"])
     async def clerk(brief: Brief) -> int:
-        seen.update(assignment_fields(brief.request))
+        seen.update(fields_of(Assignment, brief.request))
         return brief.remit.context_tokens
 
     @hub.agent("boss", may_call=["clerk"])

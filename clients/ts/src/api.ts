@@ -1790,7 +1790,10 @@ export interface components {
             target: string;
             /** @default [] */
             tool_calls: string[];
-            /** @default [] */
+            /**
+             * @description Requested parts that are not in the result; naming any makes the answer partial.
+             * @default []
+             */
             unfinished: string[];
             /** @default {} */
             usage: components["schemas"]["Usage"];

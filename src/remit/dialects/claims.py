@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.protocol.codec import convert, decode, malformed, text_of
-from remit.protocol.envelope import VERSION, Call, Json, Request, Response, assignment_fields
+from remit.protocol.envelope import VERSION, Assignment, Call, Json, Request, Response, fields_of
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import SHOWN, path_of
 from remit.protocol.remit import Priority, meet
@@ -62,7 +62,7 @@ def flat(request: Request) -> Submission:
         view=request.view,
         created_ms=request.created_ms,
         traceparent=request.traceparent,
-        **assignment_fields(request),
+        **fields_of(Assignment, request),
     )
 
 

@@ -21,7 +21,7 @@ from remit.dialects.exchange import Dialect, ForeignMessage
 from remit.dialects.librarian import Librarian
 from remit.dialects.outcome import retry_after_ms
 from remit.protocol.codec import MAX_BYTES
-from remit.protocol.envelope import Answer, Json, Request, Response
+from remit.protocol.envelope import Answer, AnswerContent, Request, Response, fields_of
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.transports.addresses import in_parts, no_hub
@@ -142,7 +142,4 @@ def _after_ms(given: ForeignMessage) -> int | None:
 def _answer(response: Response) -> Answer:
     if not response.ok:
         raise RemitError(response.fault or fault(Code.DELEGATION_FAILED, f"{response.target} gave no reason"))
-    given: dict[str, Json] = {
-        name: getattr(response, name) for name in Answer.__struct_fields__ if name not in ("calls", "strategy")
-    }
-    return Answer(**given)  # pyright: ignore[reportArgumentType]
+    return Answer(usage=response.usage, **fields_of(AnswerContent, response))

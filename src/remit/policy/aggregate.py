@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit.protocol.codec import encode, text_of
 from remit.protocol.confidence import level_of
-from remit.protocol.envelope import Answer, Call, Json, Response, Source, Strategy
+from remit.protocol.envelope import Answer, AnswerContent, Call, Json, Response, Source, Strategy, fields_of
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.files import fitting
 from remit.protocol.lifecycle import Status
@@ -143,20 +143,7 @@ def with_findings(answer: Answer, findings: Findings) -> Answer:
 
 def _chosen(chosen: Response, useful: Sequence[Response], strategy: Strategy) -> Answer:
     """Return one response as the answer: it rests on its own sources, and other failures do not reduce it."""
-    return Answer(
-        chosen.result,
-        summary=chosen.summary,
-        confidence=chosen.confidence,
-        artifacts=chosen.artifacts,
-        files=chosen.files,
-        new_facts=chosen.new_facts,
-        sources=chosen.sources,
-        requires_followup=chosen.requires_followup,
-        warnings=chosen.warnings,
-        finished=chosen.finished,
-        unfinished=chosen.unfinished,
-        metadata=_metadata(useful, strategy),
-    )
+    return replace(Answer(**fields_of(AnswerContent, chosen)), metadata=_metadata(useful, strategy))
 
 
 def _merged(responses: Sequence[Response], useful: Sequence[Response], result: Json, strategy: Strategy) -> Answer:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from remit.policy.context import reads_conversation
 from remit.policy.limits import Limits
 from remit.protocol.codec import malformed
-from remit.protocol.envelope import USER, Request, Response, View, assignment_fields
+from remit.protocol.envelope import USER, Assignment, Request, Response, View, fields_of
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, lesser, meet
@@ -166,7 +166,7 @@ def receive(
     names = {"origin": origin, "session": session, "parent_session": parent_session}
     if (why := _too_long(names, sender)) is not None:
         return why
-    asked = assignment_fields(sent)
+    asked = fields_of(Assignment, sent)
     asked["session"] = session or run
     asked["correlation"] = sent.correlation or sent.run or run
     if sent.view is not None:

@@ -14,6 +14,7 @@ from remit.protocol.remit import Count, Name, Names, Priority, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Struct)
 
 VERSION = "1.0"
 
@@ -218,9 +219,9 @@ class Assignment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """The request that this one repeats."""
 
 
-def assignment_fields(given: Assignment) -> dict[str, Any]:
-    """Return the fields of the assignment in *given*, as arguments for another class that has them."""
-    return {name: getattr(given, name) for name in Assignment.__struct_fields__}
+def fields_of(part: type[P], given: P) -> dict[str, Any]:
+    """Return the fields that *given* has from *part*, as arguments for another class that has them."""
+    return {name: getattr(given, name) for name in part.__struct_fields__}
 
 
 class BoundedAssignment(Assignment, frozen=True, kw_only=True):
@@ -340,12 +341,8 @@ class Strategy(StrEnum):
     """
 
 
-class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """The return value of an agent's code, from which the runtime makes the response.
-
-    With `calls` the agent names agents that should do the work instead: the runtime executes these calls in the agent's
-    name.
-    """
+class AnswerContent(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What an agent has to say: the part that an `Answer` and a `Response` have in common."""
 
     result: Json = None  # The result: any JSON value.
     summary: str = ""  # The result in a sentence.
@@ -353,21 +350,30 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     artifacts: tuple[Artifact, ...] = ()  # Structured data that belongs to the result.
     new_facts: tuple[str, ...] = ()  # What became known; kept with the conversation.
     sources: tuple[Source, ...] = ()  # Documents and records that it rests on.
-    usage: Usage | None = None  # Tokens spent, if the agent counts them itself.
     requires_followup: bool = False  # Whether somebody has to come back to it.
     warnings: tuple[str, ...] = ()  # What the caller should be careful about.
     finished: tuple[str, ...] = ()  # Requested parts that are in the result.
     unfinished: tuple[str, ...] = ()
     """Requested parts that are not in the result; naming any makes the answer partial."""
-    calls: tuple[Call, ...] = ()  # Agents that should do the work instead.
     metadata: dict[str, Json] = {}  # Further values for the caller.
-    strategy: Strategy = Strategy.MERGE_ALL
-    """How the answers of several `calls` become one."""
     files: Files = ()
     """Files that belong to the answer."""
 
 
-class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Answer(AnswerContent, frozen=True):
+    """The return value of an agent's code, from which the runtime makes the response.
+
+    With `calls` the agent names agents that should do the work instead: the runtime executes these calls in the agent's
+    name.
+    """
+
+    usage: Usage | None = None  # Tokens spent, if the agent counts them itself.
+    calls: tuple[Call, ...] = ()  # Agents that should do the work instead.
+    strategy: Strategy = Strategy.MERGE_ALL
+    """How the answers of several `calls` become one."""
+
+
+class Response(AnswerContent, frozen=True, kw_only=True):
     """The outcome of a request: always a value, whatever happened."""
 
     version: str  # The version of the envelope.
@@ -378,32 +384,19 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     run: Name = ""  # The id of the run, for `remit runs show`.
     session: Name | None = None
     """The session of the callee's conversation."""
-    result: Json = None
-    summary: str = ""
-    confidence: Share | None = None
-    artifacts: tuple[Artifact, ...] = ()
-    new_facts: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
     usage: Usage = Usage()  # Tokens spent by the callee and all below it.
     duration_ms: Count = 0  # How long it took, in milliseconds, with the time in a queue.
     queued_ms: Count = 0  # How much of it was in a queue.
     waited_ms: Count = 0
     """How long its clock was stopped while a person was asked."""
-    requires_followup: bool = False
     fault: Fault | None = None  # What went wrong, unless it is a success.
     tool_calls: tuple[str, ...] = ()  # The tools that were used, in order.
-    warnings: tuple[str, ...] = ()
-    finished: tuple[str, ...] = ()
-    unfinished: tuple[str, ...] = ()
     path: tuple[Name, ...] = ()
     """The agents that the answer passed through, if the callee handed the request over."""
     agent_version: str = "1.0"  # The version of the agent that answered.
     capability_version: str | None = None  # The version of the capability.
     cache: Literal["none", "miss", "hit", "similar"] = "none"
     """Whether the cache was consulted, and what it found: the same request, or one that asks for the same."""
-    metadata: dict[str, Json] = {}
-    files: Files = ()
-    """Files that belong to the answer."""
 
     @property
     def ok(self) -> bool:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import VERSION, Answer, Request, Response, Usage
+from remit.protocol.envelope import VERSION, Answer, AnswerContent, Request, Response, Usage, fields_of
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
@@ -365,17 +366,9 @@ def _response(request: Request, said: AnswerMessage | DeclineMessage, device: st
         target=request.target,
         status=Status.PARTIAL if answer.unfinished else Status.SUCCESS,
         run=request.run,
-        result=answer.result,
-        summary=answer.summary,
-        confidence=answer.confidence,
-        artifacts=answer.artifacts,
-        new_facts=answer.new_facts,
         usage=usage,
-        requires_followup=answer.requires_followup,
-        warnings=answer.warnings,
-        finished=answer.finished,
-        unfinished=answer.unfinished,
-        metadata=answer.metadata,
+        # Sources would name users of the other hub, and no files are sent with the answer to a hub.
+        **fields_of(AnswerContent, replace(answer, sources=(), files=())),
     )
 
 

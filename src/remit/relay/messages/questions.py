@@ -10,7 +10,7 @@ from msgspec import Struct, ValidationError, convert, structs
 
 from remit.policy.reception import Sender
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Artifact, Json, Response
+from remit.protocol.envelope import Answer, AnswerContent, Artifact, Json, Response, fields_of
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.records import SharedStep
 from remit.protocol.submission import Submission
@@ -110,18 +110,11 @@ def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
     if asks.request is None:
         text = text_of(response.result) or response.summary
         return AnswerMessage(to=asks.id, session=asks.session, text=text, tokens=tokens, files=files_in(response))
-    answer = Answer(
-        response.result,
-        summary=response.summary,
-        confidence=response.confidence,
-        artifacts=response.artifacts,
-        new_facts=response.new_facts,
-        # Sources are left out: they name users of this hub, whom the other does not know.
-        requires_followup=response.requires_followup,
+    answer = structs.replace(
+        Answer(**fields_of(AnswerContent, response)),
+        sources=(),  # they name users of this hub, whom the other does not know
         warnings=(*response.warnings, *([_NO_FILES] if response.files else ())),
-        finished=response.finished,
-        unfinished=response.unfinished,
-        metadata=response.metadata,
+        files=(),
     )
     return AnswerMessage(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
 
