@@ -70,7 +70,7 @@ def corpora() -> Iterator[tuple[str, list[str]]]:
         read(path for path in sources(packages, "*") if path.name.upper().startswith(("LICEN", "COPYING"))),
     )
     # The page on redaction shows values that are to be found.
-    yield "pages", read(path for path in (ROOT / "docs").glob("*.md") if path.name != "redaction.md")
+    yield "pages", read(path for path in (ROOT / "docs").glob("*/*.md") if path.name != "redaction.md")
 
 
 def read(paths: Iterable[Path]) -> list[str]:
