@@ -35,8 +35,10 @@ async def sleep_to_tick(seconds: float) -> None:
 
 
 def until_tick(seconds: float) -> float:
-    """Return how long it is until the loop's time is a multiple of *seconds*."""
-    return seconds - asyncio.get_running_loop().time() % seconds
+    """Return how long it is until the loop's time is a multiple of *seconds* again."""
+    left = seconds - asyncio.get_running_loop().time() % seconds
+    # 0.3 % 0.1 is a little less than 0.1. So short a rest ends before the clock moves: this is the tick already.
+    return left if left > seconds / 1_000 else seconds
 
 
 class _Seen(NamedTuple):
