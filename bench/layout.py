@@ -9,7 +9,7 @@ import asyncio
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,30 @@ from harness import Figure, at_most, main
 from remit import Brief, Hub
 
 SOURCE = Path(remit.__file__).parent
+
+# The packages that the tree is to become, by the modules that each holds; the longest name that fits decides.
+PACKAGES = {
+    "core": "protocol words policy runtime hub stores transports.local agents.function agents.threads agents.typed"
+    " agents.token_count",
+    "redaction": "detectors",
+    "cli": "cli config hub.isolation agents.process agents.process_brief agents.process_group agents.process_main"
+    " agents.piped_process agents.sandbox agents.linux_sandbox agents.spawn agents.outgoing_proxy agents.channel"
+    " agents.inherited_variables agents.restart_pause agents.lines",
+    "server": "server client dialects documents transports hub.serving hub.a2a_agents",
+    "models": "agents hub.mcp_tools",
+    "orchestrator": "text classifiers hub.orchestration agents.orchestrator agents.workflow agents.workflow_answer"
+    " agents.narrator agents.plan_proposer agents.plan_reply agents.plan_state agents.planned_request agents.plugin"
+    " agents.open_question agents.intent_classifier agents.conflict_reader agents.disputes agents.follow_ups"
+    " agents.known_answers agents.placement agents.request_steps agents.summaries",
+    "cluster": "stores.postgres stores.copying transports.nats hub.joining",
+    "relay": "relay cli.shared config.device config.device_gateway config.device_host config.device_peers"
+    " config.device_process config.device_service config.shared_agents",
+    "guard": "guard config.coding_tools",
+    "otel": "telemetry hub.telemetry config.telemetry",
+    "testing": "testing",
+}
+# What a package needs besides the core.
+NEEDS = {"relay": {"server"}, "guard": {"cli"}}
 
 
 @cache
@@ -72,18 +96,49 @@ def public_classes() -> dict[str, list[str]]:
     return found
 
 
+@cache
+def imports_of(module: str) -> frozenset[str]:
+    """Return the modules of Remit that a module imports, also within functions."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            home = node.module.removeprefix("remit.")
+            named = (f"{home}.{name.name}" for name in node.names)
+            found.update(name if name in paths() else home for name in named)
+    return frozenset(found.intersection(paths()))
+
+
 def imports_within(package: str) -> dict[str, set[str]]:
     """Return which modules of a package each of its modules imports, also within functions."""
+    members = {module for module in paths() if module.startswith(f"{package}.")}
+    return {module: members.intersection(imports_of(module)) for module in members}
 
-    def imported(tree: ast.Module) -> Iterator[str]:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                home = node.module.removeprefix("remit.")
-                for name in node.names:
-                    yield f"{home}.{name.name}" if f"{home}.{name.name}" in paths() else home
 
-    members = [module for module in paths() if module.startswith(f"{package}.")]
-    return {module: {each for each in imported(tree_of(module)) if each in members} for module in members}
+@cache
+def package_of(module: str) -> str:
+    """Return the package that a module belongs to."""
+    homes = [(name, package) for package, names in PACKAGES.items() for name in names.split()]
+    fitting = [each for each in homes if f"{module}.".startswith(f"{each[0]}.")]
+    return max(fitting, key=lambda each: len(each[0]), default=("", "core"))[1]
+
+
+def imports_against_arrows() -> dict[str, int]:
+    """Return how many imports of each package are of another one that it does not need."""
+    against = dict.fromkeys(PACKAGES, 0)
+    for module in paths():
+        own = package_of(module)
+        allowed = {own, "core", *NEEDS.get(own, ())}
+        against[own] += sum(package_of(each) not in allowed for each in imports_of(module))
+    return against
+
+
+def closure_of(module: str) -> set[str]:
+    """Return a module and everything that it imports, directly or not, also within functions."""
+    found, new = set[str](), {module}
+    while new:
+        found |= new
+        new = {each for known in new for each in imports_of(known)} - found
+    return found
 
 
 def import_levels(package: str) -> int:
@@ -167,7 +222,14 @@ def measure() -> list[Figure]:
         "levels of imports in runtime/": (import_levels("runtime"), at_most(8)),
         "files run by hub.ask with a nested delegation": (len(asyncio.run(files_of_ask())), None),
         "files run by a POST to a served hub": (len(asyncio.run(files_of_post())), None),
+        "modules that Hub needs": (len(closure_of("hub.hub")), None),
+        "lines that Hub needs": (sum(map(lines_of, closure_of("hub.hub"))), None),
     }
+    for package, against in imports_against_arrows().items():
+        members = [module for module in modules() if package_of(module) == package]
+        counts[f"package {package}: lines"] = sum(map(lines_of, members)), None
+        counts[f"package {package}: modules"] = len(members), None
+        counts[f"package {package}: imports against the arrows"] = against, None
     return [Figure(name=f"layout: {name}", value=value, unit="", bound=goal) for name, (value, goal) in counts.items()]
 
 

@@ -66,7 +66,9 @@ def corpus() -> dict[str, list[str]]:
     here = Path(__file__).resolve().parents[1]
     library = Path(sysconfig.get_paths()["stdlib"])
     chance = random.Random(1)
-    english = "".join(path.read_text(encoding="utf-8") for path in [*sorted(here.glob("docs/*/*.md")), here / "LICENSE"])
+    english = "".join(
+        path.read_text(encoding="utf-8") for path in [*sorted(here.glob("docs/*/*.md")), here / "LICENSE"]
+    )
     code = "".join(path.read_text(encoding="utf-8") for path in sorted(library.glob("asyncio/*.py")))
     words = english.split()
     messages = [
