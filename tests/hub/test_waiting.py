@@ -25,7 +25,7 @@ from remit.protocol.errors import fault
 from remit.protocol.records import Approval
 from remit.runtime import root_runs
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision, Question, Remote, RemoteHandle
+from remit.runtime.ports import Decision, Question, Remote, RemoteHandle, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.transports.remote_calls import refused
 from sweeps import SweptStore
@@ -618,6 +618,31 @@ async def test_a_cancel_at_a_hub_that_lost_its_lease_reaches_the_hub_that_has_th
             assert first.hub.cancel("1")
             assert shown(await asking) == Code.CANCELLED
             assert await second.store.pending() == []
+
+
+async def test_a_cancel_outlives_a_hub_that_could_not_resume_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Office(tmp_path), Office(tmp_path)
+    load, failed = second.store.load, list[str]()
+
+    async def cancelled_and_away(run: str) -> dict[str, bytes]:
+        if not failed:
+            failed.append(run)
+            assert second.hub.cancel("1")
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is away"))
+        return await load(run)
+
+    monkeypatch.setattr(second.store, "load", cancelled_and_away)
+    async with first.hub:
+        asking = asyncio.create_task(first.ask("boss"))
+        await first.questions()
+        fall_silent(first.hub)
+        take_leases(tmp_path)
+        async with second.hub:
+            assert shown(await asking) == Code.CANCELLED
+    assert failed
+    assert first.executed() == {"boss": 1, "note": 1}
 
 
 async def test_a_hub_where_nobody_can_be_asked_leaves_what_waits_to_one_where_someone_can(tmp_path: Path) -> None:

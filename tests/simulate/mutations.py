@@ -12,6 +12,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind
 from remit.runtime import approvers
 from remit.runtime.delegation import replay, response
+from remit.runtime.delegation.admission import Admission
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports.requests import unknown_outcome
 from remit.runtime.root_records import RootRecords
@@ -93,6 +94,13 @@ def _forget_what_began_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay, "doubt_about", doubt_about)
 
 
+def _carry_no_approvals(patch: pytest.MonkeyPatch) -> None:
+    def unchanged(self: Admission, clean: Request, entry: object, questions: object) -> Request:
+        return clean
+
+    patch.setattr(Admission, "with_approvals", unchanged)
+
+
 _EVERYONE = frozenset({"boss", "clerk", "till", "shelf", "safe"})
 _TILL = _work(1, "till", tokens=45)
 MUTATIONS = {
@@ -123,6 +131,14 @@ MUTATIONS = {
     "kept-no": Mutation(
         _forget_a_no,
         Scenario((_EVERYONE,), (_order(_work(0, "safe"), 100),)),
+        PlannedFault("bus", 0.3),
+        "the person was asked 2 times",
+    ),
+    "approved-once": Mutation(
+        _carry_no_approvals,
+        Scenario(
+            (frozenset({"boss"}), frozenset({"safe"})), (_order(_work(0, "boss", (_work(1, "safe", tokens=45),)), 100),)
+        ),
         PlannedFault("bus", 0.3),
         "the person was asked 2 times",
     ),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.restoring import restore
 from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Progress
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
@@ -73,6 +73,8 @@ class ResumableRuns(Protocol):
     async def carry_out(self, frame: Frame) -> Response: ...
 
     def cancel(self, delegation: str, reason: str) -> bool: ...
+
+    async def pass_cancel_on(self, run: str, why: Fault) -> None: ...
 
     def digest_of(self, request: Request) -> bytes: ...
 
@@ -342,7 +344,7 @@ class Leases:
         if expired.waiting:
             work = self._runs.run(said, content, epoch)
         elif entry.card.resumable:
-            work = self._resume(run, entry)
+            work = self._heeding(run.id, self._resume(run, entry))
         else:
             work = self._give_up(Run(request, epoch, None))
         going = self._runs.launch(request, content, work)
@@ -350,6 +352,16 @@ class Leases:
         for control in (*called_off, *self._unheeded.pop(request.run, ())):
             self.obey(control)
         return going
+
+    async def _heeding(self, run: str, resuming: Coroutine[None, None, Response]) -> Response:
+        """Resume a run; if the store fails, a cancel that was accepted meanwhile is for whoever resumes it next."""
+        try:
+            return await resuming
+        except StoreError:
+            why = self._runs.active.why_called_off(run)
+            if why is not None and why is not CLOSING:
+                await self._runs.pass_cancel_on(run, why)
+            raise
 
     async def _resume(self, run: Run, entry: RegisteredAgent) -> Response:
         parts = self._dispatch.parts

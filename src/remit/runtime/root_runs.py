@@ -360,7 +360,7 @@ class RootRuns:
                         why = error.fault
                         if why.code is not Code.CANCELLED or why in (CLOSING, LEFT):
                             raise
-                        waiting = self._pass_cancel_on(run, _reason(why))
+                        waiting = self.pass_cancel_on(run, why)
         except TimeoutError:
             # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             until = f"did not end within {request.remit.time_ms} ms"
@@ -372,9 +372,9 @@ class RootRuns:
         why = fault(Code.OUTCOME_UNKNOWN, f"the same request, run {run}, is in progress and {until}", suggestion=again)
         return self._records.refused(request, why)
 
-    async def _pass_cancel_on(self, run: str, reason: str) -> None:
-        """Tell the hub that executes a run to stop it, once the store can be used."""
-        parts = self._dispatch.parts
+    async def pass_cancel_on(self, run: str, why: Fault) -> None:
+        """Tell the hub that executes a run, or will, to stop it, once the store can be used."""
+        parts, reason = self._dispatch.parts, why.message.removeprefix("cancelled: ")
         while True:
             try:
                 await parts.store.control(run, "cancel", parts.registry.hub, reason)
@@ -406,7 +406,7 @@ class RootRuns:
             return ended
         try:
             if why is not None and why.code is Code.CANCELLED:
-                await self.active.interruptible(self._pass_cancel_on(request.run, _reason(why)))
+                await self.active.interruptible(self.pass_cancel_on(request.run, why))
             outcome = await self._attach(request, request.run)
             return await self._dispatch.parts.redactor.for_user(request.run, outcome)
         except RemitError:  # this hub closes, or cannot reach the store
@@ -446,10 +446,6 @@ def _changes_nothing(frame: Frame) -> bool:
 def _is_order(why: Fault) -> bool:
     """Return whether somebody cancelled the run itself, and not only the wait for it."""
     return why.code is Code.CANCELLED and why not in (CLOSING, LEFT)
-
-
-def _reason(cancelled: Fault) -> str:
-    return cancelled.message.removeprefix("cancelled: ")
 
 
 def _duplicate(request: Request) -> Fault:
