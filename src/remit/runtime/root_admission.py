@@ -185,7 +185,8 @@ class RootAdmission:
         if verdict.struck:
             self._admission.keep(run, verdict.struck, attempt.looked, of_user=True)
         run.request = clean
-        sessions.note(run, attempt.notes)
+        if attempt.notes:
+            sessions.note(run, attempt.notes)
         if clean.handoff is not None:
             sessions.note_handoff(run, clean.handoff, speaker_of(clean))
         frame = self._admission.reserve(clean, entry, run, None, now)
