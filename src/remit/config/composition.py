@@ -22,7 +22,7 @@ from remit.config.sections.agents import AgentSection
 from remit.config.stores import store_of
 from remit.config.team import Team, TeamFile
 from remit.config.telemetry import headers_of
-from remit.config.values import Section, duration_ms, optional_ms
+from remit.config.values import Section, duration_ms, in_code, optional_ms
 from remit.hub.cards import AgentOptions, RemoteOptions, remote_card
 from remit.hub.hub import Hub
 from remit.policy.rules import guard_of
@@ -282,19 +282,14 @@ def _options(team: Team, agent: AgentSection, names: Iterable[str]) -> Any:
 
     Only time and capabilities differ: the file has a duration, and codes.
     """
-    options: dict[str, Any] = {name: getattr(agent, _key_of(name)) for name in names}
-    if "time_ms" in options:
-        options["time_ms"] = optional_ms(agent.time)
+    options = in_code(agent, names)
     if "capabilities" in options:
         options["capabilities"] = [team.capabilities[code].capability(code) for code in agent.capabilities]
     return options
 
 
-def _key_of(option: str) -> str:
-    return "time" if option == "time_ms" else option
-
-
-def _option_of(key: str) -> str:
+def option_of(key: str) -> str:
+    """Return the name that a key of an agent or a capability has in the code."""
     return "time_ms" if key == "time" else key
 
 
@@ -372,7 +367,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
     """Apply as much of *new* as possible to a hub made of *old*; calls in progress keep what they were granted."""
     now = _taken_over(old, new)
     cards = [
-        replace(hub.cards[name], **_options(now, agent, map(_option_of, _OF_AGENTS)))
+        replace(hub.cards[name], **_options(now, agent, map(option_of, _OF_AGENTS)))
         for name, agent in now.agents.items()
         if agent != old.agents[name]
     ]

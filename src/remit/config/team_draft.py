@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from remit.config.composition import differences, guards_of
+from remit.config.composition import differences, guards_of, option_of
 from remit.config.load import load_team
 from remit.config.sections.agents import AgentSection, CapabilitySection
 from remit.config.team import Team
-from remit.config.values import optional_ms
+from remit.config.values import in_code
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.engine import Engine
@@ -83,20 +83,9 @@ def _cards(hub: Engine, old: Team, now: Team) -> Iterator[AgentCard]:
         changed = replace(card, capabilities=capabilities)
         agent = now.agents.get(name)
         if agent is not None and agent != old.agents[name]:
-            changed = replace(
-                changed,
-                may_call=agent.may_call,
-                allow_sub_agent_calls=agent.allow_sub_agent_calls,
-                max_sub_agent_depth=agent.max_sub_agent_depth,
-                recursive=agent.recursive,
-                authority=agent.authority,
-                rate=agent.rate,
-                time_ms=optional_ms(agent.time),
-                tokens=agent.tokens,
-                draws=agent.draws,
-                tools=agent.tools & tools,
-                sees=agent.sees,
-            )
+            said = in_code(agent, map(option_of, _OF_AGENTS))
+            said["tools"] &= tools
+            changed = replace(changed, **said)
         if changed != card:
             yield changed
 
@@ -105,11 +94,4 @@ def _capability(offered: Capability, old: Team, now: Team) -> Capability:
     section = now.capabilities.get(offered.code)
     if section is None or section == old.capabilities[offered.code]:
         return offered
-    return replace(
-        offered,
-        time_ms=optional_ms(section.time),
-        tokens=section.tokens,
-        read_only=section.read_only,
-        sees=section.sees,
-        sees_fields=section.sees_fields,
-    )
+    return replace(offered, **in_code(section, map(option_of, _OF_CAPABILITIES)))

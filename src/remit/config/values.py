@@ -1,7 +1,8 @@
 """Types of values in a team file: names, durations, references to secrets."""
 
 import re
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -259,6 +260,14 @@ def duration(ms: float) -> str:
     """Return milliseconds as a duration in a team file, in the largest unit that gives a whole number."""
     unit = next((unit for unit in ("d", "h", "m", "s") if ms and ms % _UNITS_MS[unit] == 0), "ms")
     return f"{ms / _UNITS_MS[unit]:g}{unit}" if unit != "ms" else f"{round(ms)}ms"
+
+
+def in_code(section: Section, names: Iterable[str]) -> dict[str, Any]:
+    """Return values of a section by their names in the code, where a duration is a number: `time` is `time_ms`."""
+    return {
+        name: optional_ms(getattr(section, name[:-3])) if name.endswith("_ms") else getattr(section, name)
+        for name in names
+    }
 
 
 def optional_ms(text: str | None) -> int | None:

@@ -21,7 +21,7 @@ from remit.config.values import (
     Section,
     Url,
     VariableName,
-    optional_ms,
+    in_code,
 )
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
 from remit.protocol.remit import Count
@@ -305,34 +305,13 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
 
     def capability(self, code: str) -> Capability:
         """Return the capability as a card holds it; its schemas must have been read."""
-        return Capability(
-            code=code,
-            version=self.version,
-            description=self.description,
-            input_schema=_read(self.input_schema),
-            result_schema=_read(self.result_schema),
-            time_ms=optional_ms(self.time),
-            tokens=self.tokens,
-            read_only=self.read_only,
-            cache_ms=optional_ms(self.cache),
-            cache_similar=self.cache_similar,
-            public=self.public,
-            hedge_ms=optional_ms(self.hedge),
-            examples=self.examples,
-            confirm=self.confirm,
-            sees=self.sees,
-            sees_fields=self.sees_fields,
-        )
+        said = in_code(self, (name for name in Capability.__struct_fields__ if name != "code"))
+        said["input_schema"], said["result_schema"] = _read(self.input_schema), _read(self.result_schema)
+        return Capability(code=code, **said)
 
     def contradictions(self) -> dict[str, str]:
         """Return the keys that contradict others, each with the reason."""
-        said = Capability(
-            code="-",
-            read_only=self.read_only,
-            cache_ms=optional_ms(self.cache),
-            cache_similar=self.cache_similar,
-            hedge_ms=optional_ms(self.hedge),
-        )
+        said = Capability(code="-", **in_code(self, ("read_only", "cache_ms", "cache_similar", "hedge_ms")))
         return {field.removesuffix("_ms"): message for field, message in said.contradictions().items()}
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from remit.config.values import Duration, Section, duration, duration_ms, optional_ms
+from remit.config.values import Duration, Section, duration, in_code
 from remit.guard.settings import (
     AtLimit,
     GuardSettings,
@@ -57,16 +57,7 @@ class GuardToolSection(Section, frozen=True, kw_only=True):
 
     def limits(self) -> ToolLimits:
         """Return them for the guard."""
-        return ToolLimits(
-            tokens=self.tokens,
-            depth=self.depth,
-            at_once=self.at_once,
-            time_ms=optional_ms(self.time),
-            reserve=self.reserve,
-            ask_at=self.ask_at,
-            at_limit=self.at_limit,
-            cached=self.cached,
-        )
+        return ToolLimits(**in_code(self, ToolLimits.__struct_fields__))
 
 
 class GuardProjectSection(Section, frozen=True, kw_only=True):
@@ -111,19 +102,10 @@ class GuardSection(Section, frozen=True, kw_only=True):
 
     def settings(self) -> GuardSettings:
         """Return them for the guard."""
-        return GuardSettings(
-            tokens=self.tokens,
-            depth=self.depth,
-            at_once=self.at_once,
-            time_ms=duration_ms(self.time),
-            reserve=self.reserve,
-            ask_at=self.ask_at,
-            at_limit=self.at_limit,
-            cached=self.cached,
-            kinds={name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()},
-            day=self.day,
-            notify=self.notify,
-            shell=self.shell,
-            projects={name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()},
-            tools={name: each.limits() for name, each in self.tools.items()},
-        )
+        said = in_code(self, GuardSettings.__struct_fields__)
+        said["kinds"] = {name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()}
+        said["projects"] = {
+            name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()
+        }
+        said["tools"] = {name: each.limits() for name, each in self.tools.items()}
+        return GuardSettings(**said)

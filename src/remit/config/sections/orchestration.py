@@ -16,7 +16,7 @@ from remit.config.values import (
     StepName,
     Url,
     duration,
-    optional_ms,
+    in_code,
 )
 from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.protocol.card import Confirmation
@@ -100,11 +100,10 @@ class StepSection(Section, frozen=True, kw_only=True):
 
     def step(self) -> Step:
         """Return the step for a workflow."""
-        converted = ("input", "default", "time")
-        said = {field: getattr(self, field) for field in self.__struct_fields__ if field not in converted}
+        said = in_code(self, Step.__struct_fields__)
         # TOML has dates, JSON does not.
-        given, default = msgspec.to_builtins((self.input, self.default))
-        return Step(**said, input=given, default=default, time_ms=optional_ms(self.time))
+        said["input"], said["default"] = msgspec.to_builtins((self.input, self.default))
+        return Step(**said)
 
 
 class WorkflowSection(Section, frozen=True, kw_only=True):
