@@ -13,7 +13,7 @@ MakeHub = Callable[..., Hub]
 
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(text_reader, "entry_points", lambda **_: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(text_reader, "brought", lambda _: ())  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     text_reader.text_reader.cache_clear()
     yield
     text_reader.text_reader.cache_clear()

@@ -8,8 +8,8 @@ from remit.config.team import Team
 from remit.policy.budget import estimate
 from remit.runtime.ports import Store, TokenCounter
 from remit.runtime.registry import team_invalid
-from remit.stores.addresses import postgres_store
 from remit.stores.checkpoints import key_path
+from remit.stores.postgres.plugin import postgres_store
 from remit.stores.sqlite import SqliteStore
 
 

@@ -112,8 +112,8 @@ class Hub(Engine):
         count = default_token_counter() if token_counter is None else token_counter
         if store is None or isinstance(store, str | Path):
             store = store_at(DEFAULT_STORE if store is None else store, durability=durability, count=count)
-            folder = secret_files(store)[-1].parent
-            self._ignored = folder if folder.name == DEFAULT_STORE.parent.name else None
+            folders = [path.parent for path in secret_files(store)[-1:]]
+            self._ignored = next((each for each in folders if each.name == DEFAULT_STORE.parent.name), None)
         self._isolation.hide(path.absolute() for path in secret_files(store))
         super().__init__(
             name=name,

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib.metadata import entry_points
 
 from remit.policy.aggregate import Blend
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Answer, Json, Note, Response
+from remit.runtime.plugins import brought
 from remit.runtime.ports.agents import ConversationReader, Payer, Summarizer, TokenCounter
 from remit.runtime.ports.store import Store
 from remit.runtime.ports.texts import TextReader
 from remit.words.components import Component, Findings
-
-GROUP = "remit.plugins"
-"""The entry points of plugins: each names a module with functions that are named after what they bring."""
 
 
 class NoReader:
@@ -48,7 +45,4 @@ class NoReader:
 @cache
 def text_reader() -> TextReader:
     """Return the reader of the first plugin that brings one; it is looked for when a text is first to be read."""
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        if (bring := getattr(entry.load(), "text_reader", None)) is not None:
-            return bring()
-    return NoReader()
+    return next((bring() for bring in brought("text_reader")), NoReader())

@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.runtime.signing import CheckpointKey
-from remit.stores.addresses import missing_driver
 from remit.stores.backup import write_private
 from remit.stores.checkpoints import key_path
 from remit.stores.copying.copy import Copied, copy_store
 from remit.stores.copying.sqlite_reader import key_in, opened_file, translated
 from remit.stores.copying.sqlite_writer import created_file
 from remit.stores.copying.tables import CopyReader, CopyWriter, Progress, StoreFacts, refused
+from remit.stores.postgres.plugin import missing_driver
 
 
 class DatabaseToCopy(Struct, frozen=True, kw_only=True):
