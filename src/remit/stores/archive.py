@@ -72,17 +72,8 @@ class ArchivedRemoval(
     digest: str = ""
 
 
-class ArchivedCheckpoint(
-    Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1", forbid_unknown_fields=True
-):
+class ArchivedCheckpoint(Checkpoint, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1"):
     """A checkpoint that signed a row of the segment."""
-
-    number: int
-    seq: int
-    digest: str
-    at_ms: int
-    key: str
-    signature: str
 
 
 Line = ArchivedSegment | ArchivedRow | ArchivedRemoval | ArchivedCheckpoint
@@ -262,7 +253,7 @@ def _check_file(path: Path, stored: Stored | None, signers: dict[str, None]) -> 
                 case ArchivedSegment():
                     raise ValueError("it holds two segments")
                 case ArchivedCheckpoint():
-                    seals.append(Checkpoint(**msgspec.structs.asdict(line)))
+                    seals.append(line)
                 case ArchivedRow() | ArchivedRemoval():
                     if line.seq != expected:
                         raise ValueError(f"row {expected} is missing")
