@@ -182,6 +182,7 @@ export interface components {
          */
         AnswerGiven: {
             agreed: boolean;
+            /** @description Who answered: the name of a person, or of the policy that answered for them. */
             by: string;
             edited: string[];
             id: string;

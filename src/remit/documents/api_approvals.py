@@ -51,19 +51,24 @@ class WaitingApproval(Struct, frozen=True, kw_only=True):
     """Whether the client may answer it."""
 
 
-class AnsweredApproval(Struct, frozen=True, kw_only=True):
-    """A question that was answered."""
+class AnswerGiven(Struct, frozen=True, kw_only=True):
+    """An answer that counts."""
 
     id: str
     run: str
-    delegation: str
-    question: str
-    target: str
     agreed: bool
     by: str
     """Who answered: the name of a person, or of the policy that answered for them."""
     reason: str
     edited: tuple[str, ...]
+
+
+class AnsweredApproval(AnswerGiven, frozen=True, kw_only=True):
+    """A question that was answered."""
+
+    delegation: str
+    question: str
+    target: str
     at_ms: int
 
 
@@ -109,17 +114,6 @@ class SeveralAnswers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Answers to several questions."""
 
     answers: Annotated[tuple[NamedAnswer, ...], Meta(min_length=1, max_length=100)]
-
-
-class AnswerGiven(Struct, frozen=True, kw_only=True):
-    """An answer that counts."""
-
-    id: str
-    run: str
-    agreed: bool
-    by: str
-    reason: str
-    edited: tuple[str, ...]
 
 
 class AnswerOutcome(Struct, frozen=True, kw_only=True):
