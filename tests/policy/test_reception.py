@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from remit.policy.limits import Limits
 from remit.policy.reception import (
-    Grant,
     Permission,
     Sender,
     here,
@@ -22,7 +21,7 @@ from remit.policy.reception import (
 )
 from remit.protocol.envelope import USER, ContextFilter, Message, Request, View
 from remit.protocol.errors import Code, Fault
-from remit.protocol.remit import Priority, Remit
+from remit.protocol.remit import Grant, Priority, Remit
 from remit.protocol.submission import Submission
 from samples import a_remit
 from strategies import name_sets, names, optional, remits

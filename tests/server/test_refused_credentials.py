@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from remit import Brief, Code, Hub, RemitError, fault
-from remit.policy.reception import Grant, Sender
+from remit.policy.reception import Sender
 from remit.protocol.envelope import Request
+from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
 from remit.runtime.clock import LoopClock
 from remit.server.app import Api

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from chains import NOW_MS, Way, a_hop, a_remit, content_of, rooted, said, signed_on
 from properties import share
-from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault
-from remit.protocol.remit import Remit
+from remit.protocol.remit import Grant, Remit
 from remit.transports.credentials import chain as chain_module
 from remit.transports.credentials.chain import MAX_CHARS, MAX_HOPS, attenuate, mint, read_chain
 from remit.transports.credentials.hops import CredentialChain, Hop, Verified

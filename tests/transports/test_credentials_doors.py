@@ -20,10 +20,10 @@ from msgspec.structs import replace
 import chains
 from chains import NOW_MS, Way
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender, receive
+from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.errors import Code, Fault, RemitError
-from remit.protocol.remit import Remit
+from remit.protocol.remit import Grant, Remit
 from remit.protocol.submission import Submission
 from remit.runtime.ports import OutgoingRequest
 from remit.transports.credentials.bearer import Bearers, bearer_of, unfit

@@ -14,7 +14,7 @@ from remit.protocol.codec import malformed
 from remit.protocol.envelope import USER, Assignment, Request, Response, View, fields_of
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
-from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, lesser, meet
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Grant, Name, Names, Priority, Remit, lesser, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
@@ -120,20 +120,6 @@ class Sender(Struct, frozen=True, kw_only=True):
 def peer_name(sender: Sender) -> str | None:
     """Return the name that separates a sender's sessions; None for a client, whose sessions are this hub's."""
     return sender.name if sender.is_hub else None
-
-
-class Grant(Struct, frozen=True, kw_only=True):
-    """The rights of a verified credential: a bound on whatever the request claims."""
-
-    user: Name
-    depth: Count
-    chain: tuple[Name, ...]
-    tokens: Count
-    time_ms: Count
-    max_depth: Count
-    targets: Names | None = None
-    tools: Names | None = None
-    may_delegate: bool = True
 
 
 def receive(

@@ -43,13 +43,8 @@ def lesser(one: Priority, other: Priority) -> Priority:
     return min(one, other, key=URGENCY.__getitem__)
 
 
-class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What a callee may do and spend, for which user, and by which chain of callers.
-
-    `time_ms` is the time that was left when the remit was made: a clock reading is never sent. `tools` and `targets`
-    bound what the callee's own card allows; None sets no further bound. `chain` holds the `agent@hub` addresses above
-    the callee.
-    """
+class Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """The rights of a verified credential: a bound on whatever the request claims."""
 
     user: Name
     """The user for whom everything is done."""
@@ -63,14 +58,24 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """The tokens that may be spent."""
     chain: Chain = ()
     """The agents between the user and the callee, as `agent@hub`."""
-    context_tokens: Count = CONTEXT_TOKENS
-    """The most tokens of conversation that the callee is shown."""
     tools: Names | None = None
     """The tools that it may use; None: no bound."""
     targets: Names | None = None
     """The agents that may be called; None: no bound."""
     may_delegate: bool = True
     """Whether the callee may call others."""
+
+
+class Remit(Grant, frozen=True, kw_only=True):
+    """What a callee may do and spend, for which user, and by which chain of callers.
+
+    `time_ms` is the time that was left when the remit was made: a clock reading is never sent. `tools` and `targets`
+    bound what the callee's own card allows; None sets no further bound. `chain` holds the `agent@hub` addresses above
+    the callee.
+    """
+
+    context_tokens: Count = CONTEXT_TOKENS
+    """The most tokens of conversation that the callee is shown."""
     priority: Priority = Priority.NORMAL
     """Its place in queues."""
 

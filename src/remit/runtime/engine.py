@@ -10,13 +10,14 @@ from typing import Self, Unpack
 from remit.policy.breaker import BreakerSettings
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender
+from remit.policy.reception import Sender
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
+from remit.protocol.remit import Grant
 from remit.protocol.submission import AskOptions, Submission
 from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun

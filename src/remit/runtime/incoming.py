@@ -5,11 +5,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from remit.policy.reception import Grant, Sender, receive, remarks, trace_of
+from remit.policy.reception import Sender, receive, remarks, trace_of
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Fault, RemitError
-from remit.protocol.remit import Remit
+from remit.protocol.remit import Grant, Remit
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.context import RuntimeContext

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from remit.policy.reception import Grant, Permission, Sender
+from remit.policy.reception import Permission, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
 from remit.runtime.ports import ANYONES, RunScope, RunSummary, SingleUseProof
 from remit.transports.credentials.bearer import unfit

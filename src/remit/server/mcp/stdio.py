@@ -15,8 +15,9 @@ from pydantic import ValidationError
 
 from remit.agents.lines import LineSplitter, OverlongLine
 from remit.agents.threads import Threads
-from remit.policy.reception import Grant, Sender
+from remit.policy.reception import Sender
 from remit.protocol.envelope import Request
+from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
 from remit.runtime.engine import Engine
 from remit.runtime.ports import SingleUseProof

@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from remit.policy.reception import Grant
-from remit.protocol.remit import Count, Name, Names
+from remit.protocol.remit import Count, Grant, Name, Names
 from remit.transports.credentials.keys import written
 from remit.transports.credentials.proof import Digest
 

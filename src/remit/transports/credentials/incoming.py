@@ -9,10 +9,10 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.reception import Grant, Permission, Sender, not_for
+from remit.policy.reception import Permission, Sender, not_for
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.remit import Name, Names
+from remit.protocol.remit import Grant, Name, Names
 from remit.protocol.submission import Submission
 from remit.runtime.ports import USED, SingleUseProof
 from remit.transports.credentials.bearer import Bearers, bearer_of

@@ -6,9 +6,8 @@ from functools import reduce
 from hashlib import sha256
 from typing import Any
 
-from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault, fault
-from remit.protocol.remit import meet
+from remit.protocol.remit import Grant, meet
 from remit.transports.credentials.blocks import ParsedCredential, apart
 from remit.transports.credentials.chain import CredentialPrefix, prefix_of, read_chain, read_on
 from remit.transports.credentials.hops import CredentialChain, Hop, Verified
