@@ -165,16 +165,17 @@ class _ForkServer:
 
     def _connected(self) -> socket.socket:
         if self._connection is None:
-            name = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
-            self._connection = _connection(name)
+            self._connection = _connection(_RUN)
             if self._connection is None:
-                _start(name)
-                self._connection = wait_until(lambda: _connection(name), "the fork server")
+                _start(_RUN)
+                self._connection = wait_until(lambda: _connection(_RUN), "the fork server")
                 assert self._connection is not None
         return self._connection
 
 
 _SERVER = _ForkServer()
+# The same in all processes of a run: they are forked from the one that has imported this.
+_RUN = f"{os.getpid()}"
 
 
 def _connection(name: str) -> socket.socket | None:

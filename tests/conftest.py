@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from side_by_side import run_tests
+
 FOUND = Path(__file__).parent / "fuzz" / "found"
 
 # Timing belongs to bench/, and a slow machine is no counterexample: there is no deadline. The same examples are drawn
@@ -50,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz", type=float, metavar="SECONDS", help="draw new examples, and begin no test after this time"
     )
+    parser.addoption("--forks", type=int, metavar="NUMBER", help="run the tests in so many processes")
     parser.addoption("--shuffle", metavar="SEED", help="run the tests in an order drawn by this seed")
 
 
@@ -70,6 +73,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    processes: int | None = session.config.getoption("--forks")
+    return None if processes is None else run_tests(session, processes)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
