@@ -95,6 +95,14 @@ def is_forkable(command: Sequence[str], variables: Mapping[str, str]) -> bool:
     )
 
 
+def forked_command(program: Path) -> list[str]:
+    """Return a command for another process to start, which forks a program of Python where that is the same."""
+    plain = [sys.executable, str(program)]
+    if not is_forkable(plain, os.environ):
+        return plain
+    return [sys.executable, "-S", str(_FORKED), _SERVER.address(), *plain]
+
+
 class Forked(subprocess.Popen[Any]):
     """A program that was forked: it is the child of the fork server, which tells how it ended."""
 
@@ -163,6 +171,12 @@ class _ForkServer:
             socket.send_fds(self._connected(), [json.dumps(request).encode()], [*streams, theirs.fileno()])
         return ours
 
+    def address(self) -> str:
+        """Return where it can be reached as long as this process runs, without the null byte that it begins with."""
+        with self._lock:
+            self._connected()
+        return fork_server.address_of(_RUN)[1:]
+
     def _connected(self) -> socket.socket:
         if self._connection is None:
             self._connection = _connection(_RUN)
@@ -174,6 +188,7 @@ class _ForkServer:
 
 
 _SERVER = _ForkServer()
+_FORKED = Path(__file__).resolve().with_name("forked.py")
 # The same in all processes of a run: they are forked from the one that has imported this.
 _RUN = f"{os.getpid()}"
 

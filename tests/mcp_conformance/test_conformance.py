@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from a2a_install import UnreachableError, install
+from commands import forked_command
 from waiting import PATIENCE_S
 
 HERE = Path(__file__).resolve().parent
@@ -103,7 +104,7 @@ SCENARIOS = (
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_hub_is_a_client_as_the_suite_asks_for(node: str, tmp_path: Path, scenario: str) -> None:
-    command = f"{sys.executable} {HERE / 'suite_client.py'}"
+    command = " ".join(forked_command(HERE / "suite_client.py"))
     code, said = await ran(node, tmp_path, "client", "--command", command, "--scenario", scenario)
     assert code == 0, said
     assert "OVERALL: PASSED" in said
