@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: audit build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate chaos test-kills test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: audit build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -118,6 +118,9 @@ chaos: $(VENV)/.ready ## Break seven hubs, NATS, PostgreSQL and the network 1,00
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
 	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_gateway_many_kills.py tests/relay/test_post.py tests/relay/test_post_chaos.py tests/relay/test_conversation_kills.py
+
+test-console: $(VENV)/.ready $(VENV)/.chromium-ready ## Run the tests of the console with each page in both looks at both widths
+	@REMIT_ALL_VIEWS=1 $(BIN)/pytest -q -rs tests/console
 
 test-pooler: $(VENV)/.ready ## Check that a store behind a real PgBouncer keeps every promise; its package is fetched from Debian
 	@REMIT_POOLER=1 $(BIN)/pytest -q tests/stores/postgres/test_pooler.py
