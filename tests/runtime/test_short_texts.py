@@ -156,7 +156,7 @@ class Scene:
             guards=GUARDS,
             ledger=Ledger(BreakerSettings()),
             store=SimpleNamespace(sizes=dict[str, int]()),
-            registry=SimpleNamespace(agents={}),
+            registry=SimpleNamespace(agents={}, hub="local"),
         )
         self.admission = Admission(cast("RuntimeContext", self.parts))
         self.parent = a_caller(CALLER, a_request(target="prime", remit=a_remit(chain=(), time_ms=100_000)))

@@ -201,3 +201,20 @@ def test_a_loop_that_was_closed_under_the_watchdog_is_left_alone(monkeypatch: py
     asyncio.run(begin())
     assert looks.acquire(timeout=PATIENCE_S)
     dog.stop()
+
+
+async def test_a_watchdog_that_is_stopped_while_it_looks_for_agents_ends() -> None:
+    class StoppedMeanwhile(threading.Event):
+        """The end of the watchdog comes right before its thread clears this."""
+
+        def clear(self) -> None:
+            dog._stop.set()  # pyright: ignore[reportPrivateUsage]
+            self.set()
+            super().clear()
+
+    dog = Watchdog(list, lambda _: None)
+    dog._begun = StoppedMeanwhile()  # pyright: ignore[reportPrivateUsage]
+    dog.start()
+    thread = dog._thread  # pyright: ignore[reportPrivateUsage]
+    assert thread is not None
+    await eventually(lambda: not thread.is_alive())

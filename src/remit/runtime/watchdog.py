@@ -59,6 +59,8 @@ class Watchdog:
             if self._answered == self._asked:
                 # Without an agent at work there is nobody to report, and neither the loop nor this thread is woken.
                 self._begun.clear()
+                if self._stop.is_set():  # perhaps set before that, together with what was cleared
+                    return
                 if not self._running():
                     self._begun.wait()
                     continue
