@@ -4,7 +4,7 @@ These are separate types: a field that is not named here is never shown, whateve
 place for keys, tokens, encrypted messages, control envelopes or frames of a local agent.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -145,8 +145,8 @@ class LimitsView(Struct, frozen=True, kw_only=True):
     rate: RateView
 
 
-class SharedRunView(Struct, frozen=True, kw_only=True):
-    """The whole view of a run."""
+class SharedRunHead(Struct, frozen=True, kw_only=True):
+    """What a line and the whole view of a run have in common."""
 
     id: str
     profile: str
@@ -156,11 +156,19 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     objective: str
     mode: Mode
     state: SessionState
+    turn: int
+    ended: Reason | None
+    unread: int
+    """Entries that the user has not read; `read` changes it."""
+
+
+class SharedRunView(SharedRunHead, frozen=True, kw_only=True):
+    """The whole view of a run."""
+
     decides: Literal["agent", "person"]
     """Who speaks next."""
     acts: tuple[ActName, ...]
     """The actions that are possible now."""
-    turn: int
     max_turns: int
     active_ms: int
     """The time spent on it so far."""
@@ -173,8 +181,6 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     max_tokens: int | None
     limits: LimitsView | None
     """The same limits and those of the profile; None: the profile does not exist any more."""
-    unread: int
-    """Entries that the user has not read; `read` changes it."""
     earlier: int
     """Entries before those shown here; `GET /v1/shared/runs/{run}/entries` has them."""
     timeline: tuple[EntryView, ...]
@@ -190,7 +196,6 @@ class SharedRunView(Struct, frozen=True, kw_only=True):
     questions: tuple[QuestionView, ...]
     """What the local agent asks its user; each is answered with `answer`."""
     failure: str
-    ended: Reason | None
     banner: str
     result: str
 
@@ -205,26 +210,15 @@ class UnreadView(Struct, frozen=True, kw_only=True):
     """By the id of the run; runs without unread entries are left out."""
 
 
-class SharedRunLine(Struct, frozen=True, kw_only=True):
+class SharedRunLine(SharedRunHead, frozen=True, kw_only=True):
     """A run in one line."""
 
-    id: str
-    profile: str
-    device: str
-    agent: str
-    """The name under which the device shares the other agent; empty: the only one that it shares."""
-    objective: str
-    mode: Mode
-    state: SessionState
-    turn: int
     waits: bool
     """Whether a draft waits for approval."""
     questions: int
     """Permission requests of the local agent that wait for an answer."""
-    unread: int
     at_ms: int | None
     """When its newest message was sent or arrived; None: there is none."""
-    ended: Reason | None
 
 
 class SharedRunList(Struct, frozen=True, kw_only=True):
@@ -257,16 +251,9 @@ def view(run: Overlay, around: Surroundings) -> SharedRunView:
     limits, now_ms = run.limits, around.now_ms
     entries, earlier = entries_of(run, MOST_SHOWN)
     return SharedRunView(
-        id=run.id,
-        profile=run.profile,
-        device=run.device,
-        agent=run.agent,
-        objective=run.objective,
-        mode=run.mode,
-        state=run.state,
+        **_head(run, around.unread),
         decides=run.decides,
         acts=possible(run),
-        turn=run.turn,
         max_turns=limits.max_turns,
         active_ms=run.spent_ms(now_ms),
         is_active=run.since_ms is not None,
@@ -276,7 +263,6 @@ def view(run: Overlay, around: Surroundings) -> SharedRunView:
         tokens=run.tokens,
         max_tokens=limits.max_tokens_budget,
         limits=None if around.profile is None else _limits(run, around.profile, around),
-        unread=around.unread,
         earlier=earlier,
         timeline=tuple(each for each in entries if each.label != "rejected"),
         rejected=tuple(each for each in entries if each.label == "rejected"),
@@ -286,7 +272,6 @@ def view(run: Overlay, around: Surroundings) -> SharedRunView:
         attached=tuple(map(file_view, run.attached)),
         questions=tuple(map(_question, run.questions)),
         failure=run.failure,
-        ended=run.ended,
         banner=run.banner,
         result=run.result,
     )
@@ -328,20 +313,16 @@ def _limits(run: Overlay, profile: Profile, around: Surroundings) -> LimitsView:
 def line(run: Overlay, unread: int = 0) -> SharedRunLine:
     """Return a run in one line."""
     return SharedRunLine(
-        id=run.id,
-        profile=run.profile,
-        device=run.device,
-        agent=run.agent,
-        objective=run.objective,
-        mode=run.mode,
-        state=run.state,
-        turn=run.turn,
+        **_head(run, unread),
         waits=run.waits,
         questions=len(run.questions),
-        unread=unread,
         at_ms=run.timeline[-1].at_ms if run.timeline else None,
-        ended=run.ended,
     )
+
+
+def _head(run: Overlay, unread: int) -> dict[str, Any]:
+    head = {name: getattr(run, name) for name in SharedRunHead.__struct_fields__ if name != "unread"}
+    return {**head, "unread": unread}
 
 
 def _question(asks: PermissionRequest) -> QuestionView:

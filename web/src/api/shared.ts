@@ -666,6 +666,7 @@ export interface components {
             questions: number;
             state: components["schemas"]["SessionState"];
             turn: number;
+            /** @description Entries that the user has not read; `read` changes it. */
             unread: number;
             /** @description Whether a draft waits for approval. */
             waits: boolean;
