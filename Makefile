@@ -117,7 +117,7 @@ chaos: $(VENV)/.ready ## Break seven hubs, NATS, PostgreSQL and the network 1,00
 	@PYTHONPATH=tests CHAOS_SEED=$(CHAOS_SEED) $(BIN)/python -m chaos --faults $(CHAOS_FAULTS)
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
-	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_gateway_many_kills.py tests/relay/test_post.py tests/relay/test_post_chaos.py tests/relay/test_conversation_kills.py
+	@REMIT_KILLS=250 REMIT_RECONNECTS=1000 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_gateway_many_kills.py tests/relay/test_post.py tests/relay/test_post_chaos.py tests/relay/test_conversation_kills.py tests/relay/test_shared_stream.py
 
 test-console: $(VENV)/.ready $(VENV)/.chromium-ready ## Run the tests of the console with each page in both looks at both widths
 	@REMIT_ALL_VIEWS=1 $(BIN)/pytest -q -rs tests/console

@@ -35,7 +35,7 @@ from waiting import PATIENCE_S, eventually
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 
 # How often a reader reconnects; more for a longer test.
-RECONNECTS = int(os.environ.get("REMIT_RECONNECTS", "1000"))
+RECONNECTS = int(os.environ.get("REMIT_RECONNECTS", "200"))
 
 
 class Client:
@@ -94,7 +94,7 @@ def lasting(state: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     return {key: {name: each for name, each in record.items() if name != "limits"} for key, record in state.items()}
 
 
-async def test_a_reader_that_reconnects_a_thousand_times_knows_everything_and_gets_no_number_twice(
+async def test_a_reader_that_reconnects_again_and_again_knows_everything_and_gets_no_number_twice(
     tmp_path: Path,
 ) -> None:
     chance = random.Random(7)
