@@ -11,6 +11,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 from types import FrameType
@@ -106,6 +107,28 @@ def imports_of(module: str) -> frozenset[str]:
             named = (f"{home}.{name.name}" for name in node.names)
             found.update(name if name in paths() else home for name in named)
     return frozenset(found.intersection(paths()))
+
+
+def twins() -> list[tuple[str, str]]:
+    """Return the pairs of classes that declare the same at least four fields, 70 % of those of the smaller one.
+
+    A field is the same if its name and its type are written alike. What a class inherits is declared elsewhere.
+    """
+    fields = {
+        f"{module}.{node.name}": {
+            (each.target.id, ast.unparse(each.annotation))
+            for each in node.body
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        }
+        for module, tree in modules().items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    return [
+        (one, other)
+        for one, other in combinations((name for name, own in fields.items() if len(own) >= 4), 2)
+        if len(fields[one] & fields[other]) >= max(4, 0.7 * min(len(fields[one]), len(fields[other])))
+    ]
 
 
 def imports_within(package: str) -> dict[str, set[str]]:
@@ -219,6 +242,7 @@ def measure() -> list[Figure]:
         "lines of the largest module": (max(lengths), at_most(700)),
         "lines of the largest function": (max(functions().values()), None),
         "public class names used twice": (len(twice), at_most(0)),
+        "pairs of classes with the same fields": (len(twins()), None),
         "levels of imports in runtime/": (import_levels("runtime"), at_most(8)),
         "files run by hub.ask with a nested delegation": (len(asyncio.run(files_of_ask())), None),
         "files run by a POST to a served hub": (len(asyncio.run(files_of_post())), None),
