@@ -8,10 +8,9 @@ import os
 import random
 import threading
 import traceback
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import groupby
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -22,13 +21,15 @@ from _pytest.tmpdir import TempPathFactory
 
 # What takes longest begins first, so that no process is left alone with it at the end.
 _LONGEST = (
-    "tests/simulate",
-    "tests/test_benchmarks.py",
-    "tests/chaos",
-    "tests/client",
-    "tests/server/test_contract.py",
-    "tests/examples",
     "tests/console",
+    "tests/examples",
+    "tests/test_benchmarks.py",
+    "tests/mcp_conformance",
+    "tests/simulate",
+    "tests/chaos",
+    "tests/server/test_openapi.py",
+    "tests/client",
+    "tests/test_wheel.py",
 )
 
 
@@ -62,10 +63,12 @@ class Crew:
         self._size = size
         self._started = 0
         self._workers: list[_Worker] = []
-        # The tests of a module stay together, for what they share.
-        modules = groupby(range(len(session.items)), key=lambda index: session.items[index].path)
-        groups = [deque(indices) for _, indices in modules]
-        self._groups = deque(sorted(groups, key=self._rank))
+        # The tests of a module stay together, for what they share, and all that need a browser: each process has one.
+        groups = defaultdict[Any, deque[int]](deque)
+        for index, item in enumerate(session.items):
+            needs_browser = "chromium_address" in getattr(item, "fixturenames", ())
+            groups["browser" if needs_browser else item.path].append(index)
+        self._groups = deque(sorted(groups.values(), key=self._rank))
 
     def _rank(self, group: deque[int]) -> int:
         name = self._session.items[group[0]].nodeid
