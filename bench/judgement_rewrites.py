@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import Figure, at_most, main, sized
-from remit.policy.aggregate import Blend, hold
+from remit.policy.aggregate import Blend
+from remit.text.blending import hold
 from remit.words.components import Component
 
 REWRITES = Path(__file__).parent.parent / "tests" / "judgement" / "rewrites.toml"
