@@ -235,8 +235,8 @@ class Dispatch:
         """Reserve the grant of a call and start it."""
         parent, entry, clean = attempt.parent, attempt.entry, verdict.request
         assert entry is not None, "a guard refuses unknown targets"
-        clean = self.admission.with_approvals(clean, entry, attempt.approved)
         entry = self.replay.whereabouts(entry, attempt.before) or entry
+        clean = self.admission.with_approvals(clean, entry, attempt.approved)
         run = parent.run
         if verdict.struck:
             # Guards, and people they ask, may have added raw values that the caller did not send.
