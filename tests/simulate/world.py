@@ -21,7 +21,7 @@ from remit.config import composition
 from remit.config.code import found
 from remit.config.load import load_team
 from remit.hub.hub import Hub
-from remit.protocol.envelope import Call, Response
+from remit.protocol.envelope import USER, Call, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record
@@ -425,6 +425,7 @@ class SimulatedWorld:
                         about = question.request
                         # A callee that is moved to another hub with its caller has a run of its own there.
                         of = about.run if about.parent is not None else about.correlation
+                        of = USER if about.origin.startswith(USER) else of
                         self.note("person", "asked", node.id, (of, question.id))
                         continue
                     decision = Decision(agreed=node.agrees, by="person")
