@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from remit.agents.summaries import Summaries
 from remit.policy.aggregate import Blend
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Answer, Json, Response
 from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.runtime.ports.agents import ConversationReader
 from remit.words.components import Component, Findings
 
 # Each method loads what it needs: most hubs read few kinds of texts.
@@ -15,7 +15,9 @@ from remit.words.components import Component, Findings
 class RuleReader:
     """Reads English and German by rules."""
 
-    def conversations(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> Summaries:
+    def conversations(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
+        from remit.agents.summaries import Summaries
+
         return Summaries(store, summarizer, count)
 
     def conflicts(
