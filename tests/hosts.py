@@ -1,6 +1,7 @@
 """MCP hosts for tests: the SDK's own client, with a person who answers, or without one."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import anyio
 import httpx2
 import mcp_types as types
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.stdio import stdio_server
@@ -93,7 +94,9 @@ async def host_of(
     program: StdioServerParameters, era: str = "legacy", *, person: Person | None = None
 ) -> AsyncGenerator[Client]:
     """Connect a host to a process that it starts."""
-    async with Client(program, mode=era, elicitation_callback=person) as client:
+    # The default is what standard error was when the SDK was imported, perhaps in another process.
+    transport = stdio_client(program, errlog=sys.stderr)
+    async with Client(transport, mode=era, elicitation_callback=person) as client:
         yield client
 
 

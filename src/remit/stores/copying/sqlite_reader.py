@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.protocol.codec import encode
-from remit.protocol.records import Kind
+from remit.protocol.records import Kind, read_request
 from remit.runtime.audit import GENESIS, AuditVerdict
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import audit, digest_of
@@ -207,7 +207,9 @@ class SqliteReader:
                     yield scope, token, value, bool(of_user), at_ms
             case "question":
                 for number, id, run, text, request, editable, *rest, form in rows:
-                    plain = self._keys.plain(text).decode(), self._keys.plain(request)
+                    # An earlier version may have written its fields in another order.
+                    asked = encode(read_request(self._keys.plain(request)))
+                    plain = self._keys.plain(text).decode(), asked
                     form = None if form is None else self._keys.plain(form)
                     yield number, id, run, *plain, encode(_read_names(editable)), *rest, form
             case "control":
