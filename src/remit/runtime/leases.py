@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from remit.policy.restoring import restore
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
@@ -29,7 +30,7 @@ from remit.runtime.ports import (
 )
 from remit.runtime.redactor import has_tokens
 from remit.runtime.root_admission import RootAdmission
-from remit.runtime.root_records import CLOSING, RootRecords
+from remit.runtime.root_records import CLOSING, LEFT, RootRecords
 
 log = logging.getLogger("remit")
 
@@ -398,7 +399,12 @@ class Leases:
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
         self._dispatch.recording.notice(frame, "resumed after a restart")
-        return await self._runs.carry_out(frame)
+        response = await self._runs.carry_out(frame)
+        if response.status is Status.CANCELLED and not run.handed_back:
+            # It may not have come back to calls that it had handed over before.
+            for _, there in await parts.store.handed_over(run.id, run.request.remit.user):
+                await self._runs.pass_cancel_on(there, LEFT)
+        return response
 
     async def _told(self, run: str) -> Counter[tuple[str, str]]:
         """Return the progress that the agents of a run have reported so far."""

@@ -23,6 +23,7 @@ from remit.runtime.ports import (
 )
 
 CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
+LEFT = fault(Code.CANCELLED, "cancelled: its caller was cancelled")
 
 
 class RootRecords:

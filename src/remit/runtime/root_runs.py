@@ -40,14 +40,12 @@ from remit.runtime.ports import (
 )
 from remit.runtime.redactor import made_whole
 from remit.runtime.root_admission import RootAdmission, RootAttempt
-from remit.runtime.root_records import CLOSING, RootRecords
+from remit.runtime.root_records import CLOSING, LEFT, RootRecords
 from remit.runtime.text_reader import text_reader
 from remit.runtime.user_budgets import UserBudgets
 
 # A worker without a heartbeat for this long is considered dead, and its claimed runs are resumed.
 LEASE_MS = 5_000
-# Why a caller does not wait any more for the run of another hub, which goes on.
-LEFT = fault(Code.CANCELLED, "cancelled: its caller was cancelled")
 # How often a cancel is passed on again while the store is away.
 AGAIN_S = 0.25
 # How often a closing hub looks for runs that were still being admitted when it began to close.
