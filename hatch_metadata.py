@@ -1,10 +1,13 @@
-"""Gives the package its addresses, and its README links that work outside of the repository.
+"""Gives the package `remit` what it installs, its README, and its addresses.
 
-`[tool.remit.addresses]` in pyproject.toml names the repository and the documentation. Where they are empty, the package
-has no addresses, and the README is taken as it is.
+`[tool.remit]` in pyproject.toml names the packages of this repository that it brings, and those of its extras. An
+install from a checkout takes them from there; a release (`REMIT_RELEASE`, set by `make build`) asks for its own version
+of each.
 """
 
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +16,43 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 _LINK = re.compile(r"(!?)\[((?:`[^`]*`|!\[[^\]]*\]\([^)]*\)|[^\]`])*)\]\((?!\w+:|#)([^)\s]+)\)")
 
 
-class PackageAddresses(MetadataHookInterface):
-    """Fills in `readme` and `urls`."""
+class PackageMetadata(MetadataHookInterface):
+    """Fills in `dependencies`, `optional-dependencies`, `readme` and `urls`."""
 
     PLUGIN_NAME = "custom"
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Add both to the metadata of the package."""
+        """Add them to the metadata of the package."""
         import tomllib
 
-        settings = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
-        addresses: dict[str, str] = settings["tool"]["remit"]["addresses"]
-        readme = Path(self.root, "README.md").read_text(encoding="utf-8")
+        root = Path(self.root)
+        settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["remit"]
+        addresses: dict[str, str] = settings["addresses"]
+        readme = (root / "README.md").read_text(encoding="utf-8")
         source = addresses["source"]
+        version: str = metadata["version"]
         if source:
-            readme = absolute(readme, source, f"v{metadata['version']}")
+            readme = absolute(readme, source, f"v{version}")
+        checkout = None if os.environ.get("REMIT_RELEASE") or not (root / "packages").is_dir() else root
+        metadata["dependencies"] = requirements(settings["packages"], version, checkout)
+        metadata["optional-dependencies"] = {
+            extra: requirements(names, version, checkout) for extra, names in settings["extras"].items()
+        }
         metadata["readme"] = {"content-type": "text/markdown", "text": readme}
         metadata["urls"] = urls(source, addresses["documentation"])
+
+
+def requirements(names: Iterable[str], version: str, checkout: Path | None) -> list[str]:
+    """Return what asks for some packages of this repository, such as `relay[acp]`: from a checkout, or at a version."""
+    if checkout is None:
+        return [f"remit-{name}=={version}" for name in names]
+    found: list[str] = []
+    for name in names:
+        folder = name.partition("[")[0]
+        # pip takes a folder for `remit-core` only if that is asked for by itself, and not with an extra alone.
+        place = (checkout / "packages" / folder).resolve().as_uri()
+        found += [f"remit-{each} @ {place}" for each in dict.fromkeys((folder, name))]
+    return found
 
 
 def urls(source: str, documentation: str) -> dict[str, str]:

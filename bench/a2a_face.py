@@ -30,10 +30,10 @@ TEXT = "Coffee 4.20, train 59.00, paper 12.40"
 async def serve_hub(folder: Path) -> None:
     from remit import Brief, Hub
     from remit.runtime.clock import LoopClock
-    from remit.server.a2a.routes import Exposure
-    from remit.server.app import Api
-    from remit.server.server import Server
-    from remit.transports.credentials.incoming import Authenticator, KnownSender
+    from remit_server.a2a.routes import Exposure
+    from remit_server.app import Api
+    from remit_server.server import Server
+    from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 
     hub = Hub(store=folder / "hub.db")
 

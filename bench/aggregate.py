@@ -9,9 +9,9 @@ from harness import Figure, at_most, best_of_each, main, sized
 from remit.policy.aggregate import start
 from remit.protocol.envelope import VERSION, Json, Response
 from remit.protocol.lifecycle import Status
-from remit.text.conflicts import find
-from remit.text.narration import NarrativeSection, narrate
 from remit.words.components import Component
+from remit_orchestrator.text.conflicts import find
+from remit_orchestrator.text.narration import NarrativeSection, narrate
 
 ROUNDS = 25
 RESULTS, SIZE = sized((10, 10_000), (3, 1_000))

@@ -12,8 +12,8 @@ from random import Random
 
 from harness import Figure, at_least, main, sized
 from remit import Brief, Hub
-from remit.testing.memory import MemoryStore
-from remit.testing.samples import ManualClock
+from remit_testing.memory import MemoryStore
+from remit_testing.samples import ManualClock
 
 SPECIALISTS = ("billing", "booking", "returns", "stock", "tracking", "travel")
 BROKEN = "tracking"

@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from harness import Figure, at_most, cpu_seconds, main, sized
 from remit import Hub
-from remit.server.run_trees import RunTrees
+from remit_server.run_trees import RunTrees
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 

@@ -7,7 +7,7 @@ from runpy import run_path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "src" / "remit" / "cli" / "templates" / "household" / "agents.py"
+EXAMPLE = Path(__file__).resolve().parents[1] / "packages/cli/src/remit_cli/templates/household/agents.py"
 
 receipts: Any = SimpleNamespace(**run_path(str(EXAMPLE)))
 

@@ -14,11 +14,11 @@ from harness import Figure, at_most, best_of, best_of_each, cpu_seconds, main, s
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
 from remit.runtime.ports import OutgoingRequest
-from remit.transports.credentials.chain import attenuate, mint, read_chain
-from remit.transports.credentials.hops import CredentialChain, Verified
-from remit.transports.credentials.keys import HubKey, Pair, is_signed
-from remit.transports.credentials.proof import Proofs, Statement, prove
-from remit.transports.credentials.verify import Chains, verify
+from remit_server.transports.credentials.chain import attenuate, mint, read_chain
+from remit_server.transports.credentials.hops import CredentialChain, Verified
+from remit_server.transports.credentials.keys import HubKey, Pair, is_signed
+from remit_server.transports.credentials.proof import Proofs, Statement, prove
+from remit_server.transports.credentials.verify import Chains, verify
 
 NOW_MS = 1_763_000_000_000
 ROUNDS, TIMES = sized((15, 40), (1, 2))

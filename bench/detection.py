@@ -1,6 +1,6 @@
 """What the built-in detectors find of each family of labelled texts, and what they find where nothing is.
 
-The labelled texts are made by `tests/detectors/labelled.py`, the same on every run. Code and prose are the standard
+The labelled texts are made by `tests/labelled_texts.py`, the same on every run. Code and prose are the standard
 library, the installed packages, their licences, and the pages of this project.
 """
 
@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 
 from harness import Figure, at_least, at_most, best_of, main, sized
-from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Finding
+from remit_redaction.pipeline import detector_pipeline
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 
-from detectors import labelled  # noqa: E402
+import labelled_texts as labelled  # noqa: E402
 
 GOALS = {"keys of vendors": 0.95, "named values": 0.95, "prose": 0.8}
 OTHER_GOAL = 0.95

@@ -24,18 +24,24 @@ import grpc
 import grpc.aio
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
-from harness import Figure, at_most, main
+from harness import Figure, at_most, main, sized
 
 REMIT = Path(sys.executable).with_name("remit")
 WEB, APP = "web-token-of-the-benchmark", "app-token-of-the-benchmark"
-CONNECTIONS, MESSAGES, FLOOD = 2_000, 240, 1_000
+CONNECTIONS, MESSAGES, FLOOD = sized((2_000, 240, 1_000), (40, 2, 40))
+LARGE = sized(10, 1)
 # The connections of all who ask, fewer than a server has: whoever finds none free is refused before anybody knows who
 # it is. The flood has most of them.
 POOL, FLOODED = 640, 600
 SLOTS = 4
 MIB = 1024 * 1024
 SEND = "/lf.a2a.v1.A2AService/SendMessage"
-GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
+CROWDS = (
+    ("silent", "HTTP", b""),
+    ("silent", "gRPC", b""),
+    ("half a request", "HTTP", b"GET / HTTP/1.1\r\n"),
+    ("greeting", "gRPC", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)),
+)
 PATIENCE_S = 120.0
 TEAM = f"""
 [agents.slow]
@@ -159,7 +165,7 @@ async def unauthenticated_mb(hub: Hub) -> float:
 
 async def turns_beside(hub: Hub, agent: str, at_once: int, *, large: bool = False) -> tuple[float, float]:
     """Return the turns that a user of the same client, and of another, waits beside a flood of one user."""
-    count = 10 if large else FLOOD
+    count = LARGE if large else FLOOD
     text, small = ("u1@b.co " * 12_500, "u1@b.co " * 2_500) if large else ("x", "x")
     served, begun = 0, asyncio.Event()
     async with ClientSession(
@@ -217,37 +223,35 @@ async def turns_beside(hub: Hub, agent: str, at_once: int, *, large: bool = Fals
 
 def measure() -> list[Figure]:
     figures: list[Figure] = []
-    for name, first in (("silent", b""), ("half a request", b"GET / HTTP/1.1\r\n"), ("greeting", GREETING)):
-        for door in ("HTTP", "gRPC"):
-            if (first[:3] == b"GET") > (door == "HTTP") or (first is GREETING) > (door == "gRPC"):
-                continue
-            with served() as hub:
-                idle = max(hub.health_ms() for _ in range(100))
-                before = hub.memory_mb()
-                wait = crowded(hub, hub.ports[door], first)
-                figures += [
-                    Figure(
-                        name=f"doors: /healthz beside {CONNECTIONS:,} connections to {door}, {name}",
-                        value=max(0.0, wait - idle),
-                        unit="ms",
-                        bound=at_most(100),
-                    ),
-                    Figure(
-                        name=f"doors: memory of {CONNECTIONS:,} connections to {door}, {name}",
-                        value=hub.memory_mb() - before,
-                        unit="MB",
-                        bound=at_most(64),
-                    ),
-                ]
+    for name, door, first in CROWDS[: sized(None, 1)]:
+        with served() as hub:
+            idle = max(hub.health_ms() for _ in range(100))
+            before = hub.memory_mb()
+            wait = crowded(hub, hub.ports[door], first)
+            figures += [
+                Figure(
+                    name=f"doors: /healthz beside {CONNECTIONS:,} connections to {door}, {name}",
+                    value=max(0.0, wait - idle),
+                    unit="ms",
+                    bound=at_most(100),
+                ),
+                Figure(
+                    name=f"doors: memory of {CONNECTIONS:,} connections to {door}, {name}",
+                    value=hub.memory_mb() - before,
+                    unit="MB",
+                    bound=at_most(64),
+                ),
+            ]
     with served() as hub:
         taken = asyncio.run(unauthenticated_mb(hub))
     name = f"doors: memory of {MESSAGES} messages of 4 MiB without a token"
     figures.append(Figure(name=name, value=taken, unit="MB", bound=at_most(64)))
     # 16 requests are admitted at once; long work is done one after another.
-    for agent, at_once, large in (("slow", SLOTS, False), ("quick", 16, False), ("quick", 1, True)):
+    floods = (("quick", 1, True), ("slow", SLOTS, False), ("quick", 16, False))
+    for agent, at_once, large in floods[: sized(None, 2)]:
         with served() as hub:
             same, other = asyncio.run(turns_beside(hub, agent, at_once, large=large))
-        what = "10 bodies of 100 kB" if large else f"{FLOOD:,} requests of one user to a {agent} agent"
+        what = f"{LARGE} bodies of 100 kB" if large else f"{FLOOD:,} requests of one user to a {agent} agent"
         for who, turns in (("a user of the same client", same), ("another client", other)):
             figures.append(Figure(name=f"doors: {who} beside {what}", value=turns, unit="turns", bound=at_most(3)))
     return figures

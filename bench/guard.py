@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 
 from harness import Figure, at_most, main, sized
-from remit.guard.daemon import running_guard
-from remit.guard.install import install
-from remit.guard.settings import GuardSettings
-from remit.guard.tools.claude_code import ClaudeCode
+from remit_guard.daemon import running_guard
+from remit_guard.install import install
+from remit_guard.settings import GuardSettings
+from remit_guard.tools.claude_code import ClaudeCode
 
 ROUNDS = sized(60, 1)
 

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from harness import Figure, at_least, at_most, best_of, best_of_each, cpu_seconds, table
-from remit.classifiers.embeddings import LONGEST_TEXT, Embeddings
-from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
-from remit.text.classification import ScoredCapability, Scorer
+from remit_orchestrator.classifiers.embeddings import LONGEST_TEXT, Embeddings
+from remit_orchestrator.classifiers.words import WordClassifier
+from remit_orchestrator.text.classification import ScoredCapability, Scorer
 
 Make = Callable[[Sequence[Capability]], Scorer]
 Sample = tuple[str, str]

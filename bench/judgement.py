@@ -1,4 +1,4 @@
-"""How well an orchestrator judges, by the labelled sets in tests/judgement: a function for each part.
+"""How well an orchestrator judges, by the labelled sets in its `tests/judgement`: a function for each part.
 
 The teams that were looked at while the rules were made and those that were held out are counted apart.
 """

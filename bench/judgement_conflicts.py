@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from harness import Figure, at_least, at_most, main
 from remit.policy.plan import Step, Workflow, questions
-from remit.text.conflicts import find
 from remit.words.components import Component
+from remit_orchestrator.text.conflicts import find
 
 PARTS = (
     "develop",
@@ -23,7 +23,7 @@ PARTS = (
     "tenth",
     "eleventh",
 )
-PAIRS = Path(__file__).resolve().parents[1] / "tests" / "judgement" / "conflicts.toml"
+PAIRS = Path(__file__).resolve().parents[1] / "packages/orchestrator/tests/judgement" / "conflicts.toml"
 
 
 class Counts(NamedTuple):

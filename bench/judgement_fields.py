@@ -6,11 +6,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remit.agents.conversation import fits
-from remit.text.field_replies import read_reply
-from remit.text.field_values import find_values
+from remit_orchestrator.conversation import fits
+from remit_orchestrator.text.field_replies import read_reply
+from remit_orchestrator.text.field_values import find_values
 
-FIELDS = Path(__file__).parent.parent / "tests" / "judgement" / "fields.toml"
+FIELDS = Path(__file__).parent.parent / "packages/orchestrator/tests/judgement" / "fields.toml"
 
 
 class FieldCase(NamedTuple):

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from harness import Figure, at_most, main, sized
 from remit.policy.aggregate import Blend
-from remit.text.blending import hold
 from remit.words.components import Component
+from remit_orchestrator.text.blending import hold
 
-REWRITES = Path(__file__).parent.parent / "tests" / "judgement" / "rewrites.toml"
+REWRITES = Path(__file__).parent.parent / "packages/orchestrator/tests/judgement" / "rewrites.toml"
 
 
 class Rewrite(NamedTuple):

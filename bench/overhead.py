@@ -28,8 +28,9 @@ from pydantic_ai.usage import RequestUsage
 
 from conversations import LOOKUPS, RECEIPTS, Round, Work, synthetic
 from harness import Figure, at_most, main, sized
-from remit import Answer, Brief, Hub, Limits, ModelAgent
+from remit import Answer, Brief, Hub, Limits
 from remit.agents.token_count import token_counter
+from remit_models import ModelAgent
 
 # No limit of these is what is measured; they only must not stop a run.
 PLENTY = 1_000_000_000

@@ -13,9 +13,9 @@ from pathlib import Path
 from harness import Figure, at_least, main, sized
 from remit.protocol.records import Kind
 from remit.runtime.ports import Store
-from remit.stores.postgres.store import PostgresStore
 from remit.stores.sqlite import SqliteStore
-from remit.testing.conformance import LONG_MS, a_request, a_response, progress
+from remit_cluster.postgres.store import PostgresStore
+from remit_testing.conformance import LONG_MS, a_request, a_response, progress
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 

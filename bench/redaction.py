@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from harness import Figure, at_least, at_most, best_of, best_of_each, sized, table
-from remit.detectors.pipeline import detector_pipeline
 from remit.policy.verdict import Finding
+from remit_redaction.pipeline import detector_pipeline
 
 # The labels that are of our kinds. The others are names, places, dates and the like, for which we do not look.
 STRUCTURED = {

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from harness import Figure, at_most, main, rss_mb, sized
 from remit.protocol.card import AgentCard, Capability
-from remit.transports.nats.connection import BusSettings, Connection
-from remit.transports.nats.presence import BEATS, Presence, present_hubs
-from remit.transports.nats.proofs import BusProofs
-from remit.transports.nats.subjects import HostedAgent, PresentHub, Subjects
+from remit_cluster.nats.connection import BusSettings, Connection
+from remit_cluster.nats.presence import BEATS, Presence, present_hubs
+from remit_cluster.nats.proofs import BusProofs
+from remit_cluster.nats.subjects import HostedAgent, PresentHub, Subjects
 
 HUBS, PROCESSES, SAMPLE_S, NEWCOMERS = sized((1_000, 8, 10.0, 20), (4, 2, 0.1, 1))
 AGENTS = 10

@@ -20,13 +20,13 @@ from typing import Protocol
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType, web
 
 from harness import Figure, at_least, main, rss_mb, sized
-from remit.relay.client.connection import GatewayConnection
-from remit.relay.client.handshake import greet
-from remit.relay.device.identity import device_id
-from remit.relay.gateway.limits import GatewayLimits, HourlyRate
-from remit.relay.gateway.listener import serve_gateway
-from remit.relay.wire import MAX_BODY, PATH, Ack, Put, Welcome, encode_binary, encode_text, read_delivery
-from remit.transports.credentials.keys import Pair
+from remit_relay.client.connection import GatewayConnection
+from remit_relay.client.handshake import greet
+from remit_relay.device.identity import device_id
+from remit_relay.gateway.limits import GatewayLimits, HourlyRate
+from remit_relay.gateway.listener import serve_gateway
+from remit_relay.wire import MAX_BODY, PATH, Ack, Put, Welcome, encode_binary, encode_text, read_delivery
+from remit_server.transports.credentials.keys import Pair
 
 COUNT, ROUNDS, IDLE = sized((1_500, 4, 5_000), (64, 1, 20))
 AT_ONCE = 64

@@ -29,11 +29,12 @@ from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import AcceptedRequest, OutgoingRequest
-from remit.server.server import fast_loop
 from remit.stores.sqlite import SqliteStore
-from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
-from remit.transports.http import HubPeer
+from remit_server import connect
+from remit_server.server import fast_loop
+from remit_server.transports.credentials.keys import HubKey
+from remit_server.transports.credentials.outgoing import Addressee, CredentialHeaders
+from remit_server.transports.http import HubPeer
 
 COUNT, ROUNDS = sized((1_500, 4), (64, 1))
 AT_ONCE = 64
@@ -70,9 +71,9 @@ RESPONSE = Response(
 
 
 async def serve_hub(folder: Path) -> None:
-    from remit.server.app import Api
-    from remit.server.server import Server
-    from remit.transports.credentials.incoming import Authenticator, KnownSender
+    from remit_server.app import Api
+    from remit_server.server import Server
+    from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 
     hub = Hub(name="callee", store=folder / "callee.db")
 
@@ -97,7 +98,7 @@ async def serve_bare(records: Path | None = None) -> None:
     from starlette.responses import Response as Reply
     from starlette.routing import Route
 
-    from remit.server.server import Server
+    from remit_server.server import Server
 
     given = encode(RESPONSE)
 
@@ -166,11 +167,11 @@ def caller(folder: Path, url: str) -> Hub:
         store=folder / "caller.db",
         limits=Limits(max_fan_out=AT_ONCE, max_agent_delegations=10**9, max_delegations=10**9, root_tokens=10**9),
     )
-    hub.connect("echo", url, token=TOKEN, capabilities=[READING])
+    connect(hub, "echo", url, token=TOKEN, capabilities=[READING])
     mine, theirs = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))
     papers = CredentialHeaders(key=lambda: mine, wall_ms=LoopClock().wall_ms)
     callee = Addressee(name="callee", keys=(theirs.signing(NOW_MS).public,))
-    hub.connect("signed", url, remote="echo", credential=papers.credential(callee))
+    connect(hub, "signed", url, remote="echo", credential=papers.credential(callee))
 
     @hub.agent("a", may_call=["echo", "signed"])
     async def a(brief: Brief) -> Answer:

@@ -20,9 +20,9 @@ from remit.protocol.records import Kind
 from remit.runtime.delegation.routing import RECALL_S
 from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.connection import connect_reader
-from remit.stores.reader import recent
+from remit.stores.records import recent
 from remit.stores.sqlite import SqliteStore
-from remit.testing.samples import a_request, a_response
+from remit_testing.samples import a_request, a_response
 
 CALLS, DECISIONS = sized((10_000, 2_000), (200, 20))
 PER_SECOND = 5.0

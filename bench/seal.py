@@ -17,16 +17,16 @@ from msgspec.structs import replace
 
 import relay
 from harness import Figure, at_least, at_most, cpu_seconds, main, sized
-from remit.relay.client.connection import GatewayConnection
-from remit.relay.client.delivery import MessageDelivery
-from remit.relay.device.identity import choose_prekey
-from remit.relay.device.state import DeviceFile
-from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.e2e.streams import PIECE_BYTES
-from remit.relay.session.repository import RunRepository
-from remit.relay.session.run import Overlay, TimelineEntry
 from remit.runtime.keys import HubKeys
+from remit_relay.client.connection import GatewayConnection
+from remit_relay.client.delivery import MessageDelivery
+from remit_relay.device.identity import choose_prekey
+from remit_relay.device.state import DeviceFile
+from remit_relay.e2e.account import Device
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.e2e.streams import PIECE_BYTES
+from remit_relay.session.repository import RunRepository
+from remit_relay.session.run import Overlay, TimelineEntry
 
 COUNT, ROUNDS = sized((200, 3), (4, 1))
 BODY = os.urandom(2_048)

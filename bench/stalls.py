@@ -292,10 +292,11 @@ async def serve(folder: Path) -> None:
     from remit.policy.reception import Permission
     from remit.policy.rules import Rule, guard_of
     from remit.runtime.clock import LoopClock
-    from remit.server.a2a.routes import Exposure
-    from remit.server.app import Api
-    from remit.server.server import Server, freeze_loaded
-    from remit.transports.credentials.incoming import Authenticator, KnownSender
+    from remit_orchestrator import add_orchestrator
+    from remit_server.a2a.routes import Exposure
+    from remit_server.app import Api
+    from remit_server.server import Server, freeze_loaded
+    from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 
     turns = Turns(asyncio.get_running_loop())
     # More than the defaults, so that more is let through to what comes after.
@@ -334,7 +335,7 @@ async def serve(folder: Path) -> None:
         return Answer(calls=tuple(Call(target="flood", objective=each) for each in brief.objective.split()))
 
     assert all((echo, count, flood, talker, boss, editor))
-    hub.orchestrator()
+    add_orchestrator(hub)
     async with hub:
         client = KnownSender(name="client", token=TOKEN, users=frozenset({"u"}), permissions=frozenset(Permission))
         peer = KnownSender(name="north", token=HUB, is_hub=True)

@@ -16,9 +16,10 @@ from pathlib import Path
 from harness import Figure, at_least, cpu_seconds, main, sized
 from remit import Brief, Capability, Hub, Step, Workflow
 from remit.runtime.ports import Store
-from remit.stores.postgres.store import PostgresStore
 from remit.stores.sqlite import SqliteStore
-from remit.testing.conformance import LONG_MS, a_request
+from remit_cluster.postgres.store import PostgresStore
+from remit_orchestrator import add_workflow
+from remit_testing.conformance import LONG_MS, a_request
 from team import LIMITS
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
@@ -72,7 +73,7 @@ def hub_on(store: Store) -> Hub:
         )
         for number in range(STEPS)
     )
-    hub.workflow(Workflow(name=BOOK, steps=steps))
+    add_workflow(hub, Workflow(name=BOOK, steps=steps))
     return hub
 
 

@@ -61,9 +61,9 @@ async def obey(go: asyncio.Event) -> None:
 async def serve_hub(folder: Path) -> None:
     from remit import Brief, Hub
     from remit.runtime.clock import LoopClock
-    from remit.server.app import Api
-    from remit.server.server import Server
-    from remit.transports.credentials.incoming import Authenticator, KnownSender
+    from remit_server.app import Api
+    from remit_server.server import Server
+    from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 
     hub, go = Hub(store=folder / "hub.db"), asyncio.Event()
 
@@ -92,7 +92,7 @@ async def serve_bare() -> None:
     from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
-    from remit.server.server import Server
+    from remit_server.server import Server
 
     go = asyncio.Event()
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from bus import SERVER, nats_server, open_store
 from harness import Figure, at_most, main, sized
 from remit import Brief, Hub
-from remit.hub.joining import join_bus
 from remit.protocol.card import AgentCard
 from remit.runtime.leases import BEATS
 from remit.runtime.root_runs import LEASE_MS
-from remit.transports.nats.connection import BusSettings
-from remit.transports.nats.takeover import RECONNECTED_S
+from remit_cluster.nats.connection import BusSettings
+from remit_cluster.nats.joining import join_bus
+from remit_cluster.nats.takeover import RECONNECTED_S
 
 ROUNDS = sized(5, 1)
 

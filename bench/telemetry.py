@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import Figure, cpu_seconds, main, sized
+from remit_otel import send_telemetry
 from team import flat_hub
 
 COUNT, ROUNDS = sized((5_000, 5), (100, 1))
@@ -54,7 +55,7 @@ async def hops(folder: Path, at_once: int, endpoint: str | None, sample: float =
     """Return the CPU microseconds of one hop."""
     hub = flat_hub(folder)
     if endpoint is not None:
-        hub.telemetry(endpoint, sample=sample)
+        send_telemetry(hub, endpoint, sample=sample)
     gc.collect()
     start = cpu_seconds()
     async with hub:

@@ -1,4 +1,4 @@
-"""Trains the weights by which `remit.classifiers.clarity` tells clear texts from vague and foreign ones.
+"""Trains the weights by which `remit_orchestrator.classifiers.clarity` tells clear texts from vague and foreign ones.
 
 It takes data_full.json of CLINC150 from github.com/clinc/oos-eval, with domains.json beside it. Teams are drawn by lot:
 5 to 12 intents of one to three domains, with 3 to 7 examples each, and some with the name of the intent as description.
@@ -25,10 +25,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from intent import classifiers
-from remit.classifiers.embeddings import Embeddings
-from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
-from remit.text.mentions import content_words, only_mentions
+from remit_orchestrator.classifiers.embeddings import Embeddings
+from remit_orchestrator.classifiers.words import WordClassifier
+from remit_orchestrator.text.mentions import content_words, only_mentions
 
 Sample = tuple[str, str]
 # Foreign is the last: its weights are 0, and those of the others are relative to it.

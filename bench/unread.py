@@ -27,9 +27,9 @@ PATIENCE_S = 300.0
 async def serve(folder: Path) -> None:
     from remit import Brief, Hub
     from remit.runtime.clock import LoopClock
-    from remit.server.app import Api
-    from remit.server.server import Server
-    from remit.transports.credentials.incoming import Authenticator, KnownSender
+    from remit_server.app import Api
+    from remit_server.server import Server
+    from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 
     hub = Hub(store=folder / "hub.db", redaction=False)
 

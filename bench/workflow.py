@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness import Figure, at_most, cpu_seconds, main, sized
 from remit import Brief, Capability, Hub, Step, Workflow
+from remit_orchestrator import add_workflow
 from team import LIMITS
 
 STEPS, RUNS, ROUNDS = sized((10, 40, 7), (2, 2, 1))
@@ -40,8 +41,8 @@ def hub_in(folder: Path) -> Hub:
         return "done"
 
     for capability in GOALS:
-        hub.workflow(
-            Workflow(name=capability.lower(), steps=tuple(_step(number, capability) for number in range(STEPS)))
+        add_workflow(
+            hub, Workflow(name=capability.lower(), steps=tuple(_step(number, capability) for number in range(STEPS)))
         )
     return hub
 

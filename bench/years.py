@@ -28,7 +28,7 @@ from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection, connect_writer
 from remit.stores.schema import FORGOTTEN, KINDS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import a_request, a_response
+from remit_testing.conformance import a_request, a_response
 from run import keep
 
 # A run is one root request and one delegation below it: two delegations, four records.
@@ -38,7 +38,7 @@ USERS = 1_000
 # So many messages stand in one conversation, in which keywords are searched.
 CONVERSATION = 100_000
 DAY_MS = 24 * 3_600_000
-COLUMNS = "first_seq, origin, user, id, digest, run, state, epoch, worker, lease_until_ms, last_seq, finished_ms"
+COLUMNS = "place, origin, by_user, id, digest, run, state, epoch, worker, lease_until_ms, last_seq, ended_ms"
 LIMITS_S = {"opening": 1.0}
 OTHERS_S = 0.5
 # What is done once for a store, or for a long conversation.
@@ -89,9 +89,7 @@ def generate(path: Path, delegations: int) -> None:
             requests.append((begun, "user", user, run, b"digest", run, FORGOTTEN, 1, "w", 0, seq, at_ms))
         connection.execute("BEGIN IMMEDIATE")
         _insert(connection, "INSERT INTO record VALUES", rows)
-        columns = (
-            "first_seq, origin, user, id, digest, run, state, epoch, worker, lease_until_ms, last_seq, finished_ms"
-        )
+        columns = "place, origin, by_user, id, digest, run, state, epoch, worker, lease_until_ms, last_seq, ended_ms"
         _insert(connection, f"INSERT INTO request ({columns}) VALUES", requests)
         number = first // BATCH + 1
         seals += encode_checkpoint(sign(key, number=number, seq=seq, digest=digest, at_ms=int(rows[-1][2])))  # type: ignore[call-overload]
@@ -155,7 +153,7 @@ def measure(path: Path, *, verify: bool) -> list[Figure]:
         )
         for name, seconds in found.items()
     ]
-    remit = [sys.executable, "-m", "remit.cli"]
+    remit = [sys.executable, "-m", "remit_cli"]
     floor_s = min(_process([*remit, "--version"])[0] for _ in range(3))
     floor_cpu = min(_process([*remit, "--version"])[1] for _ in range(3))
     for name, command in {

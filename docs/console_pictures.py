@@ -47,7 +47,7 @@ def pictures(run: str, delegation: str, chat: str) -> list[Picture]:
 def take(into: Path) -> None:
     """Start `remit dev` in an empty folder, take every picture, and stop it."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "remit.cli", "dev", "--json", "--no-browser"]
+        command = [sys.executable, "-m", "remit_cli", "dev", "--json", "--no-browser"]
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert process.stdout is not None

@@ -12,8 +12,8 @@ from aiohttp import ClientSession, UnixConnector
 from playwright.sync_api import sync_playwright
 
 from chromium_install import chromium
-from remit.guard.places import socket_of
-from remit.guard.status import asked, console_link
+from remit_guard.places import socket_of
+from remit_guard.status import asked, console_link
 
 SIZE = {"width": 1200, "height": 560}
 PATIENCE_MS = 60_000
@@ -63,7 +63,7 @@ def take(into: Path) -> None:
     """Start a guard in an empty folder, tell it of a session, and take the picture."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "remit.cli", "guard"]
+        command = [sys.executable, "-m", "remit_cli", "guard"]
         variables = {**os.environ, "REMIT_GUARD": name, "LOGNAME": "ada", "USER": "ada"}
         (folder / "remit.toml").write_text("[guard]\ndepth = 2\n", encoding="utf-8")
         subprocess.run([*command, "serve", "--detach"], cwd=folder, env=variables, check=True, capture_output=True)

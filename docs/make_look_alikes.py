@@ -1,4 +1,4 @@
-"""Makes `src/remit/words/look_alikes.py` anew, from the confusables of the Unicode Consortium (UTS 39).
+"""Makes `packages/core/src/remit/words/look_alikes.py` anew, from the confusables of the Unicode Consortium (UTS 39).
 
 They come from the wheel confusable-homoglyphs, which is too slow to import in a hub: 900 KB of JSON.
 Run: pip install confusable-homoglyphs==3.3.1 && python docs/make_look_alikes.py
@@ -11,7 +11,7 @@ from pathlib import Path
 
 # Of the version of the wheel above.
 UNICODE = "15.1"
-MADE = Path(__file__).parent.parent / "src" / "remit" / "text" / "look_alikes.py"
+MADE = Path(__file__).parent.parent / "packages/core/src/remit/words/look_alikes.py"
 # In these scripts a circle or a stroke is a letter of ordinary words, beside numbers that are searched for.
 LEFT_OUT = ("ARABIC", "HEBREW", "SYRIAC", "NKO", "CJK", "HANGUL", "KATAKANA", "HIRAGANA", "THAI", "LAO", "KHMER")
 # What is used as a disguise, and is not in the table or has another letter there.

@@ -5,7 +5,7 @@ from inspect import cleandoc
 
 import click
 
-from remit.cli.main import GROUPS, main
+from remit_cli.main import groups, main
 
 HEAD = """\
 # Commands
@@ -43,7 +43,9 @@ def cli_page() -> str:
     return (
         HEAD
         + _contents()
-        + "".join(_section(context) for group in GROUPS.values() for name in group for context in _commands(name, top))
+        + "".join(
+            _section(context) for group in groups().values() for name in group for context in _commands(name, top)
+        )
     )
 
 
@@ -51,7 +53,7 @@ def _contents() -> str:
     """Return the commands by what they are for, as a table."""
     rows = [
         f"| {title if place == 0 else ''} | [`{name}`](#remit-{name}) | {each.help} |"
-        for title, group in GROUPS.items()
+        for title, group in groups().items()
         for place, (name, each) in enumerate(group.items())
     ]
     return "\n".join(("", "| to | command | what it does |", "|---|---|---|", *rows, ""))

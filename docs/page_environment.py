@@ -1,10 +1,10 @@
 """The page of environment variables."""
 
 from page_tracing import VARIABLES as OPENTELEMETRY
-from remit.agents.inherited_variables import FOR_EVERY_PROCESS, FOR_USER_PROGRAMS
-from remit.config.file_trust import VARIABLE as TRUST
-from remit.config.overrides import NAME
-from remit.config.team_search import VARIABLE as TEAM
+from remit.agents.program import FOR_EVERY_PROCESS, FOR_USER_PROGRAMS
+from remit_cli.config.file_trust import VARIABLE as TRUST
+from remit_cli.config.overrides import NAME
+from remit_cli.config.team_search import VARIABLE as TEAM
 
 HEAD = """\
 # Environment variables

@@ -19,7 +19,8 @@ $ remit errors LOOP_DETECTED
 | exit | the exit code of a command that ends with it |
 | recoverable | whether trying again can help: later, elsewhere, or with other limits |
 
-This page is made from the table in `src/remit/protocol/errors.py`; `.venv/bin/python docs/generate.py` makes it anew.
+This page is made from the table in `packages/core/src/remit/protocol/errors.py`; `.venv/bin/python docs/generate.py`
+makes it anew.
 
 """
 

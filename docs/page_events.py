@@ -9,7 +9,7 @@ import msgspec
 from page_outputs import kind_text
 from page_python import TOPICS, read_fields
 from remit.protocol.records import BODIES, Kind, PlannedStep, Record, SharedFile, StepPlan
-from remit.server.event_stream import RunChange, StreamGap, StreamStart
+from remit_server.event_endpoints import RunChange, StreamGap, StreamStart
 
 HEAD = """\
 # Events

@@ -1,9 +1,8 @@
-"""The page of HTTP endpoints, from the OpenAPI document and the table of permissions."""
+"""The page of HTTP endpoints, from the declared operations."""
 
-from typing import Any
-
-from remit.server.access import TABLE, Access, access_to
-from remit.server.openapi import document
+from remit_server.all_operations import OPERATIONS, PROTOCOLS
+from remit_server.documents.api import ApiOperation
+from remit_server.openapi import TAGS, group_of
 
 HEAD = """\
 # HTTP endpoints
@@ -19,58 +18,29 @@ Neither needs a token: they describe the server, not its data.
 [permission](http-api.md#who-may-do-what) that a client needs for what belongs to other users.
 """
 
-PROTOCOLS = {
-    "/mcp": "The agents as tools of an MCP host: [MCP](../how-to/mcp.md).",
-    "/a2a/{agent}": "An agent by A2A, with any method: [A2A](../how-to/a2a.md).",
-    "/a2a/{agent}/{path}": "The same; its card (`.well-known/agent-card.json`) is for anyone.",
-    "/.well-known/agent-card.json": "The card of the default A2A agent.",
-    "/.well-known/jwks.json": "The keys that sign cards of A2A agents.",
-}
-"""What the OpenAPI document leaves to the documents of other protocols."""
-
 TAIL = """
 The endpoints below `/v1/console` are served with `--console` only ([The console](../how-to/console.md)).
 `/v1/shared/…` has runs with other people's devices, on this machine alone: [The local API](relay-api.md).
 """
 
 TITLES = "| endpoint | what it does | who | others' |\n|---|---|---|---|\n"
-METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def http_page() -> str:
     """Return the page of endpoints, grouped as the OpenAPI document groups them."""
-    described: dict[str, Any] = document()
-    operations = [
-        (path, method, operation)
-        for path, methods in described["paths"].items()
-        for method, operation in methods.items()
-        if method in METHODS
-    ]
     parts = [HEAD]
-    for tag in described["tags"]:
-        rows = [_row(*each) for each in operations if tag["name"] in each[2]["tags"]]
-        parts.append(f"\n## {tag['name'].capitalize()}\n\n{tag['description']}\n\n")
-        parts.append(TITLES + "".join(rows))
-    others = {(method, path.replace(":path", "")): access for (method, path), access in TABLE.items()}
-    rows = [
-        _line(method, path, PROTOCOLS[path], access)
-        for (method, path), access in others.items()
-        if path not in described["paths"]
-    ]
-    return "".join((*parts, "\n## Other protocols\n\n", TITLES, *rows, TAIL))
+    for tag, meaning in TAGS.items():
+        rows = [_row(each) for each in OPERATIONS if group_of(each) == tag]
+        parts.append(f"\n## {tag.capitalize()}\n\n{meaning}\n\n{TITLES}{''.join(rows)}")
+    return "".join((*parts, "\n## Other protocols\n\n", TITLES, *map(_row, PROTOCOLS), TAIL))
 
 
-def _row(path: str, method: str, operation: dict[str, Any]) -> str:
-    access = access_to(method.upper(), path.replace("/{rest}", "/{rest:path}"))
-    return _line(method.upper(), path, operation["summary"], access)
+def _row(each: ApiOperation) -> str:
+    others = f"`{each.others}`" if each.others else ""
+    return f"| `{each.method} {each.public_path}` | {each.summary} | {_who(each)} | {others} |\n"
 
 
-def _line(method: str, path: str, meaning: str, access: Access) -> str:
-    others = f"`{access.others}`" if access.others else ""
-    return f"| `{method} {path}` | {meaning} | {_who(access)} | {others} |\n"
-
-
-def _who(access: Access) -> str:
-    if access.needs is not None:
-        return f"`{access.needs}`"
-    return "anyone" if access.anyone else "known"
+def _who(each: ApiOperation) -> str:
+    if each.needs is not None:
+        return f"`{each.needs}`"
+    return "anyone" if each.anyone else "known"

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from remit import Brief, Hub
-from remit.relay.gateway.metrics import GatewayMetrics
-from remit.relay.gateway.ports import StoreSize
 from remit.runtime.metrics import BUCKETS
-from remit.server.lookup_endpoints import MetricsPage
-from remit.telemetry import names
-from remit.testing import MemoryStore
+from remit_otel import names
+from remit_relay.gateway.metrics import GatewayMetrics
+from remit_relay.gateway.ports import StoreSize
+from remit_server.lookup_endpoints import MetricsPage
+from remit_testing import MemoryStore
 
 HEAD = """\
 # Metrics

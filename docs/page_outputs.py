@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from remit.documents.schema import outputs_schema
+from remit_server.documents.schema import outputs_schema
 
 HEAD = """\
 # What --json prints

@@ -7,7 +7,14 @@ from functools import cache
 from importlib import import_module
 
 from python_source import ClassText, FieldText, FunctionText, ValueText, read_class, read_name
-from remit.client.calls import (
+from remit.agents.cards import AgentOptions, RemoteOptions
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Call
+from remit.protocol.submission import AskOptions
+from remit.runtime.brief import CallOptions
+from remit_models.mcp.hub_servers import McpOptions
+from remit_otel.hub_telemetry import TelemetryOptions
+from remit_server.client.calls import (
     ApprovalQuery,
     EventQuery,
     MessageQuery,
@@ -15,14 +22,7 @@ from remit.client.calls import (
     SessionQuery,
     SubmissionOptions,
 )
-from remit.hub.a2a_agents import A2aOptions
-from remit.hub.cards import AgentOptions, RemoteOptions
-from remit.hub.mcp_tools import McpOptions
-from remit.hub.telemetry import TelemetryOptions
-from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Call
-from remit.protocol.submission import AskOptions
-from remit.runtime.brief import CallOptions
+from remit_server.remote_agents import A2aOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,55 @@ TOPICS = {
     "python-hub": Topic(
         title="Python: the hub",
         intro="A hub holds agents and tools, runs requests and records them: see [Agents](../how-to/agents.md).",
-        names="Hub load_team hub_of Limits BreakerSettings Events Exposure PublicAccess SqliteStore Ranked",
-        options=(AskOptions, AgentOptions, RemoteOptions, A2aOptions, McpOptions, TelemetryOptions),
+        names="Hub Limits BreakerSettings Events SqliteStore Ranked",
+        options=(AskOptions, AgentOptions),
     ),
     "python-agents": Topic(
         title="Python: agents",
         intro="What the code of an agent gets and returns, and what a team says of it.",
-        names="Brief Answer Artifact File Source AgentCard Capability ToolCard Rate ModelAgent summarizer "
-        "EntailmentModel Sandbox",
+        names="Brief Answer Artifact File Source AgentCard Capability ToolCard Rate Sandbox",
         options=(CallOptions,),
+    ),
+    "python-team": Topic(
+        title="Python: the team file",
+        intro="A program reads a team file, and opens the hub that it describes: see [The team file](team.md).",
+        names="load_team hub_of",
+        module="remit_cli",
+    ),
+    "python-models": Topic(
+        title="Python: models",
+        intro="Agents of a language model: see [Agents of a language model](../how-to/llm-agents.md).",
+        names="ModelAgent summarizer",
+        module="remit_models",
+    ),
+    "python-server": Topic(
+        title="Python: agents outside",
+        intro="A hub is [served](../how-to/serving.md) to programs and other hubs, and asks agents elsewhere: "
+        "at [other hubs](../how-to/remote-agents.md), and those that speak [A2A](../how-to/a2a-agents.md).",
+        names="serve connect connect_a2a Exposure PublicAccess",
+        module="remit_server",
+        options=(RemoteOptions, A2aOptions),
+    ),
+    "python-orchestrator": Topic(
+        title="Python: workflows and orchestrators of a hub",
+        intro="Agents that delegate to others: see [Workflows](../how-to/workflows.md) and "
+        "[Orchestrator](../how-to/orchestrator.md).",
+        names="add_workflow add_orchestrator EntailmentModel",
+        module="remit_orchestrator",
+    ),
+    "python-mcp": Topic(
+        title="Python: MCP servers",
+        intro="Tools of MCP servers for the agents of a hub: see [MCP servers](../how-to/mcp-servers.md).",
+        names="add_mcp",
+        module="remit_models.mcp",
+        options=(McpOptions,),
+    ),
+    "python-telemetry": Topic(
+        title="Python: telemetry",
+        intro="Spans and metrics for OpenTelemetry: see [Tracing](tracing.md).",
+        names="send_telemetry",
+        module="remit_otel",
+        options=(TelemetryOptions,),
     ),
     "python-requests": Topic(
         title="Python: requests and responses",
@@ -66,8 +106,14 @@ TOPICS = {
         title="Python: guards, redaction, approvals",
         intro="What decides about a request: see [Guards](../explanation/guards.md), "
         "[Redaction](../explanation/redaction.md) and [Approvals](../how-to/approvals.md).",
-        names="Guard Facts Verdict Allow ALLOW Ask Refuse Rewrite Rule guard_of Detector Finding detector_pipeline "
+        names="Guard Facts Verdict Allow ALLOW Ask Refuse Rewrite Rule guard_of Detector Finding "
         "Approver Question Decision AllowList InboxApprover deny first_of",
+    ),
+    "python-redaction": Topic(
+        title="Python: detectors",
+        intro="What finds personal data and secrets: see [Redaction](../explanation/redaction.md).",
+        names="detector_pipeline",
+        module="remit_redaction",
     ),
     "python-records": Topic(
         title="Python: records",
@@ -85,13 +131,13 @@ TOPICS = {
         title="Python: testing",
         intro="Fakes and conformance suites for your own tests: see [Testing](../how-to/testing.md).",
         names="MemoryStore ManualClock AgentConformance Behaviour StoreConformance TransportConformance",
-        module="remit.testing",
+        module="remit_testing",
     ),
     "python-client": Topic(
         title="Python: the client",
         intro="A program without a hub asks one over HTTP: see [The Python client](../how-to/client.md).",
         names="HubClient SyncHubClient RunEvent DEFAULT_TIMEOUT_S",
-        module="remit.client",
+        module="remit_server.client",
         options=(SubmissionOptions, RunsQuery, ApprovalQuery, SessionQuery, MessageQuery, EventQuery),
     ),
 }
@@ -111,8 +157,7 @@ MADE_BY_RUNTIME = ("Brief", "Events")
 STORES = ("SqliteStore", "MemoryStore")
 # What programs use most comes first; the rest, mostly for servers and tools, in the order of the source.
 FIRST = {
-    "Hub": "agent add tool workflow orchestrator ask ask_sync stream events follow cancel outcome delegations pending "
-    "decide serve connect connect_a2a mcp telemetry reconfigure",
+    "Hub": "agent add tool ask ask_sync stream events follow cancel outcome delegations pending decide reconfigure",
     "Brief": "delegate fan_out combine chain use confirm progress say input_as state update_state once note "
     "conversation history facts spend tokens_left time_left_ms",
 }

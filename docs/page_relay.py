@@ -3,10 +3,10 @@
 from msgspec import NODEFAULT, structs
 
 from markdown_tables import table
-from remit.relay.bridge.ports import PromptConstraints
-from remit.relay.session.file_rules import FileRules
-from remit.relay.session.profile import Profile, ProfileLimits
-from remit.relay.session.review import RULES, ReviewRules
+from remit_relay.bridge.ports import PromptConstraints
+from remit_relay.session.file_rules import FileRules
+from remit_relay.session.profile import Profile, ProfileLimits
+from remit_relay.session.review import RULES, ReviewRules
 
 HEAD = """\
 # Profiles

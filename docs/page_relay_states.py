@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from markdown_tables import table
-from remit.relay.bridge.ports import Draft, DraftFailure
-from remit.relay.session import moves
-from remit.relay.session.moves import Event, SessionState
-from remit.relay.session.reducer import step
-from remit.relay.session.run import MoveRefused, Overlay, Transition
+from remit_relay.bridge.ports import Draft, DraftFailure
+from remit_relay.session import moves
+from remit_relay.session.moves import Event, SessionState
+from remit_relay.session.reducer import step
+from remit_relay.session.run import MoveRefused, Overlay, Transition
 
 HEAD = """\
 # States of runs and messages

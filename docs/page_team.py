@@ -6,11 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from remit.config.load import load_team
-from remit.config.overrides import variable
-from remit.config.team import team_schema
-from remit.detectors.pipeline import KINDS
 from remit.protocol.errors import RemitError
+from remit_cli.config.load import load_team
+from remit_cli.config.overrides import variable
+from remit_cli.config.team_schema import team_schema
+from remit_redaction.pipeline import KINDS
 
 TEAM_EXAMPLE = """\
 #:schema ./remit.schema.json
@@ -126,7 +126,7 @@ A program opens it like this, say `ask.py`; the command line does the same.
 ```python ask.py
 from pathlib import Path
 
-from remit import hub_of, load_team
+from remit_cli import hub_of, load_team
 
 with hub_of(load_team(Path("remit.toml"))) as hub:
     print(hub.ask_sync("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}).unwrap())
@@ -222,7 +222,7 @@ settings. Everything else that differs is named and waits for a restart. A file 
 
 ## Reference
 
-Each key with the variable that overrides it. This part is made from the structs in `src/remit/config/sections`;
+Each key with the variable that overrides it. This part is made from the structs of the sections;
 `.venv/bin/python docs/generate.py` makes it anew.
 """
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from remit.telemetry import names
-from remit.telemetry.exporter import FLUSH_S, MAX_BYTES
-from remit.telemetry.sinks import TIMEOUT_S
+from remit_otel import names
+from remit_otel.exporter import FLUSH_S, MAX_BYTES
+from remit_otel.sinks import TIMEOUT_S
 
 HEAD = """\
 # Tracing
@@ -46,16 +46,17 @@ A span counts its own tokens only, so the sum over a trace is what was spent. `r
 
 ## In Python
 
-`hub.telemetry("http://localhost:4318")`, before the hub is opened, does the same. It takes `headers`, `service`,
+`send_telemetry(hub, "http://localhost:4318")`, before the hub is opened, does the same. It takes `headers`, `service`,
 `content`, `sample`, `metrics`, and `every_s`, the interval of metrics. Instead of an address it takes any exporter of
 OpenTelemetry's SDK, which gets spans but no metrics, and is shut down with the hub:
 
 ```python
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from remit import Brief, Hub
+from remit_otel import send_telemetry
 
 hub, spans = Hub(), InMemorySpanExporter()
-hub.telemetry(exporter=spans)
+send_telemetry(hub, exporter=spans)
 
 @hub.agent("tag-ai")
 async def tag(brief: Brief) -> str:
@@ -89,13 +90,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from remit import Brief, Hub
+from remit_otel import send_telemetry
 
 spans, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(spans))
 tracer, place = provider.get_tracer("mine"), TraceContextTextMapPropagator()
 
 hub = Hub()
-hub.telemetry(exporter=spans)
+send_telemetry(hub, exporter=spans)
 
 @hub.agent("tag-ai")
 async def tag(brief: Brief) -> str:

@@ -13,27 +13,25 @@ ROOT = Path(__file__).parent.parent
 
 # What each package is for, in as few words as fit into its box.
 LABELS = {
-    "testing": "fakes and conformance suites",
-    "cli": "the remit command",
-    "config": "the team file, and a hub made from it",
-    "guard": "sub-agents of coding tools",
-    "hub": "the Hub class that programs open",
-    "server": "HTTP API, A2A and MCP",
-    "client": "of the HTTP API",
-    "documents": "what --json prints",
     "relay": "encrypted work between devices",
-    "dialects": "translations of other protocols",
-    "telemetry": "spans and metrics",
+    "guard": "sub-agents of coding tools",
+    "cli": "the remit command, the team file",
+    "cluster": "PostgreSQL and NATS",
+    "orchestrator": "who answers what",
+    "server": "HTTP API, console, A2A and MCP",
+    "models": "models, frameworks, MCP servers",
+    "redaction": "personal data",
+    "otel": "spans and metrics",
+    "testing": "fakes and conformance suites",
+    "hub": "the Hub class that programs open",
     "stores": "SQLite",
-    "transports": "in process, HTTP, A2A",
-    "agents": "functions, models, processes",
-    "detectors": "personal data",
-    "classifiers": "user's intent",
+    "transports": "in process",
+    "agents": "functions, programs",
     "runtime": "how a delegation is carried out",
     "policy": "what is allowed: guards, budgets",
-    "text": "what texts say, without a model",
     "words": "names and texts in plain words",
     "protocol": "requests, responses, errors",
+    "plugin": "where plugins extend it",
 }
 
 
@@ -69,7 +67,7 @@ STEPS = (
     ),
 )
 
-PURE = {"protocol", "text", "policy"}
+PURE = {"protocol", "words", "policy"}
 
 WIDTH = 1120
 TOP = 74
@@ -80,16 +78,27 @@ INK, FAINT, LINE = "#1f2933", "#52606d", "#7b8794"
 
 
 def layers() -> list[tuple[str, ...]]:
-    """Return the packages from top to bottom, as the import contract has them; those in one layer together."""
+    """Return the folders of the core from top to bottom, as the import contract has them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contract, *_ = settings["tool"]["importlinter"]["contracts"]
+    (contract,) = (
+        each
+        for each in settings["tool"]["importlinter"]["contracts"]
+        if each["name"] == "Imports point down the floors of the core"
+    )
     rows: Sequence[str] = contract["layers"]
     return [tuple(name.strip(" ()") for name in row.split("|")) for row in rows]
 
 
+def packages() -> list[tuple[str, ...]]:
+    """Return the packages above the core, each above those that it needs."""
+    names = ("relay", "guard", "cli", "cluster", "orchestrator", "server", "models", "redaction", "otel", "testing")
+    return [(name,) for name in names]
+
+
 def architecture_picture() -> str:
     """Return the picture as SVG."""
-    rows = layers()
+    above = packages()
+    rows = [*above, *layers()]
     height = TOP + max(len(rows) * (BOX_HEIGHT + GAP), len(STEPS) * (STEP_HEIGHT + STEP_GAP)) + 34
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"',
@@ -98,11 +107,12 @@ def architecture_picture() -> str:
         ' orient="auto">',
         f'<path d="M0 0 L10 5 L0 10 z" fill="{LINE}"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        text(LEFT, 32, "Packages of src/remit", size=19, bold=True),
-        text(LEFT, 54, "A package imports only from the rows below it.", fill=FAINT),
+        text(LEFT, 32, "Packages, and the layers of the core", size=19, bold=True),
+        text(LEFT, 54, "Imports go to rows below alone. The core (thick line) imports no other package.", fill=FAINT),
         text(STEP_LEFT, 32, "One delegation", size=19, bold=True),
         text(STEP_LEFT, 54, "Every request takes these steps, at any depth.", fill=FAINT),
         *(line for place, names in enumerate(rows) for line in layer(names, TOP + place * (BOX_HEIGHT + GAP))),
+        rule(TOP + len(above) * (BOX_HEIGHT + GAP) - GAP // 2),
         *way(),
         text(LEFT, height - 16, "Blue: pure. No clock, socket, task, thread, log or random number.", fill=FAINT),
         "</svg>",
@@ -121,6 +131,11 @@ def layer(names: Sequence[str], top: int) -> Iterator[str]:
         # Alone in its row a package has room for a second column; beside another it has not.
         at = left + 140 if len(names) == 1 else left + 24 + 9 * len(name)
         yield text(at, top + 22, LABELS[name], size=14 if len(names) == 1 else 12, fill=FAINT)
+
+
+def rule(top: int) -> str:
+    """Draw the line between the packages and the core."""
+    return f'<path d="M{LEFT} {top} L{LEFT + BOX_WIDTH} {top}" stroke="{INK}" stroke-width="3"/>'
 
 
 def way() -> Iterator[str]:

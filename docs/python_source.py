@@ -5,7 +5,7 @@ import builtins
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
@@ -138,10 +138,22 @@ def _read_members(node: ast.ClassDef, home: ModuleType, found: _Members) -> None
                 shown = None if default is None else _value(default, home)
                 text = FieldText(name=name, kind=_type(annotation, home), default=shown, meaning=below)
                 found.fields.setdefault(name, text)
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(args=[ast.Attribute(value=ast.Name(id=owner), attr=method)]),
+            ) if name[0] != "_":
+                found.methods.setdefault(name, _without_await(getattr(home, owner), method))
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[0] != "_":
                 found.fields.setdefault(name, FieldText(name=name, default=ast.unparse(value), meaning=below))
             case _:
                 pass
+
+
+def _without_await(owner: type, method: str) -> FunctionText:
+    """Return what is written of a method that another class offers without await."""
+    found = next(each for each in read_class(owner).methods if each.name == method)
+    signature = found.signature.removeprefix("async ").replace("AsyncGenerator[", "Generator[")
+    return replace(found, signature=signature)
 
 
 def _attributes(init: ast.FunctionDef, home: ModuleType) -> Iterator[FieldText]:

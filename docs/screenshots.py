@@ -19,25 +19,25 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from remit.cli.shared.wording import COLOURS, entry_lines, footer, heading
-from remit.cli.show.live import LiveTree
-from remit.cli.show.report import summary
-from remit.cli.show.run_list import short
-from remit.config.composition import hub_of
-from remit.config.load import load_team
-from remit.documents.run_tree import Tree
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Progress, Record
-from remit.relay.bridge.ports import Draft
-from remit.relay.session.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
-from remit.relay.session.reducer import step
-from remit.relay.session.review import ReviewFacts, ReviewRules, reviews
-from remit.relay.session.run import Overlay, Transition
-from remit.server.public_runs import Surroundings, view
+from remit.runtime.run_tree import Tree
+from remit_cli.config.composition import hub_of
+from remit_cli.config.load import load_team
+from remit_cli.show.live import LiveTree
+from remit_cli.show.report import summary
+from remit_cli.show.run_list import short
+from remit_relay.bridge.ports import Draft
+from remit_relay.commands.shared.wording import COLOURS, entry_lines, footer, heading
+from remit_relay.local_api.public_runs import Surroundings, view
+from remit_relay.session.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
+from remit_relay.session.reducer import step
+from remit_relay.session.review import ReviewFacts, ReviewRules, reviews
+from remit_relay.session.run import Overlay, Transition
 
 ROOT = Path(__file__).parent.parent
-TEAM = ROOT / "src" / "remit" / "cli" / "templates" / "household" / "remit.toml"
+TEAM = ROOT / "packages/cli/src/remit_cli/templates/household/remit.toml"
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 108, 20
 STEP_MS = 30

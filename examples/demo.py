@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remit import Delegation, Hub, Progress, Record, Request, Response, Status
-from remit.cli.show.tree_lines import plain_ascii
-from remit.config.composition import hub_of
-from remit.config.load import load_team
 from remit.protocol.records import Approval
 from remit.stores.sqlite import verify_file
+from remit_cli.config.composition import hub_of
+from remit_cli.config.load import load_team
+from remit_cli.show.tree_lines import plain_ascii
 
-TEAM = Path(__file__).parents[1] / "src" / "remit" / "cli" / "templates" / "household" / "remit.toml"
+TEAM = Path(__file__).parents[1] / "packages/cli/src/remit_cli/templates/household/remit.toml"
 # Whoever starts the demo trusts the files beside it, whichever user the clone belongs to.
 os.environ["REMIT_TRUST_TEAM"] = str(TEAM.absolute())
 STORE = Path(".remit") / "demo.db"
@@ -247,7 +247,7 @@ def times(count: int) -> str:
 
 def remit(*arguments: str) -> list[str]:
     """Return the command line of `remit`, with the team."""
-    return [sys.executable, "-X", "utf8", "-m", "remit.cli", *arguments, "--team", str(TEAM)]
+    return [sys.executable, "-X", "utf8", "-m", "remit_cli", *arguments, "--team", str(TEAM)]
 
 
 # ── plain text ────────────────────────────────────────────────────────────────────────────────────────────────────────

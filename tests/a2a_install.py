@@ -10,7 +10,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent / "a2a_js"
+from checkout import ROOT
+
+HERE = ROOT / "packages/server/tests/a2a_js"
 
 # Some hundred small files from a registry; elsewhere, a few large ones.
 SECONDS = 300

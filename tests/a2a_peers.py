@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from remit import Brief, Code, Hub, Limits, Response, Status
-from remit.testing import MemoryStore
+from remit_server import connect_a2a
+from remit_testing import MemoryStore
 from waiting import PATIENCE_S
 
 
@@ -21,7 +22,7 @@ async def asked_of(peer: ListeningPeer, *, text: str = "Help", **options: Any) -
     """Return what an agent gets that asks the peer once."""
     async with peer.listening() as url:
         hub = Hub(name="near", store=MemoryStore(), limits=Limits(max_result_bytes=100_000))
-        hub.connect_a2a("helper", url, token="t")
+        connect_a2a(hub, "helper", url, token="t")
         got: list[Response] = []
 
         async def boss(brief: Brief) -> str:

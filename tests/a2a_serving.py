@@ -9,12 +9,12 @@ from typing import Any
 from aiohttp import ClientSession
 
 from remit import Hub
-from remit.dialects.a2a.extension import EXTENSION
 from remit.policy.reception import Permission, Sender
-from remit.server.a2a.routes import Exposure
-from remit.server.app import Api
-from remit.server.server import Server
-from remit.transports.addresses import OutboundHosts
+from remit_server.a2a.routes import Exposure
+from remit_server.app import Api
+from remit_server.dialects.a2a.extension import EXTENSION
+from remit_server.server import Server
+from remit_server.transports.addresses import OutboundHosts
 from serving import gate_of
 from waiting import eventually
 

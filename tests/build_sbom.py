@@ -1,7 +1,8 @@
-"""Makes the software bill of materials of a wheel in CycloneDX: what it needs, and what is built into it.
+"""Makes the software bill of materials of a wheel in CycloneDX: what it needs, and what is built into its packages.
 
 What it needs comes from its metadata, for the platform on which it is made, with the versions and digests of
-requirements.lock; what is built into the page of the console, from the lock of npm.
+requirements.lock, and those of the wheels of this project beside it; what is built into the page of the console, from
+the lock of npm.
 """
 
 import json
@@ -89,7 +90,10 @@ def bill_of(wheel: Path) -> dict[str, Any]:
             }
         },
         "components": [
-            *(_component(each, "required" if key in needed else "optional") for key, each in sorted(possible.items())),
+            *(
+                _component(each, "required" if key in needed else "optional", wheel.parent)
+                for key, each in sorted(possible.items())
+            ),
             *page,
         ],
         "dependencies": [{"ref": ref, "dependsOn": sorted(set(on))} for ref, on in sorted(edges.items())],
@@ -127,13 +131,14 @@ def locked() -> Mapping[tuple[str, str], list[str]]:
     return {(name, version): re.findall(r"sha256:([0-9a-f]{64})", hashes) for name, version, hashes in pins}
 
 
-def _component(package: Distribution | Requirement, scope: str) -> dict[str, Any]:
+def _component(package: Distribution | Requirement, scope: str, beside: Path) -> dict[str, Any]:
     reference = _reference(package)
     made: dict[str, Any] = {"type": "library", "bom-ref": reference, "purl": reference, "scope": scope}
     if isinstance(package, Requirement):
         return {**made, "name": canonicalize_name(package.name), "description": f"required as {package}"}
     name = canonicalize_name(package.metadata["Name"])
-    digests = locked()[name, package.version]
+    own = sorted(beside.glob(f"{name.replace('-', '_')}-{package.version}-*.whl")) if name.startswith("remit-") else []
+    digests = [sha256(each.read_bytes()).hexdigest() for each in own] or locked()[name, package.version]
     made |= {"name": name, "version": package.version}
     if expression := package.metadata["License-Expression"]:
         made["licenses"] = [{"expression": expression}]

@@ -1,6 +1,6 @@
-"""Builds the sdist, the wheel and its bill of materials without network, and tries the wheel: `make build`.
+"""Builds the sdists, the wheels and their bill of materials without network, and tries the wheels: `make build`.
 
-The wheel is built from the unpacked sdist, so that a file which the sdist lacks shows.
+Each wheel is built from the unpacked sdist, so that a file which the sdist lacks shows.
 """
 
 import os
@@ -10,35 +10,62 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Mapping, Sequence
-from importlib.metadata import Distribution, distributions
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import Distribution, PathDistribution, distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 from urllib.request import urlopen
 
+from packaging.utils import canonicalize_name
+
 from build_sbom import required_by, write_bill
-from doc_pages import EXIT, ROOT, blocks
-from remit.cli.manual import DOORS
+from checkout import ROOT
+from doc_pages import EXIT, blocks
+from remit_cli.manual import DOORS
 
-# Why an editable install has no console (hatch_build.py).
+# Why an editable install has no console (packages/server/hatch_build.py).
 TROUBLE = ".trouble"
-CODE = ROOT / "src" / "remit"
+SOURCES = sorted(ROOT.glob("packages/*/src"))
+PROJECTS = (ROOT, *sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")))
+# hatchling takes most of a second to load: one process builds all projects.
+_BUILD = """
+import sys
+from importlib import import_module
+from pathlib import Path
+kind, folder, *projects = sys.argv[1:]
+builder = getattr(import_module(f"hatchling.builders.{kind}"), {"sdist": "SdistBuilder", "wheel": "WheelBuilder"}[kind])
+for project in projects:
+    for _ in builder(project).build(directory=folder, versions=["standard"]):
+        pass
+"""
 
 
-def build(folder: Path) -> tuple[Path, Path]:
-    """Build both into *folder*, with the installed hatchling, and return the sdist and the wheel."""
-    _hatchling("sdist", folder, ROOT)
-    (sdist,) = folder.glob("remit-*.tar.gz")
+class Built(NamedTuple):
+    """What a release publishes of one package."""
+
+    sdist: Path
+    wheel: Path
+
+
+def build(folder: Path) -> dict[str, Built]:
+    """Build every package into *folder*, with the installed hatchling, and return what was built by its name."""
+    _hatchling("sdist", folder, PROJECTS)
+    sdists = sorted(folder.glob("*.tar.gz"))
     with TemporaryDirectory() as unpacked:
-        # Not by tarfile: its filter, without which newer versions of Python warn, came with 3.11.4.
-        run(["tar", "-xzf", sdist.resolve(), "-C", unpacked], folder)
-        _hatchling("wheel", folder, Path(unpacked, sdist.name.removesuffix(".tar.gz")))
-    (wheel,) = folder.glob("remit-*.whl")
-    return sdist, wheel
+        for sdist in sdists:
+            # Not by tarfile: its filter, without which newer versions of Python warn, came with 3.11.4.
+            run(["tar", "-xzf", sdist.resolve(), "-C", unpacked], folder)
+        _hatchling("wheel", folder, [Path(unpacked, sdist.name.removesuffix(".tar.gz")) for sdist in sdists])
+    names = {sdist: sdist.name.rpartition("-")[0] for sdist in sdists}
+    return {
+        name.replace("_", "-"): Built(sdist, next(folder.glob(f"{name}-[0-9]*.whl"))) for sdist, name in names.items()
+    }
 
 
-def _hatchling(target: str, folder: Path, project: Path) -> None:
-    run([sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", folder.resolve()], project)
+def _hatchling(target: str, folder: Path, projects: Iterable[Path]) -> None:
+    variables = {**os.environ, "REMIT_RELEASE": "1"}
+    run([sys.executable, "-c", _BUILD, target, folder.resolve(), *projects], folder, variables=variables)
 
 
 def run(
@@ -59,73 +86,88 @@ def run(
         raise SystemExit(f"{words} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def in_wheel(wheel: Path) -> set[str]:
-    """Return the files of the package that a wheel holds, relative to the package."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {name.removeprefix("remit/") for name in archive.namelist() if name.startswith("remit/")}
+def in_wheels(built: Mapping[str, Built]) -> set[str]:
+    """Return the files that the wheels hold, without those that describe the packages."""
+    found: set[str] = set()
+    for each in built.values():
+        with zipfile.ZipFile(each.wheel) as archive:
+            found.update(name for name in archive.namelist() if ".dist-info/" not in name)
+    return found
 
 
 def in_source() -> set[str]:
-    """Return the files of the package: modules, type stubs, templates, the built page of the console, documentation."""
-    files = (path.relative_to(CODE) for path in CODE.rglob("*") if path.is_file())
+    """Return the files of the packages: modules, type stubs, templates, the page of the console, documentation."""
+    files = (
+        path.relative_to(code) for code in ROOT.glob("packages/*/src") for path in code.rglob("*") if path.is_file()
+    )
     pages = (path.relative_to(ROOT / "docs") for door in DOORS for path in (ROOT / "docs" / door).rglob("*.md"))
     return {path.as_posix() for path in files if not {"__pycache__", ".remit", TROUBLE}.intersection(path.parts)} | {
-        f"pages/{path.as_posix()}" for path in pages
+        f"remit_cli/pages/{path.as_posix()}" for path in pages
     }
 
 
 # ── the wheel in an empty environment ─────────────────────────────────────────────────────────────────────────────────
 
 
-def try_out(wheel: Path) -> None:
-    """Install a wheel without extras into an empty environment, and do there what README and tutorials say."""
+def try_out(built: Mapping[str, Built]) -> None:
+    """Install the wheels without extras into an empty environment, and do there what README and tutorials say."""
     with TemporaryDirectory() as folder:
-        scripts = install(wheel, Path(folder, "venv"))
-        variables = {
-            "HOME": folder,
-            "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "PYTHONWARNINGS": "error",
-            "PYTHONUTF8": "1",
-        }
+        scripts = install(built, "remit", Path(folder, "venv"))
+        variables = _variables(scripts, folder)
         here = f"import remit; assert remit.__file__.startswith({folder!r}), remit.__file__"
         run(["python", "-c", here], Path(folder), variables=variables)
         for page in followed_pages():
             follow(page, Path(folder, page.stem), variables)
         run(["remit", "docs", "first-team"], Path(folder), variables=variables)
+        _is_told_what_to_install(Path(folder, "missing"), variables)
         _look_around(Path(folder, "dev"), variables)
 
 
-def install(wheel: Path, home: Path) -> Path:
-    """Install a wheel into a new environment with what it needs, and return the folder of its commands.
+def try_core(built: Mapping[str, Built]) -> set[str]:
+    """Install the core alone, run there the README's example in Python, and return the names of what is installed."""
+    with TemporaryDirectory() as folder:
+        scripts = install(built, "remit-core", Path(folder, "venv"))
+        (example,) = (block.text for block in blocks(ROOT / "README.md") if block.language == "python")
+        run(["python", "-c", example], Path(folder), variables=_variables(scripts, folder))
+        return {
+            canonicalize_name(each.metadata["Name"]) for each in distributions(path=[str(_site(Path(folder, "venv")))])
+        }
 
-    What it needs is linked from the environment of this process, by the metadata of the wheel: there need be no
-    network, and nothing else is there.
+
+def _variables(scripts: Path, home: str) -> dict[str, str]:
+    return {
+        "HOME": home,
+        "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONWARNINGS": "error",
+        "PYTHONUTF8": "1",
+    }
+
+
+def install(built: Mapping[str, Built], name: str, home: Path) -> Path:
+    """Install a package into a new environment with what it needs, and return the folder of its commands.
+
+    What it needs of others is linked from the environment of this process, by the metadata of the wheels: there need be
+    no network, and nothing else is there.
     """
     venv.create(home, symlinks=True)
     python = home / "bin" / "python"
-    run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            python,
-            "install",
-            "-qq",
-            "--no-compile",
-            "--no-index",
-            "--no-deps",
-            wheel,
-        ],
-        home,
-    )
-    (site,) = home.glob("lib/python*/site-packages")
-    (installed,) = distributions(path=[str(site)])
-    for needed in required_by(installed.requires or []).values():
-        assert isinstance(needed, Distribution), f"{needed} is not installed here"
-        for name in {path.parts[0] for path in needed.files or [] if path.parts[0] not in ("..", "__pycache__")}:
-            (site / name).symlink_to(Path(str(needed.locate_file(name))).resolve())
+    with zipfile.ZipFile(built[name].wheel) as archive:
+        (info,) = {path.partition("/")[0] for path in archive.namelist() if ".dist-info/" in path}
+        requirements = PathDistribution(zipfile.Path(archive, f"{info}/")).requires or []
+    needed = required_by(requirements)
+    wheels = [built[each].wheel for each in (name, *needed) if each in built]
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-compile", "--no-index", "--no-deps"]
+    run([*pip, *wheels], home)
+    for each in (package for other, package in needed.items() if other not in built):
+        assert isinstance(each, Distribution), f"{each} is not installed here"
+        for part in {path.parts[0] for path in each.files or [] if path.parts[0] not in ("..", "__pycache__")}:
+            (_site(home) / part).symlink_to(Path(str(each.locate_file(part))).resolve())
     return python.parent
+
+
+def _site(home: Path) -> Path:
+    (site,) = home.glob("lib/python*/site-packages")
+    return site
 
 
 # ── the pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,6 +195,17 @@ def follow(page: Path, folder: Path, variables: Mapping[str, str]) -> None:
                 if (page.name, command) not in NOT_RUN:
                     code = EXIT.search(command)
                     run(["sh", "-c", command], folder, variables=variables, code=int(code[1]) if code else 0)
+
+
+def _is_told_what_to_install(folder: Path, variables: Mapping[str, str]) -> None:
+    """Use a command and a section that an extra brings: the errors name it."""
+    folder.mkdir()
+    (folder / "remit.toml").write_text('[bus]\nurl = "nats://127.0.0.1"\n')
+    for command, extra in ((["remit", "up"], "relay"), (["remit", "worker"], "nats"), (["remit", "validate"], "nats")):
+        done = subprocess.run(command, cwd=folder, env=variables, check=False, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        if not done.returncode or f"pip install 'remit[{extra}]'" not in said:
+            raise SystemExit(f"{' '.join(command)} without the extra ended with {done.returncode}:\n{said}")
 
 
 def _look_around(folder: Path, variables: Mapping[str, str]) -> None:
@@ -190,11 +243,11 @@ def main() -> None:
     """Build into the folder that is named, and say what was built."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    sdist, wheel = build(folder)
-    if missing := in_source() - in_wheel(wheel):
-        sys.exit(f"the wheel lacks {', '.join(sorted(missing))}")
-    try_out(wheel.resolve())
-    for path in (sdist, wheel, write_bill(wheel, folder)):
+    built = build(folder)
+    if missing := in_source() - in_wheels(built):
+        sys.exit(f"the wheels lack {', '.join(sorted(missing))}")
+    try_out({name: Built(each.sdist, each.wheel.resolve()) for name, each in built.items()})
+    for path in (*(path for each in built.values() for path in each), write_bill(built["remit"].wheel, folder)):
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
 
 

@@ -22,6 +22,7 @@ from aiohttp import ClientSession
 from commands import Program, start_program
 from remit import BreakerSettings, Brief, Hub
 from remit.runtime import root_runs
+from remit_server import connect, serve
 
 LEASE_MS = 300
 # Longer than any kill and restart takes, also on a busy machine.
@@ -101,16 +102,18 @@ def front(folder: Path, back_address: str) -> Hub:
         return ask
 
     for name in ("till", "patient"):
-        hub.connect(name, back_address, token="front", concurrency=64)
+        connect(hub, name, back_address, token="front", concurrency=64)
         hub.add(f"boss-{name}", passing_on(name), may_call=[name], resumable=True, concurrency=64)
     return hub
 
 
-async def serve(folder: Path, side: str, port: int, other: int) -> None:
+async def serve_side(folder: Path, side: str, port: int, other: int) -> None:
     hub = back(folder, tell) if side == "back" else front(folder, f"http://127.0.0.1:{other}")
     async with (
         hub,
-        hub.serve(clients={"web": "web"}, hubs={"front": "front"}, permissions={"web": ["read"]}, port=port) as address,
+        serve(
+            hub, clients={"web": "web"}, hubs={"front": "front"}, permissions={"web": ["read"]}, port=port
+        ) as address,
     ):
         tell(ready=address)
         await asyncio.Event().wait()
@@ -126,7 +129,7 @@ def main(folder: Path, side: str, port: int, other: int) -> None:
     while sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
-            asyncio.run(serve(folder, side, port, other))
+            asyncio.run(serve_side(folder, side, port, other))
             os._exit(0)
         tell(pid=pid)
         os.waitpid(pid, 0)

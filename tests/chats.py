@@ -10,21 +10,20 @@ from playwright.async_api import Page, expect
 
 from pairs import Local
 from remit import Brief
-from remit.relay.bridge.ports import Draft, DraftFailure, PromptRequest
-from remit.relay.client.presence import DevicePresence
-from remit.relay.device.identity import Card
-from remit.relay.device.peers import Grants, PeerDevice, Peers
-from remit.relay.e2e.channel import Opened
-from remit.relay.messages.catalog import hear
-from remit.relay.messages.types import AgentOffer, OffersMessage
-from remit.relay.pairing.client import PairingGateway
-from remit.relay.pairing.service import PairingService
-from remit.relay.serve_shared import Shared
-from remit.relay.session.profile import Profile
-from remit.relay.session.run import Overlay
-from remit.server.shared import BrowserLinks, Changes, serve_shared
-from remit.server.shared_pairing import pairing_routes
-from remit.server.shared_policies import GrantNames, policy_routes
+from remit_relay.bridge.ports import Draft, DraftFailure, PromptRequest
+from remit_relay.client.presence import DevicePresence
+from remit_relay.device.identity import Card
+from remit_relay.device.peers import Grants, PeerDevice, Peers
+from remit_relay.e2e.channel import Opened
+from remit_relay.local_api.pairing import GrantNames, pairing_routes, policy_routes
+from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
+from remit_relay.messages.catalog import hear
+from remit_relay.messages.types import AgentOffer, OffersMessage
+from remit_relay.pairing.client import PairingGateway
+from remit_relay.pairing.service import PairingService
+from remit_relay.serve_shared import Shared
+from remit_relay.session.profile import Profile
+from remit_relay.session.run import Overlay
 from two_sides import Sides, two_sides
 
 EXPERT = AgentOffer(name="helper", description="Knows the API of the shop.")

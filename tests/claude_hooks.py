@@ -9,11 +9,11 @@ from typing import Any
 
 from aiohttp import ClientSession, UnixConnector
 
-from remit.guard.daemon import running_guard
-from remit.guard.settings import GuardSettings
 from remit.runtime.approvers import decide
 from remit.runtime.ports import Decision
 from remit.stores.sqlite import SqliteStore
+from remit_guard.daemon import running_guard
+from remit_guard.settings import GuardSettings
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
 

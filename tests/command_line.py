@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from commands import REMIT, run
-from remit.cli.init import init
+from remit_cli.init import init
 
 __all__ = ["REMIT", "document", "environment", "make_team", "remit"]
 

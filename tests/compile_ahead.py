@@ -23,7 +23,7 @@ from _pytest.assertion.rewrite import (
 from hypothesis.internal.constants_ast import constants_from_module, is_local_module_file
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("src", "tests", "docs", "bench")
+FOLDERS = ("packages", "tests", "docs", "bench")
 
 
 def compile_ahead(path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from remit.config.load import load_team
-from remit.config.serving import serving
+from remit_cli.config.load import load_team
+from remit_cli.config.serving import serving
 from waiting import PATIENCE_S
 
 BOUND_S = PATIENCE_S

@@ -16,16 +16,16 @@ from devices import introduce, sealer
 from gateways import NAME, QUICK
 from pairs import NOW_MS, Local, polite, profile
 from remit import Brief, Hub
-from remit.detectors.pipeline import detector_pipeline
-from remit.relay.client.connection import GatewayConnection
-from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.router import route_messages
-from remit.relay.serve_shared import Shared, Sharing
-from remit.relay.session.delivery_states import last_delivery
-from remit.relay.session.run import Overlay
-from remit.relay.session_service import SessionService
-from remit.testing import MemoryStore
+from remit_redaction.pipeline import detector_pipeline
+from remit_relay.client.connection import GatewayConnection
+from remit_relay.client.delivery import MessageDelivery
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.router import route_messages
+from remit_relay.serve_shared import Shared, Sharing
+from remit_relay.session.delivery_states import last_delivery
+from remit_relay.session.run import Overlay
+from remit_relay.session_service import SessionService
+from remit_testing import MemoryStore
 from waiting import PATIENCE_S, eventually
 
 ANSWER = "answer"

@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from remit.protocol.errors import Fault
-from remit.relay.client.connection import GatewayConnection, ReconnectDelays
-from remit.relay.client.delivery import MessageDelivery
-from remit.relay.device.state import DeviceFile
-from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.gateway.listener import GatewayListener
-from remit.relay.gateway.server import Gateway
 from remit.runtime.keys import HubKeys
+from remit_relay.client.connection import GatewayConnection, ReconnectDelays
+from remit_relay.client.delivery import MessageDelivery
+from remit_relay.device.state import DeviceFile
+from remit_relay.e2e.account import Device
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.gateway.listener import GatewayListener
+from remit_relay.gateway.server import Gateway
 
 
 def sealer(path: Path, name: str) -> MessageCipher:

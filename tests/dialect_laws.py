@@ -8,14 +8,14 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.dialects.claims import flat
-from remit.dialects.exchange import Dialect, ForeignMessage
 from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import MAX_INTEGER
 from remit.protocol.submission import Submission
+from remit_server.dialects.claims import flat
+from remit_server.dialects.exchange import Dialect, ForeignMessage
 from samples import a_request, a_response
 from strategies import (
     context_filters,

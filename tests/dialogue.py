@@ -23,13 +23,14 @@ from commands import popen
 from labelled_dialogues import ClassifierName, Dialogue, DialogueCapability, Domain, ExpectedCall, Turn, domain_named
 from programs import with_tests_on_path
 from remit import Answer, Brief, Capability, Hub, Response, Workflow
-from remit.classifiers.embeddings import Embeddings
-from remit.classifiers.words import WordClassifier
 from remit.protocol.codec import text_of
 from remit.protocol.errors import Code
 from remit.protocol.records import Progress
 from remit.runtime import root_runs
-from remit.text.failures import reason
+from remit.words.failures import reason
+from remit_orchestrator import add_orchestrator, add_workflow
+from remit_orchestrator.classifiers.embeddings import Embeddings
+from remit_orchestrator.classifiers.words import WordClassifier
 from waiting import eventually, no_longer, wait_until
 
 # ── the hub ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,16 +71,17 @@ def make_hub(domain: Domain, folder: Path, classifier: ClassifierName) -> Hub:
         # So little that a call whose outcome is unknown, which keeps its grant, can be paid for again.
         hub.add(name, work, capabilities=capabilities, tokens=1_000)
     for name, each in domain.workflows.items():
-        hub.workflow(
+        add_workflow(
+            hub,
             Workflow(
                 name=name,
                 description=each.description,
                 examples=tuple(each.examples),
                 steps=tuple(each.steps),
                 compare=tuple(each.compare),
-            )
+            ),
         )
-    hub.orchestrator(classifier=_trained(domain, classifier))
+    add_orchestrator(hub, classifier=_trained(domain, classifier))
     return hub
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession
 
-from remit.relay.session.moves import SessionState
-from remit.server.shared import BrowserLinks, Changes, serve_shared
-from remit.server.streams import KEEP_ALIVE
+from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
+from remit_relay.session.moves import SessionState
+from remit_server.streams import KEEP_ALIVE
 from serving import Event, parsed
 from two_sides import Sides, two_sides
 from waiting import PATIENCE_S

@@ -25,14 +25,17 @@ import termios
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
+import msgspec
+
 REMIT = str(Path(sys.executable).with_name("remit"))
 # What nobody imports before a command needs it, or only in a process of its own.
-_LEFT_OUT = ("remit.agents.frameworks", "remit.detectors.presidio")
+_LEFT_OUT = ("remit_models.frameworks", "remit_redaction.presidio")
 _LATER = ("__main__", "process_main", "process_reaper", "detached")
 # What is imported besides when it is needed first, and what programs of tests import.
 _BESIDES = (
@@ -79,17 +82,26 @@ def _import_all() -> None:
         with suppress(ImportError):  # an environment for one framework need not have all of them
             importlib.import_module(name)
     from remit.agents.token_count import token_counter
-    from remit.detectors.pipeline import detector_pipeline
+    from remit_redaction.pipeline import detector_pipeline
 
     # What these make is made of patterns and tables alone, a fifth of a second each, and is the same in every process.
     detect: Any = detector_pipeline()
     detect.warm()
     token_counter()("once")
+    for each in _structs(msgspec.Struct):
+        with suppress(NameError, TypeError):  # some refer to what only their own module can resolve
+            msgspec.json.Decoder(each)
     # A fork has one thread: whatever another one held or did would never be released or done there.
     assert len(os.listdir("/proc/self/task")) == 1
     # What is there now is there for good, and need not be looked at, or copied, in each fork.
     gc.collect()
     gc.freeze()
+
+
+def _structs(root: type) -> Iterator[type]:
+    for each in root.__subclasses__():
+        yield each
+        yield from _structs(each)
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
@@ -172,7 +184,7 @@ def _main(command: list[str]) -> tuple[CodeType, str]:
     sys.modules["__main__"] = module
     if name == REMIT:
         sys.argv[:] = command
-        return compile("from remit.cli import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
+        return compile("from remit_cli import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
     if arguments[0] == "-c":
         _, text, *arguments = arguments
         sys.argv[:] = ["-c", *arguments]

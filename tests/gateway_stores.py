@@ -8,9 +8,10 @@ from typing import Literal, TypeVar
 
 from gateways import NAME, id_of
 from postgres_server import shared_server
-from remit.relay.gateway.limits import GatewayLimits
-from remit.relay.gateway.listener import GatewayListener
-from remit.relay.gateway.ports import (
+from remit.runtime.ports import Clock
+from remit_relay.gateway.limits import GatewayLimits
+from remit_relay.gateway.listener import GatewayListener
+from remit_relay.gateway.ports import (
     AdmittedDevice,
     Fetched,
     GatewayStore,
@@ -20,12 +21,11 @@ from remit.relay.gateway.ports import (
     RateAllowance,
     SentMessage,
 )
-from remit.relay.gateway.postgres.store import PostgresGatewayStore
-from remit.relay.gateway.server import FILE, Gateway
-from remit.relay.gateway.sqlite_store import SqliteGatewayStore
-from remit.relay.wire import AllowSenders, Expired, Fetch, Put, Refused
-from remit.runtime.ports import Clock
-from remit.testing import ManualClock
+from remit_relay.gateway.postgres.store import PostgresGatewayStore
+from remit_relay.gateway.server import FILE, Gateway
+from remit_relay.gateway.sqlite_store import SqliteGatewayStore
+from remit_relay.wire import AllowSenders, Expired, Fetch, Put, Refused
+from remit_testing import ManualClock
 from waiting import PATIENCE_S
 
 Kind = Literal["sqlite", "postgres"]

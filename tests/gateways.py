@@ -15,14 +15,14 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
-from remit.relay.client.connection import GatewayConnection, ReconnectDelays
-from remit.relay.client.handshake import greet
-from remit.relay.device.identity import device_id
-from remit.relay.gateway.limits import GatewayLimits
-from remit.relay.gateway.listener import GatewayListener, serve_gateway
-from remit.relay.gateway.postgres.store import PostgresGatewayStore
-from remit.relay.gateway.server import Gateway
-from remit.relay.wire import (
+from remit_relay.client.connection import GatewayConnection, ReconnectDelays
+from remit_relay.client.handshake import greet
+from remit_relay.device.identity import device_id
+from remit_relay.gateway.limits import GatewayLimits
+from remit_relay.gateway.listener import GatewayListener, serve_gateway
+from remit_relay.gateway.postgres.store import PostgresGatewayStore
+from remit_relay.gateway.server import Gateway
+from remit_relay.wire import (
     PATH,
     Bye,
     Delivery,
@@ -35,7 +35,7 @@ from remit.relay.wire import (
     read_delivery,
     read_from_gateway,
 )
-from remit.transports.credentials.keys import Pair, is_signed
+from remit_server.transports.credentials.keys import Pair, is_signed
 from waiting import PATIENCE_S
 
 NAME = "relay.example"

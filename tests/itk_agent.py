@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from itk_instructions import FILE, FINISHED, MEDIA_TYPE, Instruction, holds
-from remit import Answer, Brief, Exposure, File, Hub, Limits, Progress, PublicAccess, Rate
+from remit import Answer, Brief, File, Hub, Limits, Progress, Rate
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Store
-from remit.server.a2a.grpc_server import GrpcListener
-from remit.server.app import Api
-from remit.server.bodies import Receive, Scope, Send
-from remit.server.server import Server
-from remit.transports.a2a.translator import Binding
-from remit.transports.addresses import OutboundHosts
-from remit.transports.credentials.incoming import Authenticator
-from remit.transports.listening import listening
+from remit_server import Exposure, PublicAccess, connect_a2a
+from remit_server.a2a.grpc_server import GrpcListener
+from remit_server.app import Api
+from remit_server.bodies import Receive, Scope, Send
+from remit_server.server import Server
+from remit_server.transports.a2a.translator import Binding
+from remit_server.transports.addresses import OutboundHosts
+from remit_server.transports.credentials.incoming import Authenticator
+from remit_server.transports.listening import listening
 
 NAME = "itk"
 # The kit sends its first message to this path of every agent, whatever the agent's card says.
@@ -80,7 +81,8 @@ class ChainAgent:
         key = (call.agent_card_uri, call.transport, call.streaming, notify)
         if key not in self._names:
             name = f"next-{len(self._names)}"
-            self._hub.connect_a2a(
+            connect_a2a(
+                self._hub,
                 name,
                 call.agent_card_uri,
                 binding=BINDINGS[call.transport],

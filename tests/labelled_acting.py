@@ -8,12 +8,13 @@ from typing import Literal
 
 from msgspec import Struct, convert, field
 
+from checkout import ROOT
 from remit.protocol.card import Capability
-from remit.text.classification import Scorer, hear
-from remit.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown
-from remit.text.planning import plan
+from remit_orchestrator.text.classification import Scorer, hear
+from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown
+from remit_orchestrator.text.planning import plan
 
-DATA = Path(__file__).with_name("judgement") / "acting.toml"
+DATA = ROOT / "packages/orchestrator/tests/judgement" / "acting.toml"
 
 
 class LabelledCapability(Struct, forbid_unknown_fields=True):

@@ -2,15 +2,15 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct, convert, field
 
+from checkout import ROOT
 from remit import Capability, Status, Step
 from remit.protocol.card import Confirmation
 
-DATA = Path(__file__).with_name("judgement") / "dialogues"
+DATA = ROOT / "packages/orchestrator/tests/judgement" / "dialogues"
 
 ClassifierName = Literal["words", "embeddings"]
 Texts = list[str]

@@ -3,18 +3,18 @@
 import re
 import tomllib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, convert
 
+from checkout import ROOT
 from labelled_acting import LabelledCapability
 from remit.protocol.card import Capability
-from remit.text.classification import Scorer, hear
-from remit.text.intent import Choose, Confirm, Decision, Label, Planned, PlannedPart, Routed, Unclear
-from remit.text.planning import plan
+from remit_orchestrator.text.classification import Scorer, hear
+from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Planned, PlannedPart, Routed, Unclear
+from remit_orchestrator.text.planning import plan
 
-DATA = Path(__file__).with_name("judgement") / "parts.toml"
+DATA = ROOT / "packages/orchestrator/tests/judgement" / "parts.toml"
 _PART = re.compile(r"(?P<code>\S+)(?: > (?P<after>\d+))?(?: (?P<kind>[?!]) (?P<words>.+))?")
 
 

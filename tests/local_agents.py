@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from remit.agents.mcp.settings import Program
-from remit.relay.bridge.ports import Draft, DraftFailure, PromptConstraints, PromptRequest
-from remit.relay.bridge.supervised_agent import SupervisedAgent
+from remit.agents.program import Program
+from remit_relay.bridge.ports import Draft, DraftFailure, PromptConstraints, PromptRequest
+from remit_relay.bridge.supervised_agent import SupervisedAgent
 from waiting import PATIENCE_S, eventually
 
 TESTS = Path(__file__).resolve().parent

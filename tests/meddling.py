@@ -15,14 +15,15 @@ from remit import Answer, Brief, Hub, Limits
 from remit.protocol.envelope import Request
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import OutgoingRequest
-from remit.server.a2a.routes import Exposure
-from remit.server.app import Api
-from remit.server.server import Server
-from remit.transports.credentials.headers import REPLY_PROOF
-from remit.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials
-from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
-from remit.transports.credentials.spending import Spending
+from remit_server import connect
+from remit_server.a2a.routes import Exposure
+from remit_server.app import Api
+from remit_server.server import Server
+from remit_server.transports.credentials.headers import REPLY_PROOF
+from remit_server.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials
+from remit_server.transports.credentials.keys import HubKey
+from remit_server.transports.credentials.outgoing import Addressee, CredentialHeaders
+from remit_server.transports.credentials.spending import Spending
 
 WALL_MS = LoopClock().wall_ms
 LIMITS = Limits(root_tokens=10**6)
@@ -192,7 +193,7 @@ def front_hub(folder: Path, address: str, keys: Keys) -> Hub:
     """Return a hub whose teller has payments made by the bank at the other hub."""
     hub = Hub(name="front", store=folder / "front.db", durability="process", limits=LIMITS)
     for name in ("bank", "slow"):
-        hub.connect(name, address, credential=keys.papers())
+        connect(hub, name, address, credential=keys.papers())
 
     @hub.agent("teller", may_call=["bank", "slow"])
     async def teller(brief: Brief) -> Any:

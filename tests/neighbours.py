@@ -8,16 +8,16 @@ from typing import Any
 
 from devices import introduce, sealer
 from remit import AgentCard, Hub
-from remit.relay.call_shared import RemoteCaller, RemoteCalls
-from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import MessageCipher, Opened
-from remit.relay.messages.types import QuestionMessage
-from remit.relay.remote_agents import DeviceAccess, DeviceAgent, device_access_of
-from remit.relay.router import route_messages
-from remit.relay.serve_shared import Shared, Sharing, SharingEvent
-from remit.relay.session.profile import Profile
 from remit.runtime.clock import LoopClock
-from remit.testing import MemoryStore
+from remit_relay.call_shared import RemoteCaller, RemoteCalls
+from remit_relay.client.delivery import MessageDelivery
+from remit_relay.e2e.channel import MessageCipher, Opened
+from remit_relay.messages.types import QuestionMessage
+from remit_relay.remote_agents import DeviceAccess, DeviceAgent, device_access_of
+from remit_relay.router import route_messages
+from remit_relay.serve_shared import Shared, Sharing, SharingEvent
+from remit_relay.session.profile import Profile
+from remit_testing import MemoryStore
 from two_sides import there
 from waiting import PATIENCE_S
 

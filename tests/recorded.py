@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remit.protocol.records import Record, SharedStep
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.messages.audit import Recording
 from remit.stores.sqlite import SqliteStore
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.messages.audit import Recording
 
 
 async def recorded(device: MessageCipher, file: Path) -> list[Record]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gateways import NAME, QUICK, Proxy, id_of, pair_of
-from remit.relay.client.connection import GatewayConnection
-from remit.relay.wire import Delivery, Receipt
+from remit_relay.client.connection import GatewayConnection
+from remit_relay.wire import Delivery, Receipt
 from waiting import PATIENCE_S
 
 

@@ -6,11 +6,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from remit.relay.device.identity import PreKey, choose_prekey
-from remit.relay.device.key_file import open_keys
-from remit.relay.device.state import DeviceFile
-from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import MessageCipher, Opened, OutboundMessage, RejectedMessageError
+from remit_relay.device.identity import PreKey, choose_prekey
+from remit_relay.device.key_file import open_keys
+from remit_relay.device.state import DeviceFile
+from remit_relay.e2e.account import Device
+from remit_relay.e2e.channel import MessageCipher, Opened, OutboundMessage, RejectedMessageError
 
 NAMES = ("ada", "bob")
 

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession
 
 from remit import Hub
-from remit.documents.spend import Pricing
 from remit.policy.reception import Permission, Sender
 from remit.runtime.clock import LoopClock
-from remit.server.app import Api
-from remit.server.console.console import Console
-from remit.server.console.hosts import ConsoleHosts
-from remit.server.console.pages import ConsolePages
-from remit.server.console.sessions import ConsoleSessions
-from remit.server.console.spent import SpentInStore
-from remit.server.mcp.offer import McpOffer
-from remit.server.server import Server
-from remit.transports.credentials.incoming import Authenticator, KnownSender
-from remit.transports.listening import listening
+from remit_server.app import Api
+from remit_server.console.console import Console
+from remit_server.console.hosts import ConsoleHosts
+from remit_server.console.pages import ConsolePages
+from remit_server.console.sessions import ConsoleSessions
+from remit_server.console.spent import SpentInStore
+from remit_server.documents.spend import Pricing
+from remit_server.mcp.offer import McpOffer
+from remit_server.server import Server
+from remit_server.transports.credentials.incoming import Authenticator, KnownSender
+from remit_server.transports.listening import listening
 
 WEB = Sender(name="web")
 NORTH = Sender(name="north", is_hub=True)

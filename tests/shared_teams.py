@@ -10,10 +10,10 @@ from typing import Any
 
 from command_line import REMIT, document, environment
 from commands import popen
-from remit.config.device import create_device, using_device
-from remit.config.load import load_team
-from remit.config.team import Team
-from remit.relay.device.peers import Peers
+from remit_cli.config.load import load_team
+from remit_cli.config.team import Team
+from remit_relay.device.peers import Peers
+from remit_relay.team.device import create_device, using_device
 from waiting import PATIENCE_S
 
 BOB = """

@@ -21,14 +21,14 @@ from _pytest.tmpdir import TempPathFactory
 
 # What takes longest begins first, so that no process is left alone with it at the end.
 _LONGEST = (
-    "tests/console",
+    "packages/server/tests/console",
     "tests/examples",
     "tests/test_benchmarks.py",
-    "tests/mcp_conformance",
+    "packages/models/tests/mcp_conformance",
     "tests/simulate",
     "tests/chaos",
-    "tests/server/test_openapi.py",
-    "tests/client",
+    "packages/server/tests/test_openapi.py",
+    "packages/server/tests/client",
     "tests/test_wheel.py",
 )
 

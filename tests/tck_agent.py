@@ -15,10 +15,11 @@ from remit import Answer, Brief, Code, Hub, RemitError
 from remit.protocol.card import Rate
 from remit.protocol.errors import fault
 from remit.protocol.files import File
-from remit.server.a2a.grpc_server import GrpcListener
-from remit.server.a2a.guests import PublicAccess
-from remit.server.a2a.routes import Exposure
-from remit.transports.addresses import OutboundHosts
+from remit_server import serve
+from remit_server.a2a.grpc_server import GrpcListener
+from remit_server.a2a.guests import PublicAccess
+from remit_server.a2a.routes import Exposure
+from remit_server.transports.addresses import OutboundHosts
 
 NAME = "tck"
 # Twice as long as the kit listens to a stream.
@@ -73,7 +74,7 @@ async def main(port: int) -> None:
         # The kit is notified on this machine.
         here = OutboundHosts(hosts=frozenset({"localhost"}))
         exposure = Exposure(default=NAME, public=everybody, grpc=GrpcListener(), reach=here)
-        async with hub, hub.serve(port=port, a2a=exposure) as address:
+        async with hub, serve(hub, port=port, a2a=exposure) as address:
             print(address, flush=True)
             await asyncio.Event().wait()
 

@@ -71,7 +71,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from remit.stores.postgres import connection, writer
+from remit_cluster.postgres import connection, writer
 
 connection.READ_PATIENCE_SECONDS = writer.PATIENCE_SECONDS = 0.3
 connection.CONNECT_SECONDS = connection.STATEMENT_SECONDS = 600.0  # a silent server must not end a wait here

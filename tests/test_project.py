@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import remit
+from checkout import ROOT
+from wanted import wanted
 
-ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 
 
@@ -69,10 +69,13 @@ def test_every_action_of_the_workflows_is_pinned_by_the_digest_of_a_version() ->
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    (packaged,) = re.findall(r'^version = "(.+)"$', text_of("pyproject.toml"), flags=re.MULTILINE)
+    projects = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("packages/*/pyproject.toml")]
+    versions = re.findall(r'^version = "(.+)"$', text_of("pyproject.toml", *projects), flags=re.MULTILINE)
+    asked = re.findall(r'"remit-\w+==(.+?)"', text_of(*projects))
     newest = re.search(r"^## \[(.+?)\] - (?:unreleased|\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
     assert newest is not None
-    assert packaged == newest[1] == remit.__version__
+    assert {*versions, *asked, newest[1]} == {remit.__version__}
+    assert len(versions) == len(projects) + 1
 
 
 def test_the_changelog_groups_the_changes_of_each_version() -> None:
@@ -85,16 +88,22 @@ def test_the_changelog_groups_the_changes_of_each_version() -> None:
 
 def test_the_page_for_contributors_names_only_files_that_exist() -> None:
     named = re.findall(r"`([\w./-]+(?:\.(?:pyi?|md|toml|json)|/))`", text_of("CONTRIBUTING.md"))
-    places = (ROOT, ROOT / "src" / "remit")
+    places = (ROOT, *ROOT.glob("packages/*/src/*"))
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
 
 
 def test_every_dependency_is_on_its_page() -> None:
     settings = tomllib.loads(text_of("pyproject.toml"))
-    project, groups = settings["project"], settings["dependency-groups"]
-    wanted = [*project["dependencies"], *groups["dev"], *groups["test"]]
-    wanted += [each for extra in project["optional-dependencies"].values() for each in extra]
-    names = {re.split(r"[\[><= ]", each)[0] for each in wanted if isinstance(each, str)}
+    groups, extras = settings["dependency-groups"], settings["tool"]["remit"]["extras"]
+    all_wanted = [*wanted(extras), *groups["dev"], *groups["test"]]
+    names = {re.split(r"[\[><= ]", each)[0] for each in all_wanted if isinstance(each, str)}
     page = set(re.findall(r"[\w@/.-]+", text_of("docs/reference/dependencies.md")))
     assert names - page == set()
-    assert len(project["dependencies"]) == 14, "the page says how many packages are installed"
+    assert len(wanted(())) == 14, "the page says how many packages are installed"
+
+
+def test_every_package_of_the_repository_is_brought_by_remit_or_by_an_extra() -> None:
+    settings = tomllib.loads(text_of("pyproject.toml"))["tool"]["remit"]
+    named = [*settings["packages"], *(name for names in settings["extras"].values() for name in names)]
+    brought = {name.partition("[")[0] for name in named}
+    assert brought == {path.parent.name for path in ROOT.glob("packages/*/pyproject.toml")}

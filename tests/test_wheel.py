@@ -1,10 +1,11 @@
-"""The wheel that a release publishes is whole, and is built from the sdist without Node."""
+"""The wheels that a release publishes are whole, and are built from the sdists without Node."""
 
 import json
 import re
 import sys
 import tarfile
 import tomllib
+import zipfile
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,41 +15,53 @@ from packaging.utils import canonicalize_name
 
 import remit
 from build_sbom import bill_of
-from build_wheel import NEED_EXTRA, NOT_RUN, build, followed_pages, in_source, in_wheel, try_out
-from doc_pages import DOCS, ROOT, blocks
-from remit.server.console.pages import is_built
+from build_wheel import NEED_EXTRA, NOT_RUN, build, followed_pages, in_source, in_wheels, try_core, try_out
+from checkout import ROOT
+from doc_pages import DOCS, blocks
+from remit_server.console.pages import is_built
+from wanted import wanted
 
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT))  # what is built there is beside the packages
 
 import hatch_build
 import hatch_metadata
 
-PAGE = "server/console/built/index.html"
+PAGE = "remit_server/console/built/index.html"
+EXTRAS: list[str] = [*tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["remit"]["extras"]]
 
 
-@pytest.mark.timeout(900)  # two builds in processes of their own
-@pytest.mark.skipif(not is_built(), reason="NOT TESTED: the wheel, since the console is not built here")
-def test_the_wheel_is_whole_and_alone_does_all_that_the_readme_and_the_first_tutorials_say(
+@pytest.mark.timeout(900)  # all packages are built twice
+@pytest.mark.skipif(not is_built(), reason="NOT TESTED: the wheels, since the console is not built here")
+def test_the_wheels_are_whole_and_do_all_that_the_readme_and_the_first_tutorials_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a registry, nothing can be built anew.
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
-    sdist, wheel = build(tmp_path)
-    assert in_wheel(wheel) == in_source()
-    assert PAGE in in_wheel(wheel)
-    assert wheel.stat().st_size < 3_500_000
-    assert sdist.name == f"remit-{remit.__version__}.tar.gz"
-    assert wheel.name == f"remit-{remit.__version__}-py3-none-any.whl"
-    with tarfile.open(sdist) as archive:
-        names = archive.getnames()
-    assert any(name.endswith("/web/package-lock.json") for name in names)
-    assert not any("node_modules" in name for name in names)
-    try_out(wheel)
-    billed(wheel)
+    built = build(tmp_path)
+    assert built.keys() == {"remit", *(f"remit-{path.parent.name}" for path in ROOT.glob("packages/*/pyproject.toml"))}
+    assert in_wheels(built) == in_source()
+    assert PAGE in in_wheels(built)
+    assert sum(each.wheel.stat().st_size for each in built.values()) < 3_500_000
+    for name, each in built.items():
+        assert each.sdist.name == f"{name.replace('-', '_')}-{remit.__version__}.tar.gz"
+        assert each.wheel.name == f"{name.replace('-', '_')}-{remit.__version__}-py3-none-any.whl"
+        assert "file:" not in described(each.wheel), "a release asks for versions"
+    with tarfile.open(built["remit-server"].sdist) as archive:
+        assert not any("node_modules" in name for name in archive.getnames())
+    assert try_core(built) == {"remit-core", "apsw", "cffi", "cryptography", "msgspec", "pycparser"}
+    try_out(built)
+    billed(built["remit"].wheel)
+
+
+def described(wheel: Path) -> str:
+    """Return the metadata of a wheel without its description."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode().partition("\n\n")[0]
 
 
 def billed(wheel: Path) -> None:
-    """Check the bill of materials of a wheel against what the project asks for."""
+    """Check the bill of materials of a wheel against what the packages ask for."""
     bill = bill_of(wheel)
     assert bill["metadata"]["component"]["hashes"] == [
         {"alg": "SHA-256", "content": sha256(wheel.read_bytes()).hexdigest()}
@@ -57,13 +70,12 @@ def billed(wheel: Path) -> None:
     assert len(components) == len(bill["components"])
     assert {ref for each in bill["dependencies"] for ref in each["dependsOn"]} <= components.keys()
     scopes = {each["name"]: each["scope"] for each in bill["components"]}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {scopes[canonicalize_name(Requirement(each).name)] for each in project["dependencies"]} == {"required"}
-    extras = {
-        canonicalize_name(Requirement(each).name) for some in project["optional-dependencies"].values() for each in some
-    }
+    required = {canonicalize_name(Requirement(each).name) for each in wanted(())}
+    assert {scopes[each] for each in required} == {"required"}
+    extras = {canonicalize_name(Requirement(each).name) for each in wanted(EXTRAS)}
     assert extras <= scopes.keys()
-    assert scopes["vodozemac"] == "optional"
+    assert scopes["remit-core"] == "required"
+    assert scopes["remit-relay"] == scopes["vodozemac"] == "optional"
     # What comes with another package, and what is built into the console.
     assert scopes["cffi"] == scopes["react-dom"] == "required"
     assert "ruff" not in scopes
@@ -85,16 +97,17 @@ def test_a_command_is_left_out_only_while_its_page_has_it() -> None:
 # ── when the page is built ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def project_in(folder: Path) -> Path:
-    """Make a project whose page is built."""
+def package_in(folder: Path) -> Path:
+    """Make a checkout with a package whose page is built."""
     (folder / "web" / "src").mkdir(parents=True)
     (folder / "web" / "src" / "app.tsx").write_text("one")
     (folder / "web" / "package-lock.json").write_text("{}")
-    built = folder / hatch_build.BUILT
+    package = folder / "packages" / "server"
+    built = package / hatch_build.BUILT
     built.mkdir(parents=True)
     (built / "index.html").write_text("built")
     (built / hatch_build.SOURCE).write_text(hatch_build.source_digest(folder / "web"))
-    return folder
+    return package
 
 
 def hook_of(root: Path) -> hatch_build.ConsoleBuild:
@@ -102,7 +115,7 @@ def hook_of(root: Path) -> hatch_build.ConsoleBuild:
 
 
 def test_only_a_change_of_its_sources_builds_the_page_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = project_in(tmp_path)
+    root = package_in(tmp_path)
     ran: list[str] = []
 
     def npm(_node: Path, _web: Path, *arguments: str) -> None:
@@ -110,10 +123,10 @@ def test_only_a_change_of_its_sources_builds_the_page_anew(tmp_path: Path, monke
 
     monkeypatch.setattr(hatch_build, "npm", npm)
     for name in ("README.md", "src/app.test.ts", "node_modules/vite/index.js"):
-        (root / "web" / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / "web" / name).write_text("not built")
+        (tmp_path / "web" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "web" / name).write_text("not built")
     assert not hatch_build.build(root)
-    (root / "web" / "src" / "app.tsx").write_text("two")
+    (tmp_path / "web" / "src" / "app.tsx").write_text("two")
     assert hatch_build.build(root)
     assert not hatch_build.build(root)
     (root / hatch_build.BUILT / "index.html").unlink()
@@ -126,12 +139,12 @@ def test_without_a_registry_an_editable_install_says_so_and_a_wheel_is_not_built
 ) -> None:
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
     monkeypatch.setenv("npm_config_fetch_retries", "0")
-    root = project_in(tmp_path)
+    root = package_in(tmp_path)
     package = {"node_modules/left-pad": {"version": "1.3.0", "integrity": "sha512-AA=="}}
     name = {"name": "page", "version": "1.0.0"}
     whole = {**name, "dependencies": {"left-pad": "1.3.0"}}
-    (root / "web" / "package.json").write_text(json.dumps(whole))
-    (root / "web" / "package-lock.json").write_text(
+    (tmp_path / "web" / "package.json").write_text(json.dumps(whole))
+    (tmp_path / "web" / "package-lock.json").write_text(
         json.dumps({**name, "lockfileVersion": 3, "packages": {"": whole, **package}})
     )
     trouble = root / hatch_build.BUILT / hatch_build.TROUBLE
@@ -173,3 +186,18 @@ def test_a_package_without_addresses_names_none() -> None:
         "Changelog": f"{SOURCE}/blob/main/CHANGELOG.md",
         "Issues": f"{SOURCE}/issues",
     }
+
+
+def test_a_checkout_is_asked_for_each_package_by_itself_and_a_release_for_its_version() -> None:
+    """pip takes a folder for `remit-core` only if that is asked for without an extra, too."""
+    asked = hatch_metadata.requirements(["core[schemas]", "cli"], "1.2.3", Path("/checkout"))
+    place = "file:///checkout/packages"
+    assert asked == [
+        f"remit-core @ {place}/core",
+        f"remit-core[schemas] @ {place}/core",
+        f"remit-cli @ {place}/cli",
+    ]
+    assert hatch_metadata.requirements(["core[schemas]", "cli"], "1.2.3", None) == [
+        "remit-core[schemas]==1.2.3",
+        "remit-cli==1.2.3",
+    ]

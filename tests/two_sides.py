@@ -14,24 +14,24 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMessage, WSMsgType
 
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
-from remit.agents.mcp.settings import Program
-from remit.detectors.pipeline import detector_pipeline
+from remit.agents.program import Program
 from remit.protocol.records import SharedStep
-from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.bridge.ports import AskUser, LocalAgent
-from remit.relay.client.connection import GatewayConnection, ReconnectDelays
-from remit.relay.client.delivery import MessageDelivery
-from remit.relay.e2e.channel import MessageCipher
-from remit.relay.messages.types import PeerMessage, write
-from remit.relay.messages.types import decode_message as read_letter
-from remit.relay.router import route_messages
-from remit.relay.serve_shared import Shared, Sharing
-from remit.relay.session.moves import SessionState
-from remit.relay.session.profile import Profile
-from remit.relay.session.run import Overlay
-from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
-from remit.testing import MemoryStore
+from remit_redaction.pipeline import detector_pipeline
+from remit_relay.bridge.ndjson import NdjsonAgent
+from remit_relay.bridge.ports import AskUser, LocalAgent
+from remit_relay.client.connection import GatewayConnection, ReconnectDelays
+from remit_relay.client.delivery import MessageDelivery
+from remit_relay.e2e.channel import MessageCipher
+from remit_relay.messages.types import PeerMessage, write
+from remit_relay.messages.types import decode_message as read_letter
+from remit_relay.router import route_messages
+from remit_relay.serve_shared import Shared, Sharing
+from remit_relay.session.moves import SessionState
+from remit_relay.session.profile import Profile
+from remit_relay.session.run import Overlay
+from remit_relay.session_service import SessionService
+from remit_testing import MemoryStore
 from waiting import PATIENCE_S, eventually
 
 CHATTY = Path(__file__).with_name("chatty.py")

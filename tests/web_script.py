@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "packages" / "server"))
 
 from hatch_build import NotBuilt, install, npm  # noqa: E402 - it lies beside the package
 

@@ -5,13 +5,13 @@ import json
 import sys
 from unittest.mock import Mock
 
-from remit.server.openapi import document
-from remit.server.shared_browser import browser_routes
-from remit.server.shared_endpoints import SharedEndpoints
-from remit.server.shared_files import file_routes
-from remit.server.shared_openapi import shared_document
-from remit.server.shared_pairing import pairing_routes
-from remit.server.shared_policies import policy_routes
+from remit_relay.local_api.access import browser_routes
+from remit_relay.local_api.endpoints import SharedEndpoints
+from remit_relay.local_api.files import file_routes
+from remit_relay.local_api.openapi import shared_document
+from remit_relay.local_api.pairing import pairing_routes, policy_routes
+from remit_server.console.endpoints import ConsoleEndpoints
+from remit_server.openapi import document
 
 # The routes are described and never called: whatever they would read is not needed.
 NOTHING = Mock()
@@ -20,7 +20,7 @@ NOTHING = Mock()
 async def main() -> None:
     routes = [
         *SharedEndpoints(NOTHING, NOTHING).routes(),
-        *browser_routes(NOTHING),
+        *browser_routes(ConsoleEndpoints(NOTHING, NOTHING)),
         *file_routes(NOTHING),
         *pairing_routes(NOTHING, NOTHING),
         *policy_routes(NOTHING, NOTHING),

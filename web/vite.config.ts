@@ -6,7 +6,7 @@ export default defineConfig({
   plugins: [react()],
   resolve: { alias: { "@": fileURLToPath(new URL("src", import.meta.url)) } },
   build: {
-    outDir: "../src/remit/server/console/built",
+    outDir: "../packages/server/src/remit_server/console/built",
     emptyOutDir: true,
     target: "es2022",
     // The content security policy allows no data: scripts and no inline styles.

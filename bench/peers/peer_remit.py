@@ -8,7 +8,8 @@ from pathlib import Path
 from measuring import BUDGET, CALLS, COST, DEADLINE_S, TEXT, Ask, main, medians_us
 
 from remit import Answer, Brief, Hub, Limits, Response, Step, Workflow
-from remit.testing import MemoryStore
+from remit_orchestrator import add_workflow
+from remit_testing import MemoryStore
 
 PACKAGES = ("remit",)
 REPEATS = 1_000
@@ -123,7 +124,7 @@ async def steps(folder: Path, pay: Callable[[], None], ship: Callable[[], None])
     hub.add("till", lambda _: pay())  # pyright: ignore[reportUnknownLambdaType]
     hub.add("warehouse", lambda _: ship(), resumable=True)  # pyright: ignore[reportUnknownLambdaType]
     both = (Step(name="pay", agent="till"), Step(name="ship", agent="warehouse", after=("pay",)))
-    hub.workflow(Workflow(name="order", steps=both))
+    add_workflow(hub, Workflow(name="order", steps=both))
     async with hub:
         await hub.ask("order", "Go", user="u", request_id="order-1")
 

@@ -5,7 +5,7 @@ import asyncio
 from crewai import LLM, Agent, Crew, Task
 
 from remit import Brief, Hub
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 from scripted import scripted_model
 
 STEPS = (

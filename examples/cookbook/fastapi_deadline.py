@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI, Header
 
 from remit import Answer, Brief, Call, Hub
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 
 SHOPS = ("north", "south", "slow")
 hub = Hub(store=MemoryStore())

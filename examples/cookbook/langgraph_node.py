@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
 
 from remit import Brief, Hub
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 
 model = GenericFakeChatModel(messages=iter([AIMessage("Dear Ada, your 12 tins of sencha are on their way.")]))
 

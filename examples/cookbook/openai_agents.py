@@ -2,11 +2,11 @@
 
 import asyncio
 
+from agents import Agent, OpenAIChatCompletionsModel, function_tool
 from openai import AsyncOpenAI
 
-from agents import Agent, OpenAIChatCompletionsModel, function_tool
 from remit import Hub
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 from scripted import scripted_model
 
 

@@ -8,7 +8,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from remit import Brief, Hub
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 from scripted import scripted_model
 
 STEPS = (

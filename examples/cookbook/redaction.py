@@ -2,8 +2,9 @@
 
 import os
 
-from remit import Hub, ModelAgent
-from remit.testing import MemoryStore
+from remit import Hub
+from remit_models import ModelAgent
+from remit_testing import MemoryStore
 from scripted import Message, scripted_model
 
 ASKED = "Write to ada@example.org that 20 euros went to DE89 3704 0044 0532 0130 00."

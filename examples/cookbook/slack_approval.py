@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import test_utils, web
 
 from remit import Brief, Decision, Hub, InboxApprover, Question, Rule, guard_of
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 from scripted import scripted_channel, slack_signature
 
 SECRET = b"the signing secret of your Slack app"

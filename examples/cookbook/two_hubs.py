@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from remit import Brief, Hub
+from remit_server import connect, serve
 
 TOKEN = secrets.token_urlsafe()  # both hubs know it; it authenticates one to the other
 
@@ -26,8 +27,8 @@ async def main() -> None:
         office.add("tax", tax)
         household = Hub(name="household", store=Path(folder) / "household.db")
         household.add("prime", prime, may_call=["tax"])
-        async with office, office.serve(hubs={"household": TOKEN}) as address:
-            household.connect("tax", address, token=TOKEN)
+        async with office, serve(office, hubs={"household": TOKEN}) as address:
+            connect(household, "tax", address, token=TOKEN)
             async with household:
                 response = await household.ask("prime", "How much tax is it?", user="ada")
                 print(response.unwrap())

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from remit import Brief, Hub, Response, Step, Workflow
+from remit_orchestrator import add_workflow
 
 ORDER = Workflow(
     name="order",
@@ -36,7 +37,7 @@ def team(folder: Path, *, dies: bool) -> Hub:
     hub = Hub(store=folder / "hub.db")
     hub.add("till", till)
     hub.add("warehouse", warehouse, resumable=True)  # may be asked again after a crash; the till may not
-    hub.workflow(ORDER)
+    add_workflow(hub, ORDER)
     return hub
 
 

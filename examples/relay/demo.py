@@ -13,19 +13,19 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
-from remit.cli.show.tree_lines import plain_ascii
-from remit.config.device import create_device, find_device
-from remit.config.device_service import relaying
-from remit.config.load import load_team
-from remit.config.team import Team
 from remit.protocol.errors import RemitError
-from remit.relay.bridge.ports import Mode
-from remit.relay.device.identity import comparable_code, read_link
-from remit.relay.device.peers import Peers
-from remit.relay.e2e.account import Device
-from remit.relay.session import moves
-from remit.relay.session.moves import SessionState
-from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
+from remit_cli.config.load import load_team
+from remit_cli.config.team import Team
+from remit_cli.show.tree_lines import plain_ascii
+from remit_relay.bridge.ports import Mode
+from remit_relay.device.identity import comparable_code, read_link
+from remit_relay.device.peers import Peers
+from remit_relay.e2e.account import Device
+from remit_relay.session import moves
+from remit_relay.session.moves import SessionState
+from remit_relay.session.run import Overlay, PendingDraft, TimelineEntry
+from remit_relay.team.device import create_device, find_device
+from remit_relay.team.device_service import relaying
 
 HERE = Path(__file__).parent
 FOLDER = Path(".remit") / "demo-relay"
@@ -207,7 +207,7 @@ class Program:
 
     async def run(self, *arguments: str) -> dict[str, Any]:
         """Start it, and return the first that it says: that it is ready."""
-        command = (sys.executable, "-X", "utf8", "-m", "remit.cli", *arguments)
+        command = (sys.executable, "-X", "utf8", "-m", "remit_cli", *arguments)
         # Whoever starts the demo trusts the files beside it, whichever user the clone belongs to.
         trusting = {**os.environ, "REMIT_TRUST_TEAM": str((HERE / "bob.toml").absolute())}
         quiet, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE

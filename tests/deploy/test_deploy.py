@@ -14,11 +14,11 @@ import yaml
 from commands import run_program
 from deploy_files import DEPLOY, expressions, manifest
 from doc_pages import page_text
-from remit.config.sections.peers import ServeSection
-from remit.config.values import duration_ms
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit.server import lookup_endpoints
+from remit_cli.config.sections.peers import ServeSection
+from remit_cli.config.values import duration_ms
+from remit_server import lookup_endpoints
 
 REMIT = Path(sys.executable).with_name("remit")
 

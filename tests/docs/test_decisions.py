@@ -25,6 +25,5 @@ def test_every_decision_says_what_was_rejected_and_what_follows(page: Path) -> N
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
 def test_every_file_that_a_decision_names_exists(page: Path) -> None:
     named = re.findall(r"`([\w/]+(?:\.py|/))`", page.read_text(encoding="utf-8"))
-    assert [
-        path for path in named if not any((place / path).exists() for place in (ROOT, ROOT / "src" / "remit"))
-    ] == []
+    places = (ROOT, *ROOT.glob("packages/*/src"), *ROOT.glob("packages/*/src/*"))
+    assert [path for path in named if not any((place / path).exists() for place in places)] == []

@@ -24,7 +24,7 @@ from build_wheel import followed_pages
 from commands import REMIT, run_program
 from doc_pages import EXIT, ROOT, Block, blocks, page_path
 from openai_server import OpenAIServer, Reply, Request, call, say
-from remit.server.console.pages import is_built
+from remit_server.console.pages import is_built
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

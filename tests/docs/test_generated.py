@@ -9,8 +9,8 @@ import pytest
 from doc_pages import DOCS, page_text
 from generate import PAGES
 from remit import Code
-from remit.config.composition import hub_of
-from remit.config.load import load_team
+from remit_cli.config.composition import hub_of
+from remit_cli.config.load import load_team
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from doc_pages import page_text
-from remit.relay.bridge.ports import PromptRequest, PromptResponse
+from remit_relay.bridge.ports import PromptRequest, PromptResponse
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = page_text("local-agents")

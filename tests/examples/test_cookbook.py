@@ -33,7 +33,9 @@ def test_a_recipe_prints_what_the_page_shows(recipe: str, tmp_path: Path) -> Non
         "PYTHONUTF8": "1",
     }
     done = run_program([sys.executable, str(FOLDER / f"{recipe}.py")], folder=tmp_path, variables=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (0, SHOWN[recipe], "")
+    # On a busy machine, loading a library takes so long that the watchdog of the event loop says so.
+    errors = [line for line in done.stderr.splitlines() if "blocks the event loop" not in line]
+    assert (done.returncode, done.stdout, errors) == (0, SHOWN[recipe], [])
 
 
 def test_the_page_shows_ten_recipes_and_every_recipe_is_short() -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from remit import Progress, Record, Response
-from remit.config.load import load_team
 from remit.protocol.codec import text_of
 from remit.protocol.records import Approval
 from remit.stores.sqlite import SqliteStore
+from remit_cli.config.load import load_team
 from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "examples" / "demo.py"
-TEAM = load_team(ROOT / "src" / "remit" / "cli" / "templates" / "household" / "remit.toml", code=False)
+TEAM = load_team(ROOT / "packages" / "cli" / "src" / "remit_cli" / "templates" / "household" / "remit.toml", code=False)
 
 
 class Shown:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from local_agents import drafted, request
-from remit.agents.mcp.settings import Program
-from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.bridge.ports import Draft
+from remit.agents.program import Program
+from remit_relay.bridge.ndjson import NdjsonAgent
+from remit_relay.bridge.ports import Draft
 from waiting import PATIENCE_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "relay"

@@ -7,9 +7,9 @@ from typing import Any
 
 from remit import Brief, Hub, Limits
 from remit.policy.reception import Sender
-from remit.server.a2a.routes import Exposure
-from remit.server.app import Api
-from remit.testing import MemoryStore
+from remit_server.a2a.routes import Exposure
+from remit_server.app import Api
+from remit_testing import MemoryStore
 from serving import gate_of
 
 # What only ends a reader that hangs.

@@ -18,31 +18,32 @@ from fuzz.doors import Doors
 from fuzz.mutations import bytes_like, json_like, msgpack_like
 from gateways import id_of, pair_of
 from local_agents import request
-from remit.agents.lines import LineSplitter
-from remit.agents.mcp.settings import Program
-from remit.config.load import load_team
-from remit.dialects.a2a.card import card_of
-from remit.dialects.a2a.translator import TONGUE
+from remit.agents.piped_process import LineSplitter
+from remit.agents.program import Program
 from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError
-from remit.relay import wire
-from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire, is_broken, tokens_in
-from remit.relay.bridge.ndjson import NdjsonLink, _Asked
-from remit.relay.device.identity import make_card, read_card, read_link
-from remit.relay.e2e.frame import split_frame
-from remit.relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_piece, encode_piece
-from remit.relay.messages import types
-from remit.relay.session.profile import ControlEnvelope
-from remit.testing import ManualClock
-from remit.transports.credentials.blocks import payload_of
-from remit.transports.credentials.chain import mint, read_chain
-from remit.transports.credentials.hops import CredentialChain
-from remit.transports.credentials.jwt import key_set
-from remit.transports.credentials.proof import Proofs, Statement
-from remit.transports.credentials.trust import revoked_ids, trusted_keys
-from remit.transports.credentials.verify import Chains
+from remit_cli.config.load import load_team
+from remit_relay import wire
+from remit_relay.bridge.acp_wire import PERMISSION, Updated, Wire, is_broken, tokens_in
+from remit_relay.bridge.ndjson import NdjsonLink, _Asked
+from remit_relay.device.identity import make_card, read_card, read_link
+from remit_relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_piece, encode_piece, split_frame
+from remit_relay.messages import types
+from remit_relay.session.profile import ControlEnvelope
+from remit_server.dialects.a2a.card import card_of
+from remit_server.dialects.a2a.translator import TONGUE
+from remit_server.transports.credentials.blocks import payload_of
+from remit_server.transports.credentials.chain import mint, read_chain
+from remit_server.transports.credentials.hops import CredentialChain
+from remit_server.transports.credentials.jwt import key_set
+from remit_server.transports.credentials.proof import Proofs, Statement
+from remit_server.transports.credentials.trust import revoked_ids, trusted_keys
+from remit_server.transports.credentials.verify import Chains
+from remit_server.websockets import WebSocket
+from remit_testing import ManualClock
 from samples import a_card, a_remit, a_request, a_response
+from written_transport import WrittenTransport
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -394,6 +395,20 @@ SPOKEN: dict[str, Any] = {
 }
 _OURS = (RemitError,)
 
+
+def websocket(raw: bytes) -> object:
+    async def read() -> object:
+        socket = WebSocket(WrittenTransport(), max_message=1_000, closing_s=60)
+        socket.data_received(raw)
+        socket.connection_lost(None)
+        return await socket.receive()
+
+    return asyncio.run(read())
+
+
+# A masked text message in two parts with a ping between them, and a close frame.
+FRAMES = b"\x01\x81\1\2\3\4x" + b"\x89\x80\1\2\3\4" + b"\x80\xfe\0\2\1\2\3\4xy", b"\x88\x82\0\0\0\0\3\xe8"
+
 TARGETS: dict[str, Target] = {
     "request": Target(decode_request, json_like(REQUEST), _OURS),
     "response": Target(decode_response, json_like(RESPONSE), _OURS),
@@ -420,6 +435,7 @@ TARGETS: dict[str, Target] = {
         msgpack_like(wire.encode_binary(wire.Delivery(1, id_of("a"), 3, b"body"))),
         (wire.Malformed,),
     ),
+    "web socket": Target(websocket, bytes_like(*FRAMES)),
     "sealed bytes": Target(sealed, bytes_like(b"\x00olm", b"\x02\x00\x03olmbox")),
     "piece": Target(decode_piece, msgpack_like(PIECE)),
     "letter": Target(types.decode_message, json_like(*LETTERS), _OURS),

@@ -18,6 +18,7 @@ from a2a_install import node
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+BIN = Path(sys.executable).parent
 # What the kit's agent and its runner import besides the SDK; its own list has the SDK from a repository.
 PACKAGES = ("fastapi", "uvicorn", "grpcio", "protobuf", "sse-starlette", "httpx", "httpx-sse", "packaging")
 NEEDED = ("run_tests.py", "testlib.py", "test_suite", "agents/python/v10/main.py", "agents/ts/v10/main.ts")
@@ -50,7 +51,7 @@ def _run(kit: Path, versions: str) -> bool:
     (folder / "logs").mkdir(exist_ok=True)
     _install_python(folder, versions)
     _install_node(folder / "agents/ts/v10", versions)
-    programs = os.pathsep.join((str(ROOT / ".venv-lock/bin"), str(node() / "bin"), os.environ["PATH"]))
+    programs = os.pathsep.join((str(BIN), str(node() / "bin"), os.environ["PATH"]))
     environ = os.environ | {
         "PATH": programs,
         # Agents are started by `uv run`, each in the environment of its project, as it is.
@@ -74,7 +75,7 @@ def _install_python(folder: Path, versions: str) -> None:
 
 
 def _uv(*arguments: str | Path) -> None:
-    subprocess.run([ROOT / ".venv-lock/bin/uv", *arguments, "--quiet"], cwd=ROOT, check=True)
+    subprocess.run([BIN / "uv", *arguments, "--quiet"], cwd=ROOT, check=True)
 
 
 def _install_node(agent: Path, versions: str) -> None:

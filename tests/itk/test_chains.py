@@ -14,7 +14,7 @@ from a2a_serving import Caller, state
 from itk_agent import BINDINGS, itk_agent
 from itk_instructions import FILE, FINISHED, MEDIA_TYPE, calling, returning
 from itk_sdk_agent import itk_sdk_agent
-from remit.testing import MemoryStore
+from remit_testing import MemoryStore
 from waiting import PATIENCE_S, eventually
 
 every = pytest.mark.parametrize("transport", BINDINGS)

@@ -10,7 +10,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import StoreError
-from remit.testing.memory import MemoryStore
+from remit_testing.memory import MemoryStore
 from simulate.loop import SimulatedLoop, SimulatedProcess
 
 T = TypeVar("T")

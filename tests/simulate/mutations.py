@@ -16,9 +16,9 @@ from remit.runtime.delegation.admission import Admission
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports.requests import unknown_outcome
 from remit.runtime.root_records import RootRecords
-from remit.testing.memory import MemoryStore
-from remit.transports.nats.agent import BusAgent
-from remit.transports.nats.cancels import BusCancels
+from remit_cluster.nats.agent import BusAgent
+from remit_cluster.nats.cancels import BusCancels
+from remit_testing.memory import MemoryStore
 from simulate.plan import ClientOrder, PlannedFault, PlannedWork, Scenario
 
 

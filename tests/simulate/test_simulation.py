@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import run_program
 from simulate.mutations import MUTATIONS
 
 TESTS = Path(__file__).parent.parent
@@ -31,6 +32,8 @@ def test_what_was_promised_holds_with_a_fault_at_every_place_and_a_seed_repeats_
 
 @pytest.mark.parametrize("repair", MUTATIONS)
 def test_a_repair_that_is_taken_out_is_missed(repair: str) -> None:
-    out, _ = (process := start("--without", repair)).communicate(timeout=BOUND_S)
-    assert process.returncode == 1
-    assert MUTATIONS[repair].violation in out
+    program = "import sys; from simulate.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "--jobs", "1", "--without", repair]
+    done = run_program(command, variables={**os.environ, "PYTHONPATH": str(TESTS)}, timeout=BOUND_S)
+    assert done.returncode == 1, done.stderr
+    assert MUTATIONS[repair].violation in done.stdout

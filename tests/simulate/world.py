@@ -17,9 +17,6 @@ import pytest
 from msgspec.structs import replace
 
 from remit.agents.token_count import token_counter
-from remit.config import composition
-from remit.config.code import found
-from remit.config.load import load_team
 from remit.hub.hub import Hub
 from remit.protocol.envelope import USER, Call, Response
 from remit.protocol.errors import Code, RemitError
@@ -34,7 +31,11 @@ from remit.runtime.frames import Frame
 from remit.runtime.ports import AcceptedRequest, Decision, Store, StoreError, TakenRequest
 from remit.runtime.root_runs import LEASE_MS
 from remit.runtime.watchdog import Watchdog
-from remit.testing.memory import MemoryStore
+from remit_cli.config import composition
+from remit_cli.config.code import found
+from remit_cli.config.load import load_team
+from remit_cluster.nats.section import BUS
+from remit_testing.memory import MemoryStore
 from simulate.bus import SimulatedClient, SimulatedServer
 from simulate.disk import Fate, SimulatedStore
 from simulate.loop import PROCESS, NumberedFuture, NumberedTask, SimulatedLoop, SimulatedProcess
@@ -180,8 +181,9 @@ class SimulatedWorld:
 
     async def _serve(self, made: SimulatedHub) -> None:
         store = SimulatedStore(self.loop, made.process, self, self.memory)
-        assert TEAM.bus is not None
-        team = replace(TEAM, bus=replace(TEAM.bus, hosts=made.hosts))
+        bus = BUS.of(TEAM)
+        assert bus is not None
+        team = replace(TEAM, bus=replace(bus, hosts=made.hosts))
         while not made.stopping.is_set():
             try:
                 hub = composition.hub_of(team, store=cast(Store, store), environ={}, takes=True)
@@ -494,7 +496,7 @@ def _replaced(world: SimulatedWorld) -> Generator[None]:
         patch.setattr(Frame, "__hash__", _hash_of)
         patch.setattr(asyncio, "Task", NumberedTask)
         patch.setattr(asyncio, "Future", NumberedFuture)
-        patch.setattr("remit.transports.nats.connection.Client", client)
+        patch.setattr("remit_cluster.nats.connection.Client", client)
         # Code is read from the disk once, and not for each hub.
         patch.setattr(composition, "found", _found)
         patch.setattr(composition, "token_counter", _token_counter)

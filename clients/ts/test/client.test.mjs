@@ -1,4 +1,4 @@
-// Run by tests/client/test_ts_client.py, which serves the agents that are asked here.
+// Run by packages/server/tests/client/test_ts_client.py, which serves the agents that are asked here.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";

@@ -725,7 +725,7 @@ export interface components {
             said: components["schemas"]["SaidView"][];
             session: string | null;
             shown: components["schemas"]["ShownView"];
-            /** @description How it ended; else `running`, or `asking` a person. */
+            /** @description Its state, as in `GET /v1/runs/{run}/tree`. */
             state: string;
             target: string;
             tools: components["schemas"]["ToolUseView"][];

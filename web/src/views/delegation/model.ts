@@ -106,7 +106,7 @@ export function heldAnything({ held_back: held }: Detail): boolean {
 }
 
 /** Return whether the delegation may still change. */
-export const isOpen = (detail: Detail): boolean => detail.state === "running" || detail.state === "asking";
+export const isOpen = (detail: Detail): boolean => ["asking", "running", "waiting"].includes(detail.state);
 
 /** Return the filter of a call as the settings that it names. */
 export function filterLines(filter: Detail["held_back"]["filter"]): [string, string][] {

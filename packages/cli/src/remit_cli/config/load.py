@@ -1,0 +1,371 @@
+"""Loads a team file: finds, reads, overrides and checks it, and reports all errors at once."""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from remit.protocol.card import Schema
+from remit.protocol.codec import MAX_NESTING
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import WrongPart, metas, wrong_fields
+from remit.runtime.schemas import check_schema
+from remit_cli.config import checks, peers
+from remit_cli.config.code import IMPORTING
+from remit_cli.config.line_numbers import Place, TomlLines, dotted, value_at
+from remit_cli.config.models import uncallable
+from remit_cli.config.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
+from remit_cli.config.team import Team, TeamFile
+from remit_cli.config.team_section import Inspection, file_type, sections, team_type
+from remit_cli.extras import section_needs
+
+
+def load_team(
+    path: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+    secrets: bool = True,
+    serving: bool = True,
+    code: bool = True,
+    thorough: bool = False,
+    draft: str | None = None,
+) -> Team:
+    """Return the team in a file, or raise a `RemitError` with all errors.
+
+    Precedence: *overrides* (`limits.max_depth=3`), *environ* (`REMIT_LIMITS__MAX_DEPTH`), the file. Without *secrets*,
+    secrets may be missing from the environment. Without *serving*, those that running an agent does not need may be
+    missing, and programs of MCP servers too. Without *code*, code that the file names is not imported; with *thorough*
+    it is still looked up. With *secrets* and one of the others, models are checked as well, as far as possible without
+    calling them. A *draft* is checked in place of the text of the file, and no file that it names is opened.
+    """
+    path = Path(path).absolute()
+    text = read_text(path) if draft is None else draft
+    said, lines = parse_text(text, path)
+    source = _Source(path.name, lines, {})
+    wrong = list(_secrets_in(said))
+    unusable = _override(said, source, from_environment(environ, said))
+    unusable += _override(said, source, from_flags(overrides))
+    shown = {each.place for each in wrong}
+    wrong += [_plainer(each) for each in wrong_fields(said, file_type()) if each.place not in shown]
+    names = checks.names_in(said)
+    if (team := _sound_part(said, wrong)) is not None:
+        found: list[Iterable[WrongPart]] = [
+            checks.undecided(said, team),
+            checks.misnamed(team, names),
+            checks.unredactable(team),
+        ]
+        if draft is None:
+            found.append(checks.unplaced(team, path.parent))
+            found.append(read_schemas(said, team, path.parent))
+        found.append(peers.mistaken(said, team, names))
+        if secrets:
+            found.append(checks.unset(team, environ, serving=serving))
+            found.append(peers.unprovable(said, team, path.parent, environ))
+        inspection = Inspection(
+            said=said,
+            team=team,
+            names=names,
+            folder=path.parent,
+            environ=environ,
+            secrets=secrets,
+            opens_files=draft is None,
+            starts_programs=serving and (code or thorough),
+        )
+        found += [each.problems(inspection) for each in sections()]
+        if code:
+            found.append(checks.unfound_code(team, path.parent))
+        elif thorough:
+            found.append(checks.unseen_code(team, path.parent))
+        found += [checks.unconfinable(team)] if code or thorough else []
+        amiss = {each.place for each in wrong}
+        if secrets and (code or thorough):  # without its URL, a model of a server looks like an unknown one
+            models = chain(uncallable(team, environ), *(each.uncallable(inspection) for each in sections()))
+            found.append(each for each in models if (*each.place[:-1], "base_url") not in amiss)
+        wrong += [each for each in chain(*found) if each.place not in amiss]
+    if wrong or unusable:
+        problems = [Problem(each.source, each.message) for each in unusable] + source.problems(said, wrong)
+        raise _invalid(path, problems)
+    checked = msgspec.convert(said, file_type())
+    return team_type()(
+        **{name: getattr(checked, name) for name in checked.__struct_fields__}, file=path, overrides=tuple(overrides)
+    )
+
+
+def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
+    """Return remarks about a loaded team with their places in its file."""
+    said, lines = parse_text(read_text(team.file), team.file)
+    return _Source(team.file.name, lines, {}).problems(said, list(said_of))
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TOO_DEEP = "values are nested too deep"
+_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a team file, or raise a `RemitError` if it cannot be read."""
+    try:
+        # Some editors write a byte order mark before the text.
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise _cannot_read(path, "there is no such file") from error
+    except OSError as error:
+        raise _cannot_read(path, f"it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise _invalid(path, [Problem(f"{path.name}:{line}", "this is not text in UTF-8")]) from error
+
+
+def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
+    """Return the values in a text and the lines of its keys, or raise a `RemitError` that names the invalid lines."""
+    try:
+        said = tomllib.loads(text)
+        lines = TomlLines(text)
+    except tomllib.TOMLDecodeError as error:
+        lines = TomlLines(text)
+        problems = [
+            Problem(f"{path.name}:{line} {dotted(place)}", f"duplicate key; the first is in line {first}")
+            for place, first, line in lines.twice
+        ]
+        message = str(error)
+        if not problems or not message.startswith("Cannot"):
+            found = _POSITION.search(message)
+            line, column = (found[1], found[2]) if found and found[1] else (str(text.count("\n") + 1), None)
+            where = f" (column {column})" if column else " (at the end of the file)"
+            problems.append(Problem(f"{path.name}:{line}", f"not TOML: {_POSITION.sub('', message)}{where}"))
+        raise _invalid(path, problems) from error
+    except RecursionError as error:
+        raise _invalid(path, [Problem(path.name, _TOO_DEEP)]) from error
+    if deep := [line for place, line in lines.of.items() if len(place) > MAX_NESTING]:
+        raise _invalid(path, [Problem(f"{path.name}:{deep[0]}", _TOO_DEEP)])
+    return said, lines
+
+
+def _override(said: dict[str, Any], source: "_Source", overrides: Iterable[Override | Unusable]) -> list[Unusable]:
+    unusable: list[Unusable] = []
+    for override in list(overrides):
+        if isinstance(override, Unusable):
+            unusable.append(override)
+        elif (why := apply(override, said)) is not None:
+            unusable.append(why)
+        else:
+            source.overrides[override.place] = override.source
+    return unusable
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Source(NamedTuple):
+    """The origin of each value: a line of the file, a variable, or a flag."""
+
+    file: str
+    lines: TomlLines
+    overrides: dict[Place, str]
+
+    def problems(self, said: dict[str, Any], wrong: Iterable[WrongPart]) -> list[Problem]:
+        """Return errors with their places, in the order of the file."""
+        located = [(*self._where(_indexed(place, said)), place, message) for place, message in wrong]
+        return [
+            Problem(_joined(where, dotted(_without_index(place, said))), message)
+            for _, where, place, message in sorted(located, key=lambda each: each[0])
+        ]
+
+    def _where(self, place: Place) -> tuple[int, str]:
+        for end in range(len(place), 0, -1):
+            part = place[:end]
+            covering = [each for each in self.overrides if part[: len(each)] == each]
+            if covering:
+                return 0, self.overrides[max(covering, key=len)]
+            if part in self.lines.of:
+                return self.lines.of[part], f"{self.file}:{self.lines.of[part]}"
+            # An override created this part; it is not in the file.
+            if made := [each for each in self.overrides if each[:end] == part]:
+                return 0, self.overrides[made[0]]
+        return 0, self.file
+
+
+def _joined(where: str, key: str) -> str:
+    return where if where.endswith(f" {key}") else f"{where} {key}"
+
+
+def _indexed(place: Place, said: Any) -> Place:
+    """Return the place of a list item that is identified by its value."""
+    within = value_at(said, place[:-1])
+    items = cast("list[object]", within) if isinstance(within, list) else []
+    return (*place[:-1], items.index(place[-1])) if place[-1] in items else place
+
+
+def _without_index(place: Place, said: dict[str, Any]) -> Place:
+    """Return the key that *place* belongs to: an error in a list item is reported for the list."""
+    place = _indexed(place, said)
+    return place[:-1] if isinstance(place[-1], int) else place
+
+
+def _plainer(wrong: WrongPart) -> WrongPart:
+    """Return an error in terms of TOML; a missing key is described."""
+    message = wrong.message.replace("unknown field", "unknown key").replace("known fields:", "known keys:")
+    message = message.replace(" | null`", "`")  # which TOML does not have
+    for word, plain in _TYPES.items():
+        message = message.replace(f"Expected {word}", f"expected {plain}").replace(f"got {word}", f"got {plain}")
+    if message == "required field is missing":
+        described = (meta.description for meta in metas(kind_at(wrong.place)) if meta.description)
+        message = " ".join([_MISSING, *described])
+    if len(wrong.place) == 1 and message.startswith("unknown key"):
+        message = section_needs(wrong.place[0]) or message
+    if len(wrong.place) == 3 and (wrong.place[0], wrong.place[2]) in _REPLACED:
+        message = _REPLACED[wrong.place[0], wrong.place[2]]
+    return WrongPart(wrong.place, message)
+
+
+# Keys of earlier versions, and what replaced them.
+_REPLACED: dict[tuple[object, object], str] = {
+    (
+        "clients",
+        "operator",
+    ): '`operator` was replaced by `permissions`: `permissions = ["metrics"]` reads the metrics, `"read"` '
+    "everyone's runs and the record, `\"control\"` cancels everyone's runs; name what it needs"
+}
+_MISSING = "required key is missing."
+_TYPES = {
+    "`str`": "a text",
+    "`int`": "an integer",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`object`": "a table",
+    "`array`": "an array",
+}
+
+
+def _sound_part(said: dict[str, Any], wrong: Iterable[WrongPart]) -> TeamFile | None:
+    """Return a file without its invalid keys, so that the rest is checked as well."""
+    sound = deepcopy(said)
+    for place, message in wrong:
+        # An item cannot be removed from a list without moving the items after it. So the whole list is removed, unless
+        # the item is a table that is valid without the invalid key.
+        keys = place if _can_be_left_out(place) else tuple(takewhile(lambda step: isinstance(step, str), place))
+        if keys == place and message.startswith(_MISSING):
+            if place[-1] == "run":
+                value_at(sound, place[:-1])["run"] = "missing:missing"
+                continue
+            keys = keys[:-1]
+        table = value_at(sound, keys[:-1])
+        if isinstance(table, dict):
+            cast("dict[Any, Any]", table).pop(keys[-1], None)
+    try:
+        return msgspec.convert(sound, file_type())
+    except msgspec.ValidationError:
+        return None
+
+
+def _can_be_left_out(place: Place) -> bool:
+    fields = fields_at(place[:-1])
+    return fields is not None and not any(each.required for each in fields if each.encode_name == place[-1])
+
+
+def _secrets_in(said: Any, place: Place = ()) -> Iterator[WrongPart]:
+    if isinstance(said, dict):
+        for name, each in cast("dict[str, Any]", said).items():
+            yield from _secrets_in(each, (*place, name))
+    elif isinstance(said, list):
+        for index, each in enumerate(cast("list[Any]", said)):
+            yield from _secrets_in(each, (*place, index))
+    elif isinstance(said, str) and checks.looks_secret(said):
+        yield WrongPart(
+            place,
+            "this looks like a secret, which does not stand in a team file: take it out, change it where it is valid, "
+            'put it into an environment variable, and where a key takes a secret, write "$NAME"',
+        )
+
+
+def _invalid(path: Path, problems: Sequence[Problem]) -> RemitError:
+    count = "one thing is" if len(problems) == 1 else f"{len(problems)} things are"
+    # Errors in code show when it is imported, which the plain check does not do.
+    imported = any(each.message.startswith(IMPORTING) for each in problems)
+    check = "`remit validate --code` imports it" if imported else "`remit validate` checks the file"
+    return RemitError(
+        fault(
+            Code.TEAM_INVALID,
+            f"{count} wrong in {path}",
+            problems=tuple(problems),
+            suggestion=f"Correct what is named; {check} without running an agent.",
+        )
+    )
+
+
+def _cannot_read(path: Path, why: str) -> RemitError:
+    return RemitError(
+        fault(Code.TEAM_INVALID, f"{path}: {why}", suggestion="`remit init` writes a team file to begin with.")
+    )
+
+
+# The sections that are needed to read the records.
+_SECTIONS = ("store", "redaction")
+_HEADER = re.compile(r"^(?=\[)", re.MULTILINE)
+
+
+def salvaged(path: Path, *, overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> Team | None:
+    """Return a team with only the sections about its store; None if those are invalid."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
+        return None
+    said = _sections(text)
+    for override in (*from_environment(environ, said), *from_flags(overrides)):
+        if isinstance(override, Override) and override.place[0] in _SECTIONS:
+            apply(override, said)
+    if any(wrong_fields(said, file_type())):
+        return None
+    team = msgspec.convert(said, file_type())
+    return team_type()(store=team.store, redaction=team.redaction, file=path.absolute())
+
+
+def _sections(text: str) -> dict[str, Any]:
+    """Return the needed sections, each parsed separately, because another may be invalid TOML."""
+    said: dict[str, Any] = {}
+    for part in _HEADER.split(text):
+        try:
+            read = tomllib.loads(part)
+        except tomllib.TOMLDecodeError:
+            continue
+        for name in _SECTIONS:
+            if isinstance(read.get(name), dict):
+                said.setdefault(name, {}).update(cast("dict[str, Any]", read[name]))
+    return said
+
+
+def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[WrongPart]:
+    """Replace paths of schema files by their content in *said*; return those that are missing or invalid."""
+    for code, capability in team.capabilities.items():
+        for field in ("input_schema", "result_schema"):
+            given: Schema | str | None = getattr(capability, field)
+            if given is None:
+                continue
+            schema, wrong = (given, None) if isinstance(given, dict) else _schema_in(folder / given)
+            if schema is not None:
+                wrong = check_schema(schema)
+                wrong = wrong and f"this is not a JSON Schema: {wrong}"
+                said["capabilities"][code][field] = schema
+            if wrong:
+                yield WrongPart(("capabilities", code, field), wrong)
+
+
+def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
+    try:
+        schema = json.loads(file.read_bytes())
+    except OSError as error:
+        return None, f"{file} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return None, f"{file} is not JSON: {error}"
+    if not isinstance(schema, dict):
+        return None, f"{file} is not a JSON Schema: it holds no object"
+    return cast("Schema", schema), None

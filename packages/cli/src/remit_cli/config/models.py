@@ -1,0 +1,96 @@
+"""Makes the models and the detector that a team file names, and checks that the models can be called."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from remit.plugin import brought
+from remit.policy.verdict import Detector
+from remit.protocol.errors import RemitError, in_sentences
+from remit.protocol.problems import WrongPart
+from remit.runtime.registry import team_invalid
+from remit_cli.config.checks import secret_of
+from remit_cli.config.code import code_at, found
+from remit_cli.config.line_numbers import Place
+from remit_cli.config.sections.agents import AgentSection
+from remit_cli.config.sections.hub import ContextSection
+from remit_cli.config.team import Team, TeamFile
+from remit_cli.config.team_section import hosted
+from remit_redaction.pipeline import DEFAULT_REGIONS, detector_pipeline
+
+
+def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) -> Any:
+    """Return an agent backed by a model, or raise a `RemitError` if its API key is not in the environment."""
+    assert agent.model is not None, "only an agent of a model is one"
+    return _of_plugin("model_agent")(
+        agent.model,
+        base_url=agent.base_url,
+        api_key=_key(agent.api_key, environ),
+        settings=agent.settings,
+        max_tool_rounds=agent.max_tool_rounds,
+        max_output_tokens=agent.max_output_tokens,
+        history_tokens=agent.history_tokens,
+        sub_agent_arguments=agent.sub_agent_arguments,
+        structured_answers=agent.structured_answers,
+    )
+
+
+def _of_plugin(hook: str) -> Callable[..., Any]:
+    """Return the function of the first plugin for language models."""
+    for bring in brought(hook):
+        return bring
+    raise team_invalid("no installed plugin calls language models: pip install remit-models")
+
+
+def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.environ) -> Any:
+    """Return the summarizer with a model; None if no model is configured."""
+    if context.summary_model is None:
+        return None
+    key = _key(context.summary_api_key, environ)
+    return _of_plugin("summarizer")(context.summary_model, base_url=context.summary_base_url, api_key=key)
+
+
+def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
+    """Return models of agents and of summaries that cannot be called."""
+    for name, agent in hosted(team).items():
+        if agent.model is not None and agent.run is None:
+            yield from uncallable_model(("agents", name, "model"), agent, environ)
+    context = team.context
+    if context.summary_model is not None:
+        made = AgentSection(
+            model=context.summary_model, base_url=context.summary_base_url, api_key=context.summary_api_key
+        )
+        yield from uncallable_model(("context", "summary_model"), made, environ)
+
+
+def uncallable_model(place: Place, agent: AgentSection, environ: Mapping[str, str]) -> Iterator[WrongPart]:
+    """Return why the model of an agent cannot be called: an unknown one, or one whose package or file is missing.
+
+    A missing API key is reported where the file names it.
+    """
+    if agent.api_key is not None and not environ.get(agent.api_key.removeprefix("$"), "").strip():
+        return
+    try:
+        model_agent(agent, environ).check()
+    except RemitError as error:
+        yield WrongPart(place, in_sentences(error.fault.message, error.fault.suggestion))
+
+
+def _key(reference: str | None, environ: Mapping[str, str]) -> str | None:
+    try:
+        return None if reference is None else secret_of(reference, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+
+
+def detector_of(team: Team) -> Detector | bool:
+    """Return the detector for data that a team's agents must not see; False if redaction is off."""
+    said = team.redaction
+    if not said.enabled:
+        return False
+    return detector_pipeline(
+        kinds=said.kinds,
+        extra=[found(code_at, run, team.folder) for run in said.detectors],
+        patterns=said.patterns,
+        regions=DEFAULT_REGIONS if said.regions is None else said.regions,
+    )

@@ -1,0 +1,156 @@
+"""Executes one run in this process, shows its progress, and cancels it on request."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from typing import NamedTuple
+
+from remit.hub.hub import Hub
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
+from remit.protocol.records import Approval, Record
+from remit.runtime.ports import Approver
+from remit.runtime.run_tree import Tree
+from remit.words.names import hidden_names, without_names
+from remit.words.terminal import one_line
+from remit_cli.config.composition import hub_of
+from remit_cli.config.team import Team
+from remit_cli.drive.order import Order
+from remit_cli.drive.running import interrupts, logging_to
+from remit_cli.show.display import Display, PlainDisplay, display_for
+from remit_cli.store_view import Place, place_of
+from remit_cli.teams import current_user
+
+# Often enough for a counter in seconds.
+TICK_S = 0.25
+# Questions that the team answers itself are answered by then and need no notice.
+ANNOUNCE_S = 0.3
+
+
+Heard = Callable[[Record, Hub], Awaitable[None]]
+"""Receives each committed record."""
+
+
+class FinishedRun(NamedTuple):
+    """A finished run."""
+
+    tree: Tree
+    response: Response
+    store: Place
+    interrupted: bool
+
+
+async def run_order(
+    order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
+) -> FinishedRun:
+    """Execute an order and return the outcome.
+
+    With *speakers*, the output is for an end user: it shows what these agents say, not which agents do the work.
+    """
+    tree = Tree()
+    display = display_for(tree) if speakers is None else PlainDisplay(speakers)
+    try:
+        approver = terminal_approver(team, display)
+        hub = hub_of(team, approver=approver)
+        refuse_unknown(order.agent, hub)
+        follower = RunFollower(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
+        # A log message names agents and quotes exceptions; the record has them, too.
+        say = display.say if verbose or speakers is None else _nowhere
+        with logging_to(say, verbose=verbose), interrupts(follower.stop, display.abandon):
+            async with hub:
+                response = await follower.run(order)
+            return FinishedRun(tree, response, place_of(team), follower.stopping)
+    finally:
+        display.close()
+
+
+def _nowhere(_: str) -> None:
+    """Drop a message."""
+
+
+class RunFollower:
+    """Follows one run from its first record to its last."""
+
+    def __init__(
+        self, hub: Hub, tree: Tree, display: Display, heard: Heard, *, at_terminal: bool, plainly: bool = False
+    ) -> None:
+        self._hub = hub
+        self._tree = tree
+        self._display = display
+        self._heard = heard
+        self._at_terminal = at_terminal
+        self._plainly = plainly
+        self._task = asyncio.current_task()
+        self.stopping = False
+
+    async def run(self, order: Order) -> Response:
+        ticking = asyncio.get_running_loop().create_task(self._tick())
+        try:
+            async with aclosing(self._hub.stream(order.agent, order.text, user=order.user, **order.options)) as records:
+                async for record in records:
+                    await self._take(record)
+        finally:
+            ticking.cancel()
+            await asyncio.wait([ticking])
+        response = self._tree.response
+        assert response is not None, "a stream ends with the response"
+        return response
+
+    def stop(self, signal_name: str) -> None:
+        """Cancel the run; finished parts are kept."""
+        self.stopping = True
+        root = self._tree.root
+        if root is None:
+            assert self._task is not None
+            self._task.cancel()  # nothing was recorded, so there is nothing to wait for
+            return
+        self._display.say("Stopping; press Ctrl-C again to exit at once.")
+        self._hub.cancel(root.path, f"interrupted by {current_user()} ({signal_name})")
+
+    async def _take(self, record: Record) -> None:
+        node = self._tree.feed(record)
+        self._display.show(record, node)
+        await self._heard(record, self._hub)
+        if isinstance(record.body, Approval) and record.body.agreed is None:
+            asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, record.body.id)
+
+    def _announce(self, question: str) -> None:
+        consent = self._tree.consents[question]
+        node = self._tree.nodes[consent.approval.delegation]
+        if consent.answered_ms is not None or not node.question or (consent.is_here and self._at_terminal):
+            return
+        question = f"{one_line(node.agent)} waits for approval: {one_line(node.question)}"
+        if self._plainly:
+            plain = without_names(node.question, hidden_names(self._hub.cards.values())) == node.question
+            question = f"This waits for approval: {one_line(node.question)}" if plain else "This waits for approval."
+        self._display.say(f"{question}\n→ {consent.todo}")
+
+    async def _tick(self) -> None:
+        while True:
+            self._display.tick()
+            await asyncio.sleep(TICK_S)
+
+
+def terminal_approver(team: Team, display: Display) -> Approver | None:
+    """Return the approver for the terminal, if the team uses it and there is one."""
+    if team.approvals.otherwise != "terminal" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    from remit_cli.drive.approver import TerminalApprover
+
+    return TerminalApprover(display, current_user(), sys.stdin.fileno())
+
+
+def refuse_unknown(agent: str, hub: Hub) -> None:
+    """Raise a `RemitError` for an unknown agent, with the known ones."""
+    if agent in hub.cards:
+        return
+    names = ", ".join(hub.cards) or "no agents yet"
+    raise RemitError(
+        fault(
+            Code.AGENT_NOT_FOUND,
+            f"no such agent `{agent}`{did_you_mean(agent, hub.cards)}",
+            suggestion=f"This team has: {names}.",
+        )
+    )

@@ -1,0 +1,119 @@
+"""`authority` in a team file: for an agent or for all, shown by `policy explain`, and taken over while the hub runs."""
+
+from pathlib import Path
+
+import pytest
+
+from command_line import document, remit
+from remit import RemitError
+from remit_cli.config.composition import hub_of, reload
+from remit_cli.config.load import load_team
+
+CODE = """
+async def answer(brief): ...
+
+async def delete(name: str) -> str: ...
+"""
+TEAM = """
+{limits}
+[agents.reader]
+run = "{module}:answer"
+may_call = ["janitor", "boss"]
+
+[agents.boss]
+run = "{module}:answer"
+may_call = ["janitor", "archive"]
+tools = ["delete"]
+
+[agents.archive]
+run = "{module}:answer"
+
+[agents.janitor]
+run = "{module}:answer"
+tools = ["delete"]
+may_call = ["archive"]
+{janitor}
+
+[tools.delete]
+run = "{module}:delete"
+"""
+
+
+def written(folder: Path, *, limits: str = "", janitor: str = "", module: str = "cleaning") -> Path:
+    (folder / f"{module}.py").write_text(CODE, encoding="utf-8")
+    file = folder / "remit.toml"
+    file.write_text(TEAM.format(limits=limits, janitor=janitor, module=module), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    "said", [{"janitor": 'authority = "caller"'}, {"limits": '[limits]\nauthority = "caller"'}], ids=["agent", "team"]
+)
+def test_explain_shows_what_a_callee_would_have(tmp_path: Path, said: dict[str, str]) -> None:
+    written(tmp_path, **said)
+    for caller, tools, targets in (
+        ("reader", [], []),
+        ("boss", ["delete"], ["archive"]),
+        ("user", ["delete"], ["archive"]),
+    ):
+        found = document("policy", "explain", caller, "janitor", "Clean up", folder=tmp_path)
+        assert (found["outcome"], found["authority"]) == ("allowed", "caller")
+        assert (found["tools"], found["targets"]) == (tools, targets)
+    shown = remit("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path).stdout
+    assert "janitor has at most the permissions of reader (authority = caller): tools none; may call nobody." in shown
+    asked = remit("policy", "explain", "reader", "janitor", "Clean up", "--tools", "delete", folder=tmp_path)
+    assert asked.returncode == 4
+    assert "reader does not have it, and janitor works with the authority of its caller" in asked.stdout
+    assert (
+        "limited to the tools and targets of its caller" in remit("agents", "show", "janitor", folder=tmp_path).stdout
+    )
+
+
+def test_by_default_it_has_its_own(tmp_path: Path) -> None:
+    written(tmp_path)
+    found = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
+    assert (found["authority"], found["tools"], found["targets"]) == ("own", ["delete"], ["archive"])
+    shown = remit("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path).stdout
+    assert "janitor has its own permissions (authority = own): tools delete; may call archive." in shown
+
+
+def test_an_agents_own_word_counts_more(tmp_path: Path) -> None:
+    written(tmp_path, limits='[limits]\nauthority = "caller"', janitor='authority = "own"')
+    found = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
+    assert (found["authority"], found["tools"]) == ("own", ["delete"])
+
+
+def test_it_is_taken_over_by_a_hub_that_runs(tmp_path: Path) -> None:
+    old = load_team(written(tmp_path, module="cleaning_reloaded"))
+    hub = hub_of(old)
+    file = written(
+        tmp_path,
+        module="cleaning_reloaded",
+        limits='[limits]\nauthority = "caller"',
+        janitor='authority = "own"',
+    )
+    done = reload(hub, old, load_team(file))
+    assert sorted(done.applied) == ["agents.janitor.authority", "limits.authority"]
+    assert done.needs_restart == ()
+    assert hub.cards["janitor"].authority == "own"
+
+
+@pytest.mark.parametrize(
+    ("janitor", "why"),
+    [
+        ('authority = "callers"', "agents.janitor.authority: "),
+        ('device = "phone"', "an agent has `run` or `device`, not both"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_key(tmp_path: Path, janitor: str, why: str) -> None:
+    with pytest.raises(RemitError) as refused:
+        load_team(written(tmp_path, janitor=janitor), code=False)
+    assert why in "\n".join(f"{each.path.partition(' ')[2]}: {each.message}" for each in refused.value.fault.problems)
+
+
+def test_of_an_agent_on_a_device_it_is_said_there(tmp_path: Path) -> None:
+    file = tmp_path / "remit.toml"
+    file.write_text('[agents.far]\ndevice = "phone"\nauthority = "caller"\n', encoding="utf-8")
+    with pytest.raises(RemitError) as refused:
+        load_team(file, code=False)
+    assert "set `authority` where the agent runs" in str(refused.value.fault.problems)

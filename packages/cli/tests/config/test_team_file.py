@@ -1,0 +1,594 @@
+"""A team from its file: what is found, what counts more, and everything that is wrong at once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from remit import Code, Problem, RemitError
+from remit_cli.config.load import load_team
+from remit_cli.config.team import Team
+from remit_cli.config.team_search import find_team
+from remit_cli.config.team_section import team_type
+
+KEY = "00" * 32
+
+
+def load(
+    folder: Path,
+    text: str,
+    *,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] = {},
+    secrets: bool = True,
+    code: bool = True,
+) -> Team:
+    file = folder / "remit.toml"
+    file.write_text(dedent(text), encoding="utf-8")
+    return load_team(file, overrides=overrides, environ=environ, secrets=secrets, code=code)
+
+
+def wrong_in(
+    folder: Path, text: str, *, overrides: Sequence[str] = (), environ: Mapping[str, str] = {}
+) -> list[tuple[str, str]]:
+    with pytest.raises(RemitError) as raised:
+        load(folder, text, overrides=overrides, environ=environ)
+    assert raised.value.fault.code is Code.TEAM_INVALID
+    return [(each.path, each.message) for each in raised.value.fault.problems]
+
+
+# ── finding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_file_is_found_in_the_nearest_folder_above(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    assert find_team(start=deep, environ={}) is None
+    (tmp_path / "remit.toml").touch()
+    assert find_team(start=deep, environ={}) == tmp_path / "remit.toml"
+    (tmp_path / "a" / "remit.toml").touch()
+    assert find_team(start=deep, environ={}) == tmp_path / "a" / "remit.toml"
+
+
+def test_nothing_is_looked_for_above_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / "work").mkdir(parents=True)
+    (tmp_path / "remit.toml").touch()
+    monkeypatch.setenv("HOME", str(home))
+    assert find_team(start=home / "work", environ={}) is None
+    (home / "remit.toml").touch()
+    assert find_team(start=home / "work", environ={}) == home / "remit.toml"
+
+
+def test_a_variable_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").touch()
+    assert find_team(start=tmp_path, environ={"REMIT_TEAM": "/elsewhere/team.toml"}) == Path("/elsewhere/team.toml")
+    assert find_team(start=tmp_path / "x", environ={"REMIT_TEAM": str(tmp_path)}) == tmp_path / "remit.toml"
+
+
+def test_the_search_starts_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "remit.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_team(environ={}) == tmp_path / "remit.toml"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RemitError, match=r"remit.toml: there is no such file\n.*`remit init`"):
+        load_team(tmp_path / "remit.toml")
+    with pytest.raises(RemitError, match="cannot be read: Is a directory"):
+        load_team(tmp_path)
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_empty_file_is_a_team_of_nobody(folder: Path) -> None:
+    team = load(folder, "")
+    assert team == team_type()(file=folder / "remit.toml")
+    assert team.store_path == folder / ".remit" / "hub.db"
+
+
+def test_comments_and_the_mark_of_some_editors_are_no_part_of_it(folder: Path) -> None:
+    (folder / "remit.toml").write_bytes(b'\xef\xbb\xbf#:schema ./remit.schema.json\r\nname = "office"\r\n')
+    assert load_team(folder / "remit.toml", environ={}).name == "office"
+
+
+def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path) -> None:
+    text = """\
+        nam = "office"
+        [store]
+        durability = "proces"
+        [limits]
+        max_depth = "x"
+        grace = 5
+        [budgets]
+        run_time = "2 minutes"
+        [agents.prime]
+        run = "ofice:prime"
+        may_call = [
+            "tag-ai",  # fine
+            "tag-a",
+        ]
+        tools = ["cont"]
+        sees = ["IBANS"]
+        [agents.tag-ai]
+        run = "office:tga"
+        capabilities = ["TAGG"]
+        isolation = "proces"
+        [agents.idle]
+        prompt = "Do nothing."
+        [agents.user]
+        run = "office:number"
+        [agents.none]
+        run = "office:nothing"
+        [capabilities.TAG]
+        input_schema = { type = "strin" }
+        result_schema = "tag.json"
+        sees = ["EMAI"]
+        [tools.count]
+        run = "office:count"
+        [[rules]]
+        then = "refuse"
+        from = "tag-aj"
+        to = "zzz*"
+        [[rules]]
+        then = "ask"
+        capability = "TAGS"
+        [approvals]
+        allow = ["prime -> tag", "user -> prime"]
+        [redaction]
+        kinds = ["EMAILS"]
+        [redaction.patterns]
+        STAFF = "(?<=x)y"
+        """
+    found = wrong_in(folder, text)
+    lines = [(int(path.split()[0].removeprefix("remit.toml:")), path.split()[1], said) for path, said in found]
+    assert lines == sorted(lines, key=lambda each: each[0])
+    assert [(line, key) for line, key, _ in lines] == [
+        (1, "nam"),
+        (3, "store.durability"),
+        (5, "limits.max_depth"),
+        (6, "limits.grace"),
+        (8, "budgets.run_time"),
+        (10, "agents.prime.run"),
+        (13, "agents.prime.may_call"),
+        (15, "agents.prime.tools"),
+        (16, "agents.prime.sees"),
+        (18, "agents.tag-ai.run"),
+        (19, "agents.tag-ai.capabilities"),
+        (20, "agents.tag-ai.isolation"),
+        (21, "agents.idle"),
+        (23, "agents.user"),
+        (24, "agents.user.run"),
+        (26, "agents.none.run"),
+        (28, "capabilities.TAG.input_schema"),
+        (29, "capabilities.TAG.result_schema"),
+        (30, "capabilities.TAG.sees"),
+        (35, "rules[0].from"),
+        (36, "rules[0].to"),
+        (39, "rules[1].capability"),
+        (41, "approvals.allow"),
+        (43, "redaction.kinds"),
+        (45, "redaction.patterns.STAFF"),
+    ]
+    said = {key: message for _, key, message in lines}
+    duration = 'expected a duration in text, such as "500ms", "30s", "5m", "2h" or "3d"'
+    agents = "there are: idle, none, prime, tag-ai, user"
+    expected = {
+        "nam": "unknown key; did you mean `name`?",
+        "store.durability": "'proces' is not one of power, process; did you mean `process`?",
+        "limits.max_depth": "expected an integer, got a text",
+        "limits.grace": duration,
+        "budgets.run_time": duration,
+        "agents.prime.run": f"there is no module `ofice` in {folder} or where Python looks; did you mean `office`?",
+        "agents.prime.may_call": "there is no agent `tag-a`; did you mean `tag-ai`?",
+        "agents.prime.tools": "there is no tool `cont`; did you mean `count`?",
+        "agents.prime.sees": "there is no kind of data `IBANS`; did you mean `IBAN`?",
+        "agents.tag-ai.run": "`office` has no `tga`; did you mean `tag`?",
+        "agents.tag-ai.capabilities": "there is no capability `TAGG`; did you mean `TAG`?",
+        "agents.tag-ai.isolation": "'proces' is not one of task, process; did you mean `process`?",
+        "agents.user": "`user` is the name of the user; give the agent another name",
+        "agents.user.run": "`office:number`: a `int` cannot be an agent: give a function that takes a brief, "
+        "a `ModelAgent`, or an agent of a framework that Remit knows (see `remit docs frameworks`)",
+        "agents.none.run": (
+            "`office:nothing`: `nothing` takes no parameter, and has to take the brief: "
+            "write `def nothing(brief: Brief)`"
+        ),
+        "capabilities.TAG.result_schema": f"{folder / 'tag.json'} cannot be read: No such file or directory",
+        "capabilities.TAG.sees": "there is no kind of data `EMAI`; did you mean `EMAIL`?",
+        "rules[0].from": "there is no agent `tag-aj`; did you mean `tag-ai`?",
+        "rules[0].to": f"there is no agent that `zzz*` would fit; {agents}",
+        "rules[1].capability": "there is no capability `TAGS`; did you mean `TAG`?",
+        "approvals.allow": "there is no agent `tag`; did you mean `tag-ai`?",
+        "redaction.kinds": "there is no built-in kind of data `EMAILS`; did you mean `EMAIL`?",
+    }
+    assert {key: said[key] for key in expected} == expected
+    assert said["agents.idle"].startswith("an agent needs `run`, its code")
+    assert said["capabilities.TAG.input_schema"].startswith("this is not a JSON Schema: ")
+    assert "STAFF" in said["redaction.patterns.STAFF"]
+
+
+def test_what_is_missing_hides_nothing_else(folder: Path) -> None:
+    text = """\
+        [agents.tag-ai]
+        run = "office:tag"
+        rate = { calls = 3 }
+        may_call = ["prime", 3]
+        tools = ["count"]
+        [tools.count]
+        [[rules]]
+        to = "x"
+        [approvals]
+        allow = ["prime"]
+        """
+    assert [path for path, _ in wrong_in(folder, text)] == [
+        "remit.toml:3 agents.tag-ai.rate.seconds",
+        "remit.toml:4 agents.tag-ai.may_call",
+        "remit.toml:6 tools.count.run",
+        "remit.toml:7 rules[0].then",
+        "remit.toml:10 approvals.allow",
+    ]
+
+
+def test_one_wrong_thing_is_said_in_one_sentence(folder: Path) -> None:
+    with pytest.raises(RemitError) as raised:
+        load(folder, "[limits]\nmax_dept = 3\n")
+    assert str(raised.value) == (
+        f"TEAM_INVALID: one thing is wrong in {folder / 'remit.toml'}\n"
+        "  remit.toml:2 limits.max_dept: unknown key; did you mean `max_depth`?\n"
+        "  → Correct what is named; `remit validate` checks the file without running an agent."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("a = \n", "remit.toml:1", "not TOML: Invalid value (column 5)"),
+        ("\n[limits\n", "remit.toml:2", "not TOML: Expected ']' at the end of a table declaration (column 8)"),
+        ('name = "x', "remit.toml:1", "not TOML: Unterminated string (at the end of the file)"),
+        (
+            "[limits]\nmax_depth = 1\n\nmax_depth = 2\n",
+            "remit.toml:4 limits.max_depth",
+            "duplicate key; the first is in line 2",
+        ),
+        ("[limits]\n[limits]\n", "remit.toml:2 limits", "duplicate key; the first is in line 1"),
+        ("a = " + "[" * 5_000, "remit.toml", "values are nested too deep"),
+        ("\na = " + "[" * 100 + "1" + "]" * 100, "remit.toml:2", "values are nested too deep"),
+    ],
+)
+def test_what_is_not_toml_is_said_with_its_line(folder: Path, text: str, path: str, message: str) -> None:
+    assert wrong_in(folder, text) == [(path, message)]
+
+
+def test_a_file_that_is_not_text_is_refused_at_its_line(folder: Path) -> None:
+    (folder / "remit.toml").write_bytes(b'name = "a"\n# \xff\n')
+    with pytest.raises(RemitError) as raised:
+        load_team(folder / "remit.toml")
+    assert raised.value.fault.problems == (Problem("remit.toml:2", "this is not text in UTF-8"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("agents = 3", "remit.toml:1 agents", "expected a table, got an integer"),
+        ("[agents]\ntag = 3", "remit.toml:2 agents.tag", "expected a table, got an integer"),
+        ("rules = [3]", "remit.toml:1 rules", "expected a table, got an integer"),
+        ("version = 2", "remit.toml:1 version", "Invalid enum value 2"),
+        ("[limits]\nmax_depth = -1", "remit.toml:2 limits.max_depth", "expected an integer >= 0"),
+        ("[redaction]\nenabled = 1", "remit.toml:2 redaction.enabled", "expected true or false, got an integer"),
+        (
+            '[agents."a b"]\nrun = "office:tag"',
+            'remit.toml:1 agents."a b"',
+            "expected a name of letters, digits, `-`, `_` and `.`, at most 128 of them",
+        ),
+        (
+            '[agents.a]\nrun = "office"',
+            "remit.toml:2 agents.a.run",
+            'expected "module:function", as Python would import it',
+        ),
+        (
+            '[agents.a]\nrun = "office:tag"\ncapabilities = ["TAG"]',
+            "remit.toml:3 agents.a.capabilities",
+            "there is no capability `TAG`; define it in `[capabilities.TAG]`, which may be empty",
+        ),
+        (
+            '[capabilities.PAY]\nhedge = "500ms"',
+            "remit.toml:2 capabilities.PAY.hedge",
+            "only what changes nothing may be asked of two agents at once: "
+            "say that it is `read_only`, or leave this out",
+        ),
+        (
+            '[capabilities.PAY]\nread_only = true\ncache_similar = true',
+            "remit.toml:3 capabilities.PAY.cache_similar",
+            "only answers that are kept can be given to others, and only those of what changes nothing are: "
+            "say that it is `read_only` and for how long its answers are kept, or leave this out",
+        ),
+        (
+            '[redaction.patterns]\nlower = "x"',
+            "remit.toml:2 redaction.patterns.lower",
+            "expected a kind of data in capitals, such as IBAN: letters and `_`, and digits at the end",
+        ),
+        ('[approvals]\nallow = ["a > b"]', "remit.toml:2 approvals.allow",
+         'expected "callee" or "caller -> callee", in which `*` stands for anything'),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_said_with_what_was_expected(folder: Path, text: str, path: str, message: str) -> None:
+    assert wrong_in(folder, text) == [(path, message)]
+
+
+def test_what_a_capability_says_of_its_answers_reaches_its_card(folder: Path) -> None:
+    team = load(folder, '[capabilities.LOOK]\nread_only = true\ncache = "1m"\ncache_similar = true\nhedge = "500ms"')
+    found = team.capabilities["LOOK"].capability("LOOK")
+    assert (found.cache_ms, found.cache_similar, found.hedge_ms) == (60_000, True, 500)
+
+
+# ── code ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("x = 1\nraise ValueError('no')", "importing `broken` failed at broken.py:2: ValueError: no"),
+        ("def (", "importing `broken` failed at broken.py:1: SyntaxError: invalid syntax"),
+        (
+            "import no_such_thing",
+            "importing `broken` failed at broken.py:1: ModuleNotFoundError: No module named 'no_such_thing'",
+        ),
+        ("raise SystemExit(3)", "importing `broken` failed at broken.py:1: SystemExit: 3"),
+    ],
+)
+def test_code_that_cannot_be_imported_says_where(folder: Path, module: str, message: str) -> None:
+    (folder / "broken.py").write_text(module, encoding="utf-8")
+    assert wrong_in(folder, '[agents.a]\nrun = "broken:a"\n') == [("remit.toml:2 agents.a.run", message)]
+
+
+def test_a_module_whose_name_is_taken_is_refused(folder: Path) -> None:
+    (folder / "json.py").write_text("def tag(brief): ...", encoding="utf-8")
+    (folder / "sys.py").write_text("def tag(brief): ...", encoding="utf-8")
+    found = dict(wrong_in(folder, '[agents.a]\nrun = "json:tag"\n[agents.b]\nrun = "sys:tag"'))
+    assert "a module `json` is loaded already, from" in found["remit.toml:2 agents.a.run"]
+    assert f"give {folder / 'json.py'} another name" in found["remit.toml:2 agents.a.run"]
+    assert "from Python itself" in found["remit.toml:4 agents.b.run"]
+
+
+def test_code_in_packages_classes_and_objects_is_found(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "shop" / "desk.py").write_text(
+        "class Desk:\n    @staticmethod\n    def front(brief): ...\n    def __call__(self, brief): ...\ndesk = Desk()",
+        encoding="utf-8",
+    )
+    load(folder, '[agents.a]\nrun = "shop.desk:Desk.front"\n[agents.b]\nrun = "shop.desk:desk"')
+    assert wrong_in(folder, '[agents.a]\nrun = "shop.desc:desk"') == [
+        (
+            "remit.toml:2 agents.a.run",
+            f"there is no module `shop.desc` in {folder} or where Python looks; did you mean `shop.desk`?",
+        )
+    ]
+
+
+def test_a_function_that_does_not_say_what_it_takes_is_taken_at_its_word(folder: Path) -> None:
+    (folder / "odd.py").write_text("agent = max", encoding="utf-8")
+    load(folder, '[agents.a]\nrun = "odd:agent"')
+
+
+def test_without_code_nothing_is_imported(folder: Path) -> None:
+    (folder / "loud.py").write_text("raise ValueError", encoding="utf-8")
+    assert load(folder, '[agents.a]\nrun = "loud:a"', code=False).agents["a"].run == "loud:a"
+    assert "loud" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def it(*words): ...", "`odd:it`: parameter `*words` must be one that can be given by name"),
+        ("def it(word: 'Wrod'): ...", "the parameters of `odd:it` cannot be read: name 'Wrod' is not defined"),
+        ("def it(word: complex): ...", "`odd:it`: its parameters cannot be described as JSON: "),
+    ],
+)
+def test_a_tool_whose_parameters_cannot_be_described_is_refused(folder: Path, code: str, message: str) -> None:
+    (folder / "odd.py").write_text(code, encoding="utf-8")
+    [(path, said)] = wrong_in(folder, '[tools.a]\nrun = "odd:it"')
+    assert path == "remit.toml:2 tools.a.run"
+    assert said.startswith(message)
+
+
+def test_the_code_of_an_isolated_agent_is_looked_for_and_not_imported(folder: Path) -> None:
+    (folder / "odd.py").write_text("it = lambda brief: 1\nraise SystemExit", encoding="utf-8")
+    assert load(folder, '[agents.a]\nrun = "odd:it"\nisolation = "process"').agents
+    [(path, said)] = wrong_in(folder, '[agents.a]\nrun = "odd:its"\nisolation = "process"')
+    assert (path, said) == ("remit.toml:2 agents.a.run", "`odd` has no `its`; did you mean `it`?")
+
+
+# ── schemas ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_schema_in_a_file_of_its_own_is_read(folder: Path) -> None:
+    (folder / "in.json").write_text('{"type": "string"}', encoding="utf-8")
+    team = load(folder, '[capabilities.TAG]\ninput_schema = "in.json"\nresult_schema = { type = "integer" }')
+    assert team.capabilities["TAG"].capability("TAG").input_schema == {"type": "string"}
+    assert team.capabilities["TAG"].capability("TAG").result_schema == {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON: "),
+        ("[]", "is not a JSON Schema: it holds no object"),
+        ('{"type": 3}', "this is not a JSON Schema: "),
+    ],
+)
+def test_a_file_that_is_no_schema_is_refused(folder: Path, content: str, message: str) -> None:
+    (folder / "in.json").write_text(content, encoding="utf-8")
+    [(path, said)] = wrong_in(folder, '[capabilities.TAG]\ninput_schema = "in.json"')
+    assert path == "remit.toml:2 capabilities.TAG.input_schema"
+    assert message in said
+
+
+# ── overrides ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+AGENT = '[agents.tag-ai]\nrun = "office:tag"\n'
+
+
+def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_file(folder: Path) -> None:
+    environ = {"REMIT_LIMITS__MAX_DEPTH": "3", "REMIT_LIMITS__MAX_CHAIN": "3", "REMIT_TEAM": "x", "OTHER__X": "1"}
+    team = load(
+        folder,
+        "[limits]\nmax_depth = 2\nmax_chain = 2\nmax_fan_out = 2",
+        environ=environ,
+        overrides=["limits.max_depth=4"],
+    )
+    limits = team.limits
+    assert (limits.max_depth, limits.max_chain, limits.max_fan_out, limits.max_progress) == (4, 3, 2, 1_000)
+
+
+def test_the_last_of_two_flags_counts(folder: Path) -> None:
+    assert load(folder, "", overrides=["name=a", "name=b"]).name == "b"
+
+
+def test_names_of_agents_are_found_in_the_names_of_variables(folder: Path) -> None:
+    environ = {
+        "REMIT_AGENTS__TAG_AI__TOKENS": "5",
+        "REMIT_AGENTS__TAG_AI__MAY_CALL": '["tag-ai"]',
+        "REMIT_AGENTS__TAG_AI__RATE": "{ calls = 1, seconds = 2 }",
+        "REMIT_AGENTS__TAG_AI__TIME": "5s",
+        "REMIT_AGENTS__TAG_AI__VERSION": "2.0",
+        "REMIT_REDACTION__PATTERNS__STAFF": "ST-[0-9]+",
+        "REMIT_NAME": "17",
+    }
+    team = load(folder, AGENT, environ=environ)
+    agent = team.agents["tag-ai"]
+    assert (agent.tokens, agent.may_call, agent.time, agent.version) == (5, {"tag-ai"}, "5s", "2.0")
+    assert agent.rate is not None
+    assert (agent.rate.calls, agent.rate.seconds) == (1, 2)
+    assert team.redaction.patterns == {"STAFF": "ST-[0-9]+"}
+    assert team.name == "17"
+
+
+def test_a_flag_takes_keys_and_values_as_toml_writes_them(folder: Path) -> None:
+    text = '[agents."a.b"]\nrun = "office:tag"'
+    team = load(
+        folder,
+        text,
+        overrides=[
+            'agents."a.b".tokens = 7',
+            "agents.new.run=office:tag",
+            'rules=[{then="ask"}]',
+            'agents.new.prompt="say a=b"',
+            "agents.new.description=two\nlines = 2",
+        ],
+    )
+    assert team.agents["a.b"].tokens == 7
+    assert team.agents["new"].run == "office:tag"
+    assert team.agents["new"].prompt == "say a=b"
+    assert team.agents["new"].description == "two\nlines = 2"
+    assert len(team.rules) == 1
+
+
+def test_what_is_wrong_with_an_override_is_said_of_the_variable_or_flag(folder: Path) -> None:
+    environ = {
+        "REMIT_LIMITS__MAX_DEPTH": "deep",
+        "REMIT_LIMTS__MAX_DEPTH": "1",
+        "REMIT_LIMITS__MAX_DEPHT": "1",
+        "REMIT_AGENTS__TAG__TOKENS": "1",
+        "REMIT_NAME__X": "1",
+        "REMIT_AGENTS__TAG_AI__MAY_CALL": '["prime"]',
+        "REMIT_REDACTION__KEY": "hunter2",
+    }
+    flags = ["limits.max_chain=x", "max_depth", "nam=x", "agents.new.tokens=1", "name.x=1", "a\nb=1"]
+    found = wrong_in(folder, 'name = "n"\n[limits]\nmax_depth = 3\n' + AGENT, overrides=flags, environ=environ)
+    needed = next(said for path, said in found if path == "--set agents.new.tokens agents.new")
+    assert needed.startswith("an agent needs `run`")
+    assert sorted(each for each in found if each[1] != needed) == sorted(
+        [
+            ("REMIT_LIMITS__MAX_DEPTH limits.max_depth", "expected an integer, got a text"),
+            ("REMIT_LIMTS__MAX_DEPTH", "there is no `LIMTS` in a team file; did you mean `LIMITS`?"),
+            ("REMIT_LIMITS__MAX_DEPHT", "there is no `MAX_DEPHT` in `limits`; did you mean `MAX_DEPTH`?"),
+            ("REMIT_AGENTS__TAG__TOKENS", "there is no `TAG` in `agents`; did you mean `TAG_AI`?"),
+            ("REMIT_NAME__X", "there is no `X` in `name`"),
+            ("REMIT_AGENTS__TAG_AI__MAY_CALL agents.tag-ai.may_call",
+             "there is no agent `prime`; there are: new, tag-ai"),
+            ("REMIT_REDACTION__KEY redaction.key", 'a team file must not contain secrets: write "$NAME", '
+             "and put its value into the environment variable NAME"),
+            ("--set limits.max_chain", "expected an integer, got a text"),
+            ("--set", "expected key=value such as limits.max_depth=3, got 'max_depth'"),
+            ("--set nam", "unknown key; did you mean `name`?"),
+            ("--set name.x", "`name` is not a table"),
+            ("--set", "expected key=value such as limits.max_depth=3, got 'a\\nb=1'"),
+        ]
+    )  # fmt: skip
+
+
+def test_a_variable_that_two_agents_share_is_refused(folder: Path) -> None:
+    text = '[agents.a-b]\nrun = "office:tag"\n[agents."a.b"]\nrun = "office:tag"'
+    assert wrong_in(folder, text, environ={"REMIT_AGENTS__A_B__TOKENS": "1"}) == [
+        (
+            "REMIT_AGENTS__A_B__TOKENS",
+            "`A_B` is ambiguous: a-b, a.b; use --set with the full name",
+        )
+    ]
+
+
+# ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_secret_is_taken_only_by_the_name_of_its_variable(folder: Path) -> None:
+    [(path, said)] = wrong_in(folder, '[redaction]\nkey = "hunter2-hunter2"')
+    assert path == "remit.toml:2 redaction.key"
+    assert said == (
+        'a team file must not contain secrets: write "$NAME", and put its value into the environment variable NAME'
+    )
+
+
+def test_a_secret_that_is_not_in_the_environment_is_named(folder: Path) -> None:
+    text = '[redaction]\nkey = "$VAULT"'
+    assert wrong_in(folder, text) == [("remit.toml:2 redaction.key", "the environment variable VAULT is not set")]
+    assert load(folder, text, secrets=False).redaction.key == "$VAULT"
+    assert load(folder, text, environ={"VAULT": KEY}).redaction.key == "$VAULT"
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "zz" * 32, "AAAA"])
+def test_a_secret_that_is_no_key_is_refused_without_being_shown(folder: Path, secret: str) -> None:
+    [(_, said)] = wrong_in(folder, '[redaction]\nkey = "$VAULT"', environ={"VAULT": secret})
+    assert said == "VAULT is not a key of 32 bytes in hexadecimal or Base64; `openssl rand -hex 32` would make one"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-" + "Ab1dEf2hIj3lMn4pQr5tUv6x" * 2,
+        "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5",
+        "postgres://admin:hunter2hunter2@db.example.com/app",
+        "Authorization: Bearer aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE",
+    ],
+)
+def test_a_text_that_looks_like_a_secret_is_refused_without_being_shown(folder: Path, secret: str) -> None:
+    text = f'[agents.tag-ai]\nrun = "office:tag"\nprompt = """\nBe kind.\n{secret}"""\n[limits]\nmax_depht = "{secret}"'
+    found = wrong_in(folder, text)
+    assert [path for path, _ in found] == ["remit.toml:3 agents.tag-ai.prompt", "remit.toml:7 limits.max_depht"]
+    assert all('write "$NAME"' in said and secret not in said for _, said in found)
+
+
+def test_ordinary_words_are_no_secret(folder: Path) -> None:
+    load(
+        folder,
+        '[agents.tag-ai]\nrun = "office:tag"\nprompt = "Never tell your API key, bearer token or password to anyone: '
+        'it is a secret. Write to https://example.com/path or a@example.com."',
+    )
+
+
+# ── cost ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_reading_a_team_loads_neither_the_event_loop_nor_the_store(folder: Path) -> None:
+    load(folder, '[agents.tag-ai]\nrun = "office:tag"')
+    code = "import sys; from pathlib import Path; from remit_cli.config.load import load_team; "
+    code += "load_team(Path('remit.toml')); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=dict(os.environ), capture_output=True, text=True, check=True
+    )
+    assert {"asyncio", "apsw", "cryptography", "phonenumbers"} & set(done.stdout.split()) == set()

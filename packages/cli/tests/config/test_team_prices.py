@@ -1,0 +1,101 @@
+"""Prices of models in a team file: said, checked, and what is estimated by them."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from remit import RemitError
+from remit.policy.prices import Price
+from remit_cli.config.load import load_team
+from remit_cli.config.serving import pricing_of
+from remit_cli.config.team import Team
+from remit_cli.config.team_warnings import warnings_about
+from remit_server.documents.figures import SumKey
+
+TEAM = """\
+    currency = "EUR"
+
+    [agents.clerk]
+    model = "openai:gpt-5-mini"
+
+    [agents.writer]
+    run = "office:writer"
+    priced_as = "openai:gpt-5-nano"
+
+    [orchestrator]
+    name = "desk"
+    model = "anthropic:opus"
+    narrate = "model"
+
+    """
+
+
+def load(folder: Path, text: str) -> Team:
+    (folder / "remit.toml").write_text(dedent(text), encoding="utf-8")
+    return load_team(folder / "remit.toml", environ={"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"}, code=False)
+
+
+def wrong_in(folder: Path, text: str) -> list[tuple[str, str]]:
+    with pytest.raises(RemitError) as raised:
+        load(folder, text)
+    return [(problem.path, problem.message) for problem in raised.value.fault.problems]
+
+
+def test_a_team_has_prices_in_its_currency_and_its_agents_have_models(folder: Path) -> None:
+    prices = """\
+        [prices."openai:gpt-5-mini"]
+        input = 0.25
+        output = 2
+        cached = 0.025
+
+        [prices.opus]
+        input = 5
+        output = 25
+        """
+    pricing = pricing_of(load(folder, dedent(TEAM) + dedent(prices)))
+    assert pricing.currency == "EUR"
+    assert pricing.models == {"clerk": "openai:gpt-5-mini", "writer": "openai:gpt-5-nano", "desk": "anthropic:opus"}
+    assert pricing.price("openai:gpt-5-mini") == Price(input=0.25, output=2, cached=0.025)
+    assert pricing.price("anthropic:opus") == Price(input=5, output=25)
+    assert pricing.price("openai:gpt-5") is None, "the package has it in dollars"
+    assert pricing.model_of(SumKey("anna", "clerk", "", "", "clerk", "")) == "openai:gpt-5-mini"
+    assert pricing.model_of(SumKey("anna", "clerk", "", "recorded", "clerk", "")) == "recorded"
+    assert pricing.model_of(SumKey("anna", "other", "", "", "clerk", "")) == ""
+
+
+def test_what_is_wrong_in_prices_is_named(folder: Path) -> None:
+    wrong = """\
+        [prices.opus]
+        input = -1
+        ouput = 25
+
+        [prices.mini]
+        input = "cheap"
+        output = 1
+        """
+    found = dict(wrong_in(folder, dedent(TEAM).replace("EUR", "euro") + dedent(wrong)))
+    assert found["remit.toml:1 currency"] == "expected a currency of three capital letters, such as EUR"
+    assert "did you mean `output`?" in found["remit.toml:17 prices.opus.ouput"]
+    assert "required key is missing" in found["remit.toml:15 prices.opus.output"]
+    assert ">= 0" in found["remit.toml:16 prices.opus.input"]
+    assert "expected a number" in found["remit.toml:20 prices.mini.input"]
+
+
+def test_a_price_for_a_model_that_is_nearly_one_of_the_teams_is_a_warning(folder: Path) -> None:
+    prices = """\
+        [prices."openai:gpt-5-mni"]
+        input = 1
+        output = 2
+
+        [prices.gpt-5-mini]
+        input = 1
+        output = 2
+
+        [prices.something-else]
+        input = 1
+        output = 2
+        """
+    found = [(each.place, each.message) for each in warnings_about(load(folder, dedent(TEAM) + dedent(prices)))]
+    message = "no agent of the team has this model; did you mean `openai:gpt-5-mini`?"
+    assert found == [(("prices", "openai:gpt-5-mni"), message)]

@@ -1,0 +1,1 @@
+"""Many hubs as one team: PostgreSQL holds what happened, NATS carries requests."""

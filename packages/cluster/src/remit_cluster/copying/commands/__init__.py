@@ -1,0 +1,1 @@
+"""`remit store copy`; the `remit` command alone loads it."""

@@ -1,0 +1,345 @@
+"""The bus of a team: a hub says on it what it hosts, and brings requests for other agents to their hosts."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection
+
+import msgspec
+from msgspec.structs import replace
+from nats.aio.msg import Msg
+
+from remit.protocol.card import QUEUE, AgentCard
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, Fault, RemitError
+from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
+from remit.runtime.engine import Engine
+from remit.runtime.ports import HostingHub
+from remit.runtime.registry import NAME
+from remit_cluster.nats.agent import BusAgent, RunNews
+from remit_cluster.nats.cancels import BusCancels
+from remit_cluster.nats.connection import LOST, BusSettings, Connection, in_words
+from remit_cluster.nats.host import BusHost
+from remit_cluster.nats.presence import Presence, shown_card
+from remit_cluster.nats.proofs import BusProofs, RefusedMessages
+from remit_cluster.nats.queue import WorkQueue
+from remit_cluster.nats.subjects import (
+    BUSY,
+    EVERY_HUB,
+    TAKEN,
+    HostedAgent,
+    Offer,
+    PresentHub,
+    Subjects,
+    encode,
+    read_news,
+    token,
+)
+from remit_cluster.nats.takeover import HubWatch
+
+log = logging.getLogger("remit")
+
+# A host answers an offer at once; one that does not is gone, or its loop is blocked.
+OFFER_S = 0.5
+# For so long after a host said that it is busy, or that its queue is full, others are not asked again.
+BUSY_S = 0.02
+FULL_S = 0.1
+# The run id in the records of refused messages, which have no run.
+_BUS = "bus"
+
+
+class Bus:
+    """A hub's side of the bus. It is opened with the hub, and works as far as NATS does."""
+
+    def __init__(self, engine: Engine, settings: BusSettings, *, team: str, hosts: Collection[str] | None) -> None:
+        """*hosts* are the agents that this hub takes requests for; None: all of its own."""
+        self._engine = engine
+        self._shared = engine.shared
+        self._team = team
+        self._hosts = hosts
+        self._subjects = Subjects(team)
+        self._connection = Connection(settings, f"{team} {engine.shared.worker}")
+        self._refused = RefusedMessages(self._record_refusal)
+        self._proofs = BusProofs(settings.proofs, self._refuse)
+        self._queue = WorkQueue(self._connection, self._subjects, self._proofs)
+        self._presence = Presence(
+            self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
+        )
+        self._cancels = BusCancels(self._connection, self._subjects, self._proofs, self._shared)
+        self.cancel_call = self._cancels.cancel_call
+        self._watch = HubWatch(self._connection, self._subjects, self._shared, self._presence.was_present)
+        self._learned: set[str] = set()
+        """The agents that this hub knows from the bus alone."""
+        self._lookups: dict[str, asyncio.Task[None]] = {}
+        """Agents that are being looked for."""
+        self._since_ms = 0
+        self._host: BusHost | None = None
+        self._runs: dict[str, RunNews] = {}
+        self._busy_until: dict[str, float] = {}
+        self._full_until: dict[str, float] = {}
+        self._queueing: Counter[str] = Counter()
+        """How many requests for each agent are about to be queued."""
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Connect, say what this hub hosts and take requests; without NATS, go on trying in the background."""
+        remotes = self._engine.remotes
+        own = [name for name in self._engine.cards if name not in remotes]
+        agents = own if self._hosts is None else [name for name in own if name in self._hosts]
+        if (why := self._proofs.not_allowed(agents)) is not None:
+            raise RemitError(why)
+        self._host = BusHost(
+            self._connection,
+            self._subjects,
+            self._queue,
+            self._proofs,
+            self._shared,
+            lambda run, live: self._engine.follow(run, live=live),
+            agents,
+        )
+        self._since_ms = time.time_ns() // 1_000_000
+        self._connection.on_connected.append(self._connected)
+        self._shared.announce = self._cancels.announce
+        callees = frozenset[str]().union(*(self._engine.cards[name].callees for name in own))
+        self._presence.expect(callees & remotes.keys(), everyone="*" in callees)
+        await self._connection.open()
+        await self._presence.open()
+        await self._watch.open()
+
+    async def drain(self, within_s: float) -> None:
+        """Take nothing new, say so, and return once what was taken has ended, or *within_s* is over."""
+        if self._host is None:
+            return
+        self._host.draining = True
+        await self._say()
+        await self._host.drain(within_s)
+
+    async def leave(self) -> None:
+        """Take nothing new: the hub is about to close."""
+        if self._host is not None and not self._host.draining:
+            self._host.draining = True
+            await self._say()
+
+    async def close(self) -> None:
+        """Say how the last runs ended, and disconnect."""
+        await self._watch.close()
+        await self._presence.close()
+        await self._cancels.close()
+        if self._host is not None:
+            await self._host.close()
+        await self._connection.close()
+        self._refused.close()
+
+    async def _connected(self) -> None:
+        assert self._host is not None
+        for home in (self._shared.worker, EVERY_HUB):
+            await self._connection.subscribe(self._subjects.news(home, "*"), self._news)
+        await self._cancels.subscribe(self._host.agents)
+        await self._host.subscribe()
+        await self._watch.connected()
+        await self._presence.connected()
+        await self._queue.open()
+        self._host.look()
+
+    def _refuse(self, what: str, why: Fault) -> None:
+        self._engine.metrics.turned_away[why.code.value] += 1
+        self._refused.note(what, why)
+
+    def _record_refusal(self, code: Code, text: str) -> None:
+        log.warning("%s: %s", code.value, text)
+        body = Notice(delegation=_BUS, agent=_BUS, text=text, code=code)
+        self._engine.store.append(Kind.NOTICE, time.time_ns() // 1_000_000, _BUS, _BUS, body)
+
+    async def _say(self) -> None:
+        try:
+            await self._presence.say()
+        except LOST as error:  # its silence says the same, a little later
+            log.debug("the presence of this hub could not be said: %s", in_words(error))
+
+    # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, card: AgentCard) -> None:
+        """Let this hub call an agent that other hubs host.
+
+        To a caller that is resumed, it is resumable whatever its host says: a request that is submitted again under
+        its id is not executed twice.
+        """
+        self._engine.register(replace(card, resumable=True), self.agent(card.name))
+
+    def agent(self, name: str) -> BusAgent:
+        """Return an agent as other hubs host it."""
+        return BusAgent(name, self, self._shared)
+
+    @property
+    def hosted(self) -> list[str]:
+        """The agents that this hub takes requests for."""
+        return [] if self._host is None else sorted(self._host.agents)
+
+    @property
+    def in_progress(self) -> int:
+        """How many requests of other hubs are in progress here."""
+        return 0 if self._host is None else self._host.in_progress
+
+    async def queued(self, agent: str) -> int:
+        """Return how many requests for an agent wait for a host."""
+        return await self._queue.depth(agent)
+
+    @property
+    def hubs(self) -> list[PresentHub]:
+        """The other hubs that are present and host agents that were called from here."""
+        return self._presence.hubs()
+
+    def _described(self) -> PresentHub:
+        host, cards = self._host, self._engine.cards
+        names = () if host is None or host.draining else sorted(host.agents)
+        agents = tuple(HostedAgent(shown_card(cards[name]), host.free(name) if host else 0) for name in names)
+        return PresentHub(self._team, agents, draining=host is not None and host.draining, since_ms=self._since_ms)
+
+    async def find(self, agent: str) -> None:
+        """Look for an agent that this hub does not know, and add it if a hub hosts it."""
+        if not self._connection.connected or not NAME.fullmatch(agent):
+            return
+        if (lookup := self._lookups.get(agent)) is None:
+            lookup = self._lookups[agent] = asyncio.get_running_loop().create_task(self._look_up(agent))
+            lookup.add_done_callback(lambda _: self._lookups.pop(agent, None))
+        await asyncio.shield(lookup)  # others may wait for the same
+
+    async def _look_up(self, agent: str) -> None:
+        await self._presence.watch(agent)
+        if agent not in self._engine.cards:  # anybody may ask for any name
+            await self._presence.unwatch(agent)
+
+    def _heard_of(self, card: AgentCard) -> None:
+        """Add an agent of another hub that this hub's team file does not name, and follow its card."""
+        known = self._engine.cards.get(card.name)
+        try:
+            if known is None:
+                self.add(card)
+                self._learned.add(card.name)
+            elif card.name in self._learned and _followed(card, known) != known:
+                self._refresh(known, card)
+        except RemitError as error:
+            log.warning("invalid agent on the bus: %s", error.fault.message)
+
+    def _refresh(self, known: AgentCard, heard: AgentCard) -> None:
+        """Take the card of an agent's newest host: in a rolling update, versions stand side by side."""
+        hubs = self._presence.hosts(known.name)
+        newest = max(hubs, key=lambda hub: hub.since_ms, default=None)
+        card = heard if newest is None else newest.agents[0].card
+        if (followed := _followed(card, known)) != known:
+            self._engine.reconfigure(cards=[followed])
+
+    # ── bringing requests ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def connected(self) -> bool:
+        """Whether NATS is reached at the moment."""
+        return self._connection.connected
+
+    @property
+    def patience_s(self) -> float:
+        """How long a call waits for a host."""
+        return self._connection.settings.patience_s
+
+    def is_hosted(self, agent: str) -> bool:
+        """Return whether a hub that is present hosts an agent."""
+        return bool(self._presence.hosts(agent))
+
+    def hosts_of(self, agent: str) -> tuple[HostingHub, ...]:
+        """Return the other hubs that are present and host an agent."""
+        return tuple(HostingHub(each.hub, each.agents[0].free) for each in self._presence.hosts(agent))
+
+    async def wait_for_host(self, agent: str, within_s: float) -> bool:
+        """Return whether a hub hosts an agent, once one does or *within_s* is over."""
+        return await self._presence.wait_for_host(agent, within_s)
+
+    def is_resumable(self, agent: str) -> bool | None:
+        """Return whether an agent may be executed again after a restart, as its hosts say; None: none is known."""
+        return self._presence.is_resumable(agent)
+
+    def is_full(self, agent: str) -> bool:
+        """Return whether the queue of an agent was full a moment ago."""
+        return self._full_until.get(agent, 0) > asyncio.get_running_loop().time()
+
+    async def offer(self, request: Request, run: str, *, live: bool) -> bool:
+        """Bring a submitted request to a host, or queue it; False: the queue is full.
+
+        If NATS does not answer, the hosts find the request in the store.
+        """
+        offer, agent = Offer(run, self._shared.worker, live), request.target
+        now = asyncio.get_running_loop().time
+        await self._presence.watch(agent)
+        try:
+            if self._busy_until.get(agent, 0) < now():
+                if await self._ask_host(agent, offer) == TAKEN:
+                    return True
+                self._busy_until[agent] = now() + BUSY_S
+            return await self._queued_for(agent, request, offer)
+        except LOST as error:
+            log.debug("%s was not offered: %s", run, in_words(error))
+        return True
+
+    async def _queued_for(self, agent: str, request: Request, offer: Offer) -> bool:
+        """Queue a request for any host of its agent; False: the queue is full."""
+        # Those that are about to be queued count as well: a burst of callers would all find the same room.
+        ahead = self._queueing[agent]
+        self._queueing[agent] += 1
+        try:
+            if await self._queue.depth(agent) + ahead >= self._room(agent):
+                self._full_until[agent] = asyncio.get_running_loop().time() + FULL_S
+                return False
+            await self._queue.put(agent, request.remit.priority, offer)
+        finally:
+            self._queueing[agent] -= 1
+        return True
+
+    async def _ask_host(self, agent: str, offer: Offer) -> bytes:
+        subject = self._subjects.offer(agent)
+        try:
+            reply = await self._connection.request(subject, self._proofs.sign(subject, encode(offer)), OFFER_S)
+        except LOST:
+            return BUSY
+        found = self._proofs.read(reply.subject, reply.data, "a reply to an offer", host_of=agent)
+        return BUSY if found is None else found.body
+
+    def _room(self, agent: str) -> int:
+        queues = [
+            each.card.queue for hub in self._presence.hosts(agent) for each in hub.agents if each.card.name == agent
+        ]
+        return sum(queues) if queues else QUEUE
+
+    # ── how far it is ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, news: RunNews) -> None:
+        """Pass news of a run to its caller."""
+        self._runs[token(news.run)] = news
+
+    def leave_run(self, news: RunNews) -> None:
+        """Pass on nothing more."""
+        self._runs.pop(token(news.run), None)
+
+    async def _news(self, message: Msg) -> None:
+        listener = self._runs.get(message.subject.rpartition(".")[2])
+        if listener is None:
+            return
+        found = self._proofs.read(message.subject, message.data, "news of a run", host_of=listener.agent)
+        if found is None:
+            return
+        try:
+            news = read_news(found.body)
+            if news.kind is None:
+                listener.hear(news.outcome or None)
+                return
+            body = read_body(news.kind, bytes(news.body))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.warning("invalid message about run %s", listener.run)
+            return
+        if isinstance(body, Approval | Progress | Delta):
+            listener.hear(body)
+
+
+def _followed(card: AgentCard, known: AgentCard) -> AgentCard:
+    """Return a card of another hub as this hub keeps it; its slots and its queue are at the hosts."""
+    return replace(card, resumable=True, concurrency=known.concurrency, queue=known.queue)

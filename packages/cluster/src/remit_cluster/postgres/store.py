@@ -1,0 +1,343 @@
+"""A store in a PostgreSQL database, which any number of hubs share."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from remit.policy.budget import estimate
+from remit.protocol.envelope import ContextFilter, Message, Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.clock import LoopClock
+from remit.runtime.ports import (
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
+    RecordFilter,
+    SealedValue,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+    TakenRequest,
+    TokenCounter,
+)
+from remit.stores import reader, vault
+from remit.stores.checkpoints import EVERY, SECONDS
+from remit.stores.database import NOW_MS, SqlChange
+from remit.stores.fence import is_old
+from remit.stores.retention import DAY_MS
+from remit.stores.sql_store import MAX_QUEUED, SqlStore
+from remit.stores.writer import Listener
+from remit_cluster.postgres import messages as index
+from remit_cluster.postgres import records
+from remit_cluster.postgres import requests as requests_of
+from remit_cluster.postgres.audit import PostgresChain
+from remit_cluster.postgres.chainer import Chainer
+from remit_cluster.postgres.commits import Change
+from remit_cluster.postgres.connection import TROUBLE, Connections, DatabaseAddress, PgConnection, Query
+from remit_cluster.postgres.listeners import Listeners
+from remit_cluster.postgres.opening import DatabaseOpening, database_upkeep
+from remit_cluster.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
+from remit_cluster.postgres.transaction import PgTransaction
+from remit_cluster.postgres.user_keys import PgUserKeys
+from remit_cluster.postgres.waiting import Waiting
+from remit_cluster.postgres.writer import PgWriter
+
+T = TypeVar("T")
+
+_wall_ms = LoopClock().wall_ms
+
+
+class PostgresStore(SqlStore):
+    """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`, which
+    says what each method promises.
+
+    Use it from one event loop. The tables are in the schema `remit`, and are created by whoever comes first. All hubs
+    need the same *key* file; without *make_key*, a missing one is not created. *password* is for an address that has
+    none. *pooler*: PgBouncer in transaction mode is in between. With *encrypt*, texts are encrypted under keys of their
+    users. *count* counts the tokens of each message once. Leases and counters go by the clock of the server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | os.PathLike[str],
+        password: str | None = None,
+        pooler: bool = False,
+        checkpoint_every: int = EVERY,
+        checkpoint_seconds: float = SECONDS,
+        make_key: bool = True,
+        encrypt: bool = False,
+        count: TokenCounter = estimate,
+        wall_ms: Callable[[], int] = _wall_ms,
+    ) -> None:
+        self.key_file = Path(key)
+        self._user_keys = PgUserKeys(self.key_file)
+        self.address = DatabaseAddress(url, password, pooler, self._user_keys.reading)
+        self._every, self._seconds = checkpoint_every, checkpoint_seconds
+        self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
+        upkeep = database_upkeep(self.address, self.key_file, wall_ms)
+        super().__init__(self.address.name, upkeep, wall_ms, records.NEWEST_SESSIONS)
+        self.encrypt, self._count = encrypt, count
+        self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
+        self._queue, self.sizes = self._writer.queue, self._writer.sizes
+        self._listeners, self._waiting = Listeners(), Waiting(self.address, self._outcomes)
+        self._connections: Connections | None = None
+        self._chainer: Chainer | None = None
+        self.chain = PostgresChain(self.read, lambda: self._key, every=self._every, seconds=self._seconds)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.address.name})"
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Connect to the database; its tables and the key are created if they do not exist."""
+        opened = await self._opening.open()
+        self._key = opened.key
+        self._keeps_words = not await self._user_keys.open(opened.connection, encrypt=self.encrypt)
+        self._writer.commits.keys = self._user_keys if self.encrypt else None
+        self._connections = connections = Connections(self.address)
+        every, seconds, wall_ms = self._every, self._seconds, self._wall_ms
+        self._chainer = Chainer(
+            connections, opened.key, every=every, seconds=seconds, wall_ms=wall_ms, chained=self._listeners.chained
+        )
+        self._writer.start(opened.connection)
+        self._chainer.start()
+        self._waiting.start()
+        if opened.breaks:
+            for entry in self._opening.records(opened.breaks, self._wall_ms()):
+                self.append(*entry)
+            await self.flush()
+            await self._chainer.catch_up(sign=True)
+
+    async def close(self) -> None:
+        """Make everything durable and close; raises `StoreError` if that fails, and keeps the queue for `open`."""
+        if (connections := self._connections) is None or (chainer := self._chainer) is None:
+            return
+        try:
+            await self._pruning.stop()
+            await self.flush()
+            await chainer.stop()
+        except (*TROUBLE, asyncpg.InterfaceError) as error:
+            raise self.address.translate(error) from error
+        finally:
+            self._connections = None
+            await chainer.end()
+            await self._waiting.stop()
+            await self._writer.stop()
+            self._listeners.close()
+            await connections.close()
+
+    # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
+        queue, writer = self._queue, self._writer
+        queue.append((kind, at_ms, run, session, body, epoch))
+        if len(queue) > writer.calm:
+            writer.nudge()
+
+    @property
+    def full(self) -> bool:
+        return len(self._queue) >= MAX_QUEUED
+
+    async def room(self) -> None:
+        self._opened()
+        await self._writer.room(MAX_QUEUED)
+
+    async def flush(self) -> None:
+        await self._settled()
+        await self._heard()
+
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
+        taken = tuple(entries)
+        return await self._do(lambda transaction: transaction.transfer(source, taken))
+
+    def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
+        self._opened()
+        return self._listeners.add(listener, patient=patient, changed=self._listeners_changed)
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: SingleUseProof | None = None,
+    ) -> Submitted:
+        what = Submit(request, digest, worker, lease_ms, waiting)
+        if once is None and not is_old(request, self._wall_ms()):
+            return await self._do(what)
+        return await self._do(lambda transaction: transaction.submit(what, once))
+
+    def submit_soon(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> None:  # noqa: ARG002
+        return None
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        return await self._do(Begin(run, epoch, request))
+
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
+        return await self._do(lambda transaction: transaction.release(run, epoch, begun=begun))
+
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
+        await self._settled()
+        return await self.read(lambda database: reader.find(database, request, digest))
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
+
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
+        """Claim a request that has not begun and that no worker holds, and return it."""
+        return await self._do(Take(run, worker, lease_ms, begin))
+
+    async def heartbeat(self, worker: str, lease_ms: int) -> None:
+        # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.
+        await self._settled()
+        await self.read(lambda connection: requests_of.extend_lease(connection, worker, lease_ms))
+
+    async def late_workers(self, within_ms: int) -> list[str]:
+        rows = await self.read(lambda connection: connection.fetch(requests_of.LATE_WORKERS, within_ms))
+        return [name for (name,) in rows]
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        return await self._do(lambda transaction: transaction.end_leases(worker, within_ms))
+
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
+        # The outcome is kept even if the caller no longer waits for the acknowledgement.
+        done = await self._do(Finish(run, epoch, response, at_ms, keep), kept=True)
+        # Whoever follows the run hears of its records before its answer.
+        await self._heard()
+        return done
+
+    async def wait(self, run: str) -> Response:
+        self._opened()
+        return await self._waiting.wait(run)
+
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
+        expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
+        if self._pruning.may_be_due(self.retention) and await self.read(_claim_pruning):
+            self._pruning.start(self.retention)
+        return expired
+
+    # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
+
+    def secret(self) -> bytes:
+        self._opened()
+        return vault.secret(self._key)
+
+    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
+        kept = tuple(sealed)
+        self._writer.later(
+            lambda transaction: requests_of.seal(transaction.connection, scope, kept, transaction.now_ms)
+        )
+
+    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+        await self._update(session)
+        return await self.read(
+            lambda connection: index.choose(connection, session, wanted, now_ms, tokens, words=self._keeps_words)
+        )
+
+    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
+        await self._update(session)
+        return await self.read(lambda connection: index.seen(connection, session, messages))
+
+    async def _update(self, session: str) -> None:
+        await self.caught_up()
+        await self.read(lambda connection: index.update(connection, session, self._count))
+
+    # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+        self._writer.later(JournalWrite(run, epoch, step, value))
+
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        return await self._do(JournalWrite(run, epoch, step, value))
+
+    async def records(
+        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Record]:
+        await self.caught_up()
+        return await self.read(lambda connection: records.records(connection, run, session, after, limit))
+
+    async def newest(self) -> int:
+        await self.caught_up()
+        return await self.read(records.newest)
+
+    async def recent(self, limit: int) -> list[Record]:
+        await self.caught_up()
+        return await self.read(lambda connection: records.recent(connection, limit))
+
+    async def selected(self, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+        return await self.read(lambda connection: records.selected(connection, wanted, above, below, size))
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, what: Write | Change | None, *, kept: bool = False) -> "asyncio.Future[Any]":
+        self._opened()
+        return self._writer.do(what, kept=kept)
+
+    async def _settled(self) -> None:
+        """Return once everything that this hub queued is durable."""
+        self._opened()
+        if not self._writer.is_idle:
+            await self._do(None)
+
+    async def caught_up(self) -> None:
+        """Return once everything that was committed is in the chain."""
+        assert self._chainer is not None
+        await self._opened().patiently(self._chainer.catch_up)
+
+    async def _heard(self) -> None:
+        """Return once eager listeners have heard everything that was committed."""
+        if self._listeners.eager and self._chainer is not None:
+            self._chainer.kick(eager=True)
+            await self._listeners.heard(self._writer.commits.stream.id, self._writer.commits.stream.number)
+
+    def _change(self, change: Callable[[SqlChange], Awaitable[T]]) -> "asyncio.Future[T]":
+        return self._do(change)
+
+    def _change_later(self, change: Callable[[SqlChange], Awaitable[object]]) -> None:
+        self._writer.later(change)
+
+    async def read(self, query: Query[T]) -> T:
+        return await self._opened().read(query)
+
+    async def _outcomes(self, runs: Sequence[str]) -> dict[str, Response | None]:
+        return await self.read(lambda connection: reader.outcomes(connection, runs))
+
+    def _committed(self, transaction: PgTransaction) -> None:
+        if transaction.records:
+            self._listeners.committed(transaction.stream.id, transaction.records)
+        if transaction.outcomes:
+            self._waiting.ended(transaction.outcomes)
+        if transaction.sizes and self._chainer is not None:
+            self._chainer.kick(eager=self._listeners.eager)
+
+    def _listeners_changed(self) -> None:
+        self._writer.commits.keep_records = bool(self._listeners)
+        self._writer.eager = self._listeners.eager
+        if self._writer.eager:
+            self._writer.calm = 0
+
+    def _opened(self) -> Connections:
+        if self._connections is not None:
+            return self._connections
+        message = f"{self.address.name}: the store is not open"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Open it first."))
+
+
+async def _claim_pruning(connection: PgConnection) -> bool:
+    """Return whether nobody has pruned for a day; then it is this hub's turn, and nobody else's."""
+    sql = f"UPDATE remit.store SET pruned_ms = {NOW_MS} WHERE pruned_ms <= {NOW_MS} - $1::bigint RETURNING 1"
+    return await connection.fetchval(sql, DAY_MS) is not None

@@ -1,0 +1,168 @@
+"""With `encrypt`, no text of a user is readable in the database, and whoever destroys their key destroys the texts."""
+
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from msgspec.structs import replace
+
+from aged_databases import AgedDatabase
+from postgres_server import shared_server
+from remit.protocol.codec import encode
+from remit.protocol.envelope import ContextFilter, Note
+from remit.protocol.records import Kind
+from remit.runtime.keys import HubKeys
+from remit.runtime.ports import AcceptedRequest, Store
+from remit.stores.erase import erase
+from remit.stores.prune import prune
+from remit.stores.retention import Retention
+from remit_cluster.postgres.store import PostgresStore
+from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
+
+KEYS = HubKeys(b"secret")
+
+
+class TestEncryptedPostgresStore(StoreConformance):
+    """An encrypted store does what every store does."""
+
+    url: ClassVar[str] = ""
+    key: ClassVar[Path]
+
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self.server = shared_server()
+        if not self.url:
+            type(self).key = tmp_path_factory.mktemp("key") / "hub.key"
+
+    async def make(self) -> Store:
+        if self.url:
+            await self.server.emptied(self.url)
+        else:
+            type(self).url = await self.server.database()
+        return PostgresStore(self.url, key=self.key, encrypt=True)
+
+    async def reopen(self, store: Store) -> Store:
+        return PostgresStore(self.url, key=self.key, encrypt=True)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def ask(store: PostgresStore, name: str, user: str) -> None:
+    request = a_request(name)
+    request = replace(
+        request, objective=f"secret of {user}", session=f"s-{user}", remit=replace(request.remit, user=user)
+    )
+    assert isinstance(await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS), AcceptedRequest)
+    store.append(Kind.PROGRESS, now_ms(), request.run, f"s-{user}", progress(f"secret step of {user}"))
+    await store.put(a_question(name, run=request.run, text=f"secret question to {user}"))
+    store.remember(user, request.run, (f"secret fact of {user}",))
+    store.note(f"s-{user}", [Note(kind="decision", text=f"secret note of {user}", by="prime")])
+    response = replace(a_response(request, f"secret answer to {user}"), session=f"s-{user}")
+    await store.finish(request.run, 1, response, now_ms())
+
+
+async def opened(database: AgedDatabase, *, encrypt: bool = True) -> PostgresStore:
+    store = PostgresStore(database.url, key=database.key, encrypt=encrypt)
+    await store.open()
+    return store
+
+
+async def written(folder: Path) -> AgedDatabase:
+    database = AgedDatabase(await shared_server().database(), folder / "hub.key")
+    store = await opened(database)
+    for number in range(3):
+        await ask(store, f"a{number}", "ann")
+        await ask(store, f"b{number}", "bob")
+    await store.sweep(max_attempts=3, keep_ms=0)
+    await store.close()
+    return database
+
+
+async def dump(database: AgedDatabase) -> str:
+    """Return everything that is in the database, as text; bytes also as the text that they may be."""
+    names = await database.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'remit'")
+    rows = [await database.sql(f"SELECT * FROM remit.{name}") for (name,) in names]
+    assert len(rows) > 20
+    return " ".join(
+        each.decode(errors="replace") if isinstance(each, bytes) else str(each)
+        for table in rows
+        for row in table
+        for each in row
+    )
+
+
+async def said(database: AgedDatabase) -> str:
+    store = await opened(database)
+    try:
+        records = " ".join(encode(record).decode() for record in await store.records())
+        return f"{records} {await store.facts('ann')} {await store.facts('bob')} {await store.notes('s-ann')}"
+    finally:
+        await store.close()
+
+
+async def test_no_text_is_readable_in_any_table_and_all_of_it_through_the_store(tmp_path: Path) -> None:
+    database = await written(tmp_path)
+    wanted = ContextFilter(keywords=("answer to",), last_messages=2)
+    store = await opened(database)
+    found = await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)
+    assert [each.text for each in found] == ["secret answer to ann"] * 2
+    assert (await store.verify()).ok
+    await store.close()
+    everything = await dump(database)
+    assert "s-ann" in everything
+    assert "secret" not in everything
+    text = await said(database)
+    assert all(f"secret {what} ann" in text for what in ("step of", "answer to", "fact of", "note of"))
+
+
+async def test_switching_it_on_forgets_the_plain_words(tmp_path: Path) -> None:
+    database = AgedDatabase(await shared_server().database(), tmp_path / "hub.key")
+    plain = await opened(database, encrypt=False)
+    for number in range(8):
+        await ask(plain, f"a{number}", "ann")
+    wanted = ContextFilter(keywords=("answer to",), last_messages=8)
+    assert len(await plain.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)) == 8
+    await plain.close()
+    assert await database.sql("SELECT 1 FROM remit.word LIMIT 1")
+    store = await opened(database)
+    await ask(store, "later", "ann")
+    assert len(await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)) == 8
+    await store.close()
+    assert await database.sql("SELECT 1 FROM remit.word LIMIT 1") == []
+
+
+async def test_erasing_a_user_destroys_their_key_and_the_next_text_has_another(tmp_path: Path) -> None:
+    database = await written(tmp_path)
+    ((old,),) = await database.sql("SELECT id FROM remit.user_key WHERE by_user = 'ann'")
+    store = await opened(database)
+    exported = await database.with_upkeep(lambda upkeep: list(upkeep.kept_about("ann", KEYS)), now_ms())
+    assert "secret answer to ann" in str(exported)
+    done = await store.erase("ann")
+    assert (done.rows, done.facts, done.refused) == (9, 1, ())
+    assert await database.sql("SELECT id FROM remit.user_key WHERE by_user = 'ann'") == []
+    # The hub that knows the old key does not use it any more.
+    await ask(store, "again", "ann")
+    ((new,),) = await database.sql("SELECT id FROM remit.user_key WHERE by_user = 'ann'")
+    assert new != old
+    verdict = await store.verify()
+    assert (verdict.ok, verdict.removed) == (True, 9), verdict
+    await store.close()
+    assert (await said(database)).count("secret answer to ann") == 1
+    assert await database.with_upkeep(lambda upkeep: erase(upkeep, "bob", KEYS), now_ms())
+    assert "bob" not in await said(database)
+
+
+async def test_outlines_of_encrypted_texts_are_encrypted(tmp_path: Path) -> None:
+    database = await written(tmp_path)
+    later_ms = now_ms() + 1
+    found = await database.with_upkeep(lambda upkeep: prune(upkeep, Retention(messages=0)), later_ms)
+    assert found.texts == 18
+    text = await said(database)
+    assert "secret answer" not in text
+    assert '"user":"ann"' in text
+    assert '"user":"ann"' not in await dump(database)
+    verdict = await database.verdict()
+    assert (verdict.ok, verdict.removed) == (True, 18), verdict

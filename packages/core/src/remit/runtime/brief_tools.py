@@ -1,0 +1,259 @@
+"""The tools that an agent uses through its brief."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from remit.policy.redaction import Held, kind_of, strike
+from remit.policy.restoring import restore, reveal_arguments
+from remit.policy.verdict import Sealing
+from remit.policy.weight import is_light
+from remit.policy.withheld import token_given, tokens_asked_for
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
+from remit.protocol.records import Kind, ToolUse
+from remit.runtime import journal
+from remit.runtime.agent_values import plain_arguments
+from remit.runtime.aside import aside
+from remit.runtime.brief_rules import refuse_if_full, refuse_if_stopped, revealed
+from remit.runtime.context import Delegator
+from remit.runtime.delegation import repeats
+from remit.runtime.delegation.response import isolated, presentable
+from remit.runtime.frames import Frame
+from remit.runtime.lent_models import TOOL_CALLER, ToolCaller
+from remit.runtime.origin import origin_of, places
+from remit.runtime.ports import Tool
+from remit.runtime.redactor import NOTHING
+from remit.runtime.schemas import misfits
+
+log = logging.getLogger("remit")
+
+
+class ToolCalls:
+    """Uses tools for one delegation's agent and records each use."""
+
+    __slots__ = ("_caller", "_dispatch", "_frame", "_tools")
+
+    def __init__(self, dispatch: Delegator, frame: Frame, tools: frozenset[str], caller: ToolCaller) -> None:
+        self._dispatch = dispatch
+        self._frame = frame
+        self._tools = tools
+        self._caller = caller
+
+    async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
+        refuse_if_stopped(self._frame)
+        refuse_if_full(self._dispatch.parts, self._frame)
+        frame, parts = self._frame, self._dispatch.parts
+        known = parts.registry.tools.get(tool)
+        if known is None or tool not in self._tools:
+            named = presentable(tool)
+            why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {named}")
+            why = self._still_true(tool, arguments, why)
+            self._record_tool(named, None, 0, why)
+            await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
+            raise RemitError(why)
+        try:
+            arguments = plain_arguments(tool, arguments)
+        except RemitError as error:
+            self._record_tool(tool, None, 0, error.fault)
+            raise
+        given, shown = arguments, NOTHING
+        if frame.run.known:
+            if known.card.sees:
+                given, shown = reveal_arguments(arguments, frame.run.known, known.card.sees)
+            self._warn_of_tokens(known, given)
+        if problems := misfits(known.card.input_schema, given, arguments):
+            why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {tool}", problems=problems)
+            why = self._still_true(tool, arguments, why)
+            await self._record_use(tool, arguments, 0, why)
+            raise RemitError(why)
+        frame.calls += 1
+        value = await self._use(known, arguments, given, shown, f"{frame.path}.{frame.calls}")
+        return await self._as_agent_gets(value, arguments) if known.card.sees else value
+
+    def _still_true(self, tool: str, arguments: dict[str, Json], why: Fault) -> Fault:
+        """Return why a tool is not used; if it was used at this place before a restart, say that."""
+        frame, keys = self._frame, self._dispatch.parts.redactor.keys
+        if not frame.run.steps:
+            return why
+        digest = journal.tool_digest(frame.run, tool, arguments, keys)
+        path = f"{frame.path}.{frame.calls + 1}"
+        if journal.recall(frame.run, path, digest, keys, repeatable=False) is None:
+            return why
+        what = f"tool {presentable(tool)} was used before the restart, and cannot be used now: {why.message}"
+        return fault(Code.OUTCOME_UNKNOWN, what, detail=why.detail)
+
+    async def _use(
+        self, tool: Tool, arguments: dict[str, Json], given: dict[str, Json], shown: Held, path: str
+    ) -> Json:
+        """Use a tool with the raw values it is *given*; only *arguments*, what the agent passed, are recorded."""
+        parts, run = self._dispatch.parts, self._frame.run
+        name, repeatable = tool.card.name, tool.card.safe_to_repeat
+        revealed = tuple(sorted({kind_of(token) for token in shown}))
+        keys = parts.redactor.keys
+        digest = journal.tool_digest(run, name, arguments, keys)
+        step = journal.recall(run, path, digest, keys, repeatable=repeatable)
+        if isinstance(step, Fault):
+            raise RemitError(step)
+        self._note_use(name)
+        if step is not None:
+            await self._record_use(name, arguments, 0, step.fault, replayed=True)
+            if step.fault is not None:
+                raise RemitError(step.fault)
+            return step.value
+        if run.steps is not None and repeatable:
+            journal.note(parts.store, run, path, journal.JournalStep(digest), keys)
+        if not repeatable:
+            # An effect that cannot be undone must not be forgotten: the intent is durable before the effect.
+            await self._record_use(name, arguments, 0, None, begun=True, revealed=revealed)
+            if run.steps is None:
+                await parts.store.flush()
+            else:
+                await journal.note_durably(parts.store, run, path, journal.JournalStep(digest), keys)
+        asked = repeats.watch(self._frame, name, None, arguments)
+        if asked is not None and asked.circles:
+            self._dispatch.recording.warn(self._frame, repeats.circling(self._frame, name))
+        started = parts.clock.now()
+        try:
+            value, why = await self._run_tool(tool, given, shown)
+        finally:
+            if not repeatable:
+                repeats.count_change(self._frame)
+        if asked is not None and why is None and is_light(value):
+            asked.answer = value
+        duration_ms = round((parts.clock.now() - started) * 1_000)
+        await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
+        if run.steps is not None:
+            journal.note(parts.store, run, path, journal.JournalStep(digest, True, None, value, why, tool=True), keys)
+        if why is not None:
+            raise RemitError(why)
+        return value
+
+    async def _run_tool(self, tool: Tool, given: dict[str, Json], shown: Held) -> tuple[Json, Fault | None]:
+        """Return a tool's result or its fault; if the tool sees raw values, with tokens in their place again."""
+        name, run, redactor = tool.card.name, self._frame.run, self._dispatch.parts.redactor
+        calling = TOOL_CALLER.set(self._caller)
+        try:
+            value = isolated(await tool.run(isolated(given), self._frame.request.remit.user))
+        except asyncio.CancelledError:
+            self._record_tool(name, None, 0, fault(Code.CANCELLED, f"tool {name} was cancelled"))
+            raise
+        except RemitError as error:
+            # If a tool sees no raw values, its words concern only its agent, as its results do.
+            return None, redactor.clean(error.fault, redactor.after(run, shown)) if tool.card.sees else error.fault
+        except Exception as error:  # noqa: BLE001 - logged without secret values
+            return None, await aside.run(self._raised, name, error, redactor.after(run, shown))
+        finally:
+            TOOL_CALLER.reset(calling)
+        return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
+
+    def _raised(self, tool: str, error: Exception, sealing: Sealing | None) -> Fault:
+        """Return the fault for a tool's exception, with the place where it was raised, and log it."""
+        frame, redactor = self._frame, self._dispatch.parts.redactor
+        words = redactor.worded(error, sealing)
+        origin = origin_of(error, frame.card.name, tool=tool, worded=lambda _: words)
+        why = fault(Code.DELEGATION_FAILED, f"tool {tool} raised {words}")
+        why = replace(why, origin=redactor.clean(origin, sealing))
+        log.error("tool %s failed in %s: %s%s", tool, frame.path, words, places(why))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("tool %s failed in %s: %s", tool, frame.path, redactor.traced(error, sealing))
+        return why
+
+    async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
+        """Return the result of a tool that sees raw values with tokens in their place; nothing if redaction fails."""
+        run, redactor, found = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
+        sealing = redactor.after(run, shown)
+        if sealing is None:
+            return value, None
+        try:
+            value = await _struck(value, sealing, found)
+        except Exception as error:  # noqa: BLE001 - a foreign detector, and its message may hold the text it examined
+            log.error("a detector failed on the result of tool %s (%s)", tool, type(error).__name__)
+            why = f"the result of tool {tool} could not be redacted ({type(error).__name__}), so it is withheld"
+            return None, fault(Code.DELEGATION_FAILED, why)
+        if found:
+            redactor.keep(run, found, of_user=True)
+        return value, None
+
+    async def _as_agent_gets(self, value: Json, arguments: dict[str, Json]) -> Json:
+        """Return a tool's result with the raw values that the agent itself passed, and those that it may see."""
+        frame, mine = self._frame, dict[str, str | int]()
+        if frame.run.sealing is not None:
+            with suppress(Exception):  # a foreign detector: a value that is not known to be the agent's own is withheld
+                await _struck(arguments, frame.run.sealing, mine)
+        if mine:
+            frame.held = {**(frame.held or {}), **mine}
+        return restore(revealed(self._frame, value), frame.held or {})
+
+    def _warn_of_tokens(self, tool: Tool, given: dict[str, Json]) -> None:
+        """Warn that a tool gets a token where it needs a value: it would find nothing, and nobody would know why."""
+        for field, token in tokens_asked_for(given, self._frame.run.known, tool.card.input_schema).items():
+            told = token_given("tool", tool.card.name, field, kind_of(token), tool.key)
+            self._dispatch.recording.warn(self._frame, told)
+
+    def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
+        refuse_if_stopped(self._frame)
+        refuse_if_full(self._dispatch.parts, self._frame)
+        named = presentable(tool)
+        self._note_use(named)
+        why = None
+        if error is not None:
+            origin = Origin(agent=self._frame.card.name, tool=named, error=error)
+            why = replace(fault(Code.DELEGATION_FAILED, f"tool {named} failed: {error}"), origin=origin)
+        self._record_tool(named, isolated(arguments), duration_ms, why)
+
+    def _note_use(self, tool: str) -> None:
+        if self._frame.tool_calls is None:
+            self._frame.tool_calls = []
+        self._frame.tool_calls.append(tool)
+
+    def _record_tool(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> None:
+        self._record(self._tool_use(tool, arguments, duration_ms, why))
+
+    async def _record_use(
+        self,
+        tool: str,
+        arguments: Json,
+        duration_ms: int,
+        why: Fault | None,
+        *,
+        begun: bool = False,
+        replayed: bool = False,
+        revealed: tuple[str, ...] = (),
+    ) -> None:
+        """Record the use of a tool; long arguments are redacted outside the event loop."""
+        body = replace(
+            self._tool_use(tool, arguments, duration_ms, why), begun=begun, replayed=replayed, revealed=revealed
+        )
+        if is_light(arguments):
+            self._record(body)
+            return
+        redactor, sealing = self._dispatch.parts.redactor, self._frame.run.sealing
+        try:
+            clean = await aside.run(redactor.clean, body, sealing)
+        except asyncio.CancelledError:
+            self._record(body)  # it was used all the same
+            raise
+        self._dispatch.recording.record_clean(Kind.TOOL, self._frame, clean)
+
+    def _tool_use(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> ToolUse:
+        frame = self._frame
+        return ToolUse(
+            delegation=frame.path,
+            agent=frame.card.name,
+            tool=tool,
+            input=arguments,
+            duration_ms=duration_ms,
+            fault=why,
+        )
+
+    def _record(self, body: ToolUse) -> None:
+        frame = self._frame
+        self._dispatch.recording.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
+
+
+async def _struck(value: Json, sealing: Sealing, found: dict[str, str | int]) -> Json:
+    """Return a value with tokens, as `strike` does; a long value is processed outside the event loop."""
+    return strike(value, sealing, found) if is_light(value) else await aside.run(strike, value, sealing, found)

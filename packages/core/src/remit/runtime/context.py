@@ -1,0 +1,187 @@
+"""What the parts of a hub share, and what they use of each other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from remit.policy.limits import Limits
+from remit.policy.verdict import Ask, Guard, Sealing
+from remit.policy.withheld import HubWarning
+from remit.protocol.card import AgentCard, Schema
+from remit.protocol.envelope import Call, Json, Request, Response
+from remit.protocol.errors import Code, Fault
+from remit.protocol.records import Body, Kind
+from remit.runtime.answer_cache import Cache, Landing, Lookup
+from remit.runtime.brief import Brief
+from remit.runtime.frames import Frame, RoutedCall
+from remit.runtime.journal import JournalStep
+from remit.runtime.ledger import Ledger
+from remit.runtime.lent_models import LentModels
+from remit.runtime.live_text import Outflow
+from remit.runtime.ports import Approver, Clock, Store, Transport
+from remit.runtime.redactor import Redactor
+from remit.runtime.registry import Registry
+from remit.runtime.sessions import Sessions
+
+
+class SharedRates(Protocol):
+    """Rates that several hubs keep together: see `shared_limits.py`."""
+
+    async def rate_wait_ms(self, card: AgentCard | None) -> int: ...
+
+
+class RuntimeContext(Struct, kw_only=True):
+    """The parts that dispatch, runs and brief backends use; made once, by the engine.
+
+    Limits and guards may be replaced while the hub is open: later requests are judged by the new ones.
+    """
+
+    registry: Registry
+    ledger: Ledger
+    store: Store
+    transport: Transport
+    clock: Clock
+    limits: Limits
+    guards: tuple[Guard, ...]
+    approver: Approver | None
+    redactor: Redactor
+    sessions: Sessions
+    outflow: Outflow
+    cache: Cache
+    shared: SharedRates | None = None
+    """Rates that are counted for all hubs that share the store; None: this hub is alone, and the ledger counts."""
+    sample_ratio: float = 1.0
+    """The share of local runs whose spans are kept; it travels along, so that other hubs keep the same runs."""
+    remarks: dict[str, tuple[str, ...]] = {}
+    """By run, remarks to its sender besides the outcome, until the run is admitted."""
+    started: Callable[[Request], None] | None = None
+    """Called with each request when it has its slot."""
+    asking: Callable[[str], None] | None = None
+    """Called with a run before a question to a person, or its answer, is recorded in it."""
+    ended: Callable[[str, Response], None] | None = None
+    """Called with a run and its outcome once that is durable."""
+    passed_on: dict[str, dict[str, str]] = {}
+    """By run, the headers of its request that are forwarded wherever the run goes."""
+    before_agents: list[Callable[[Brief], Awaitable[None]]] = []
+    """Awaited in turn before an agent of this hub that may use tools starts."""
+    lent_models: LentModels = field(default_factory=LentModels)
+    """The models of hosts that wait for a run."""
+
+
+class RunRecording(Protocol):
+    """Writes to the record of a run: see `delegation/recording.py`."""
+
+    parked: dict[str, int]
+
+    def notice(self, frame: Frame, text: str, code: Code | None = None) -> None: ...
+
+    def warn(self, frame: Frame, warning: HubWarning) -> None: ...
+
+    def warn_of_tokens(self, frame: Frame, code: str) -> None: ...
+
+    def record(self, kind: Kind, run: str, session: str, body: Body) -> None: ...
+
+    def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None: ...
+
+    def note_step(self, frame: Frame, step: JournalStep) -> None: ...
+
+    def sealing_of(self, run: str) -> Sealing | None: ...
+
+
+class RecordedRefusals(Protocol):
+    """Makes refusals and records them: see `delegation/recording.py`."""
+
+    def refused(self, request: Request, why: Fault) -> Response: ...
+
+    def refuse(self, request: Request, why: Fault) -> Response: ...
+
+
+class SharedAnswers(Protocol):
+    """Answers equal requests once: see `delegation/cached_answers.py`."""
+
+    async def answer(self, frame: Frame, wanted: Lookup) -> Response: ...
+
+    def land(self, frame: Frame, wanted: Lookup, response: Response, now: float) -> None: ...
+
+    def let_go(self, wanted: Lookup, landed: Landing) -> None: ...
+
+
+class TaskControl(Protocol):
+    """Starts, awaits, stops and pauses delegations: see `delegation/tasks.py`."""
+
+    def start(self, frame: Frame) -> Frame: ...
+
+    async def join(
+        self,
+        parent: Frame | None,
+        frames: Sequence[Frame],
+        outcomes: Sequence[asyncio.Future[Response]] | None = None,
+    ) -> list[Response]: ...
+
+    async def end(self, frames: Iterable[Frame], reason: str) -> None: ...
+
+    def stop(self, frame: Frame, why: Fault) -> None: ...
+
+    def pause(self, frame: Frame) -> None: ...
+
+    def unpause(self, frame: Frame) -> None: ...
+
+
+class PersonAsking(Protocol):
+    """Asks people: see `delegation/approval.py`."""
+
+    @property
+    def may_ask(self) -> bool: ...
+
+    async def ask_person(
+        self, request: Request, ask: Ask, questions: int, sealing: Sealing | None
+    ) -> dict[str, Json]: ...
+
+    async def confirm(self, frame: Frame, question: str) -> bool: ...
+
+    async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None: ...
+
+
+class NextAgents(Protocol):
+    """Finds the next agent for a call by capability: see `delegation/routing.py`."""
+
+    def next_leg(self, frame: Frame, response: Response) -> RoutedCall | None: ...
+
+    def beside(self, frame: Frame) -> RoutedCall | None: ...
+
+
+class Delegator(Protocol):
+    """Makes the calls of agents: see `delegation/dispatch.py`."""
+
+    @property
+    def parts(self) -> RuntimeContext: ...
+
+    @property
+    def recording(self) -> RunRecording: ...
+
+    @property
+    def tasks(self) -> TaskControl: ...
+
+    @property
+    def approval(self) -> PersonAsking: ...
+
+    @property
+    def routing(self) -> NextAgents: ...
+
+    async def delegate(self, parent: Frame, call: Call) -> Response: ...
+
+    async def begin(
+        self,
+        parent: Frame,
+        call: Call,
+        *,
+        at_once: int | None = None,
+        route: RoutedCall | None = None,
+        hedge: bool = False,
+    ) -> Frame | Response: ...
+
+    async def routed(self, parent: Frame, frame: Frame) -> Response: ...
+
+    def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response: ...

@@ -1,0 +1,285 @@
+"""Puts a guard's question to a person and records the decision."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from remit.policy.guards import GUARDS
+from remit.policy.redaction import strike
+from remit.policy.restoring import restore
+from remit.policy.verdict import Ask, Sealing
+from remit.policy.weight import is_light_request
+from remit.protocol.card import Schema
+from remit.protocol.codec import checked, digest, encode
+from remit.protocol.envelope import Json, Request
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.forms import default_fields, filled_fields, unshowable
+from remit.protocol.records import Approval, Kind
+from remit.runtime.approvers import EDITABLE, NOBODY_ASKED, check_edits, check_form
+from remit.runtime.aside import aside
+from remit.runtime.brief_rules import revealed
+from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
+from remit.runtime.delegation.response import presentable
+from remit.runtime.frames import Frame, SlotGivenUp
+from remit.runtime.ports import Approver, Decision, Question, StoreError
+from remit.runtime.schemas import check_schema, misfits
+
+log = logging.getLogger("remit")
+
+# A guard that still asks after this many approvals will not be satisfied.
+MAX_QUESTIONS = 8
+
+
+# A refusal is read by the agent that asked, so it is short; the record has the whole question.
+SHOWN = 200
+
+
+class PersonDeclined(RemitError):
+    """A person said no: the same request, sent again under its id, gets this answer and asks nobody."""
+
+
+class Approvals:
+    """Asks people; the clocks of those who wait stand still meanwhile."""
+
+    def __init__(self, parts: RuntimeContext, recording: RunRecording, tasks: TaskControl) -> None:
+        self.parts = parts
+        self.recording = recording
+        self.tasks = tasks
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether any guard could ask: the built-in guards never do."""
+        return self.parts.approver is not None and len(self.parts.guards) > len(GUARDS)
+
+    async def ask_person(
+        self,
+        request: Request,
+        ask: Ask,
+        questions: int,
+        sealing: Sealing | None,
+        form: Schema | None = None,
+        before: int = 0,
+    ) -> dict[str, Json]:
+        """Return the edits of the person who agreed, or raise if nobody agreed.
+
+        *before* is how often the same was asked already: an earlier answer does not count for this question.
+        """
+        approver, question = self.parts.approver, ask.question
+        if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance] - guards come from users too
+            raise _declined(f"a guard returned an invalid question of type {type(question).__name__}")
+        if approver is None:
+            raise _declined("no person is available to ask", question)
+        if questions >= MAX_QUESTIONS:
+            raise _declined("asked again after an approval", question)
+        struck: dict[str, str | int] = {}
+        try:
+            if is_light_request(request):
+                asked = self._question(request, ask, sealing, struck, form, before)
+            else:
+                asked = await aside.run(self._question, request, ask, sealing, struck, form, before)
+        except Exception as error:
+            log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
+            raise _declined(
+                f"the question could not be redacted ({type(error).__name__}), so it is not shown"
+            ) from error
+        self._record_approval(asked, None)
+        decision = await self._answer(asked, approver)
+        edits: dict[str, Json] = {}
+        try:
+            # An approver is foreign code: its decision is validated like one that comes from a store.
+            decision = checked(decision)
+            edits = _whole(asked, decision.edits, struck)
+            if decision.agreed:
+                check_form(asked, decision.edits)
+        except RemitError as error:
+            by = presentable(decision.by) if decision.by else ""
+            decision = Decision(agreed=False, by=by, reason=error.fault.message)
+        self._record_approval(asked, decision)
+        if not decision.agreed:
+            by = f" by {decision.by}" if decision.by else ""
+            reason = f" ({decision.reason})" if decision.reason else ""
+            declined = _declined(f"declined{by}{reason}", asked.text)
+            raise declined if decision == NOBODY_ASKED else PersonDeclined(declined.fault)
+        return edits
+
+    def _question(
+        self,
+        request: Request,
+        ask: Ask,
+        sealing: Sealing | None,
+        struck: dict[str, str | int],
+        form: Schema | None,
+        before: int,
+    ) -> Question:
+        """Return the question as the person sees it: redacted, because it is stored and others may see it too."""
+        asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
+        # The content is part of the id: an approval covers what the person was shown, not what an edit, or an agent
+        # that took another way after a restart, has replaced it with. The names of its sessions are not part of it:
+        # another user may have taken a name first after a restart.
+        unnamed = replace(request, session=None, parent_session=None)
+        content = text.encode() + digest(unnamed) + (b"" if form is None else encode(form))
+        if before:
+            content += before.to_bytes(4)
+        mark = self.parts.redactor.keys.digest(content).hex()[:8]
+        if sealing is not None:
+            request = strike(request, sealing, struck)
+            form = None if form is None else strike(form, sealing, struck)
+            # Separate, because the caller need not see a guard's own words.
+            text = strike(text, sealing, {})
+        return Question(
+            id=f"{request.path}-{mark}",
+            text=text,
+            request=request,
+            editable=EDITABLE.intersection(ask.editable),
+            form=form,
+            asked_ms=asked_ms,
+            expires_ms=asked_ms + self.parts.limits.approval_timeout_ms,
+        )
+
+    async def _answer(self, asked: Question, approver: Approver) -> Decision:
+        try:
+            async with asyncio.timeout((asked.expires_ms - asked.asked_ms) / 1_000) as limit:
+                given = await approver(asked)
+            if limit.expired():
+                raise TimeoutError
+        except TimeoutError as error:
+            given = await self._last_word(asked)
+            if given is None:
+                late = f"nobody answered within {asked.expires_ms - asked.asked_ms} ms"
+                raise _declined(late, asked.text) from error
+        except asyncio.CancelledError:
+            if not self._will_ask_again(asked.request):
+                with suppress(StoreError):  # a cancelled caller gets the cancellation, not the store's error
+                    await asyncio.shield(self.parts.store.withdraw(asked.id))
+            raise
+        except Exception as error:
+            log.error("the approver failed on %s: %s", asked.request.path, self.parts.redactor.traced(error))
+            with suppress(StoreError):
+                await self.parts.store.withdraw(asked.id)
+            raise _declined(f"no person could be asked ({type(error).__name__})", asked.text) from error
+        if isinstance(given, Decision):
+            return given
+        return Decision(agreed=given is True, by="")
+
+    async def _last_word(self, asked: Question) -> Decision | None:
+        """Close an expired question; return a decision that was made in time and not seen so far."""
+        try:
+            # Written as a refusal, so that the store orders it with other writers: an answer that was accepted counts.
+            if await self.parts.store.decide(asked.id, Decision(agreed=False, by="", reason="nobody answered in time")):
+                return None
+            return await self.parts.store.decision(asked.id)
+        except StoreError as error:  # its time is over all the same, and the store accepts no later answer
+            log.warning("question %s expired while the store was away: %s", asked.id, error.fault.message)
+            return None
+
+    def _will_ask_again(self, request: Request) -> bool:
+        """Return whether the interrupted run will ask the same again, at another hub or after a restart."""
+        root = self.parts.ledger.frames.get(request.run)
+        # A run that has not begun withdraws its questions when it ends, if this hub still has it.
+        return root is None or root.run.handed_back
+
+    def _record_approval(self, asked: Question, decision: Decision | None) -> None:
+        request = asked.request
+        body = Approval(
+            delegation=request.path,
+            agent=request.target,
+            id=asked.id,
+            question=asked.text,
+            agreed=None if decision is None else decision.agreed,
+            by="" if decision is None else decision.by,
+            reason="" if decision is None else decision.reason,
+            edited=() if decision is None else tuple(sorted(decision.edits)),
+        )
+        session = request.parent_session if request.via is None else None  # a sender's session name is a claim
+        if self.parts.asking is not None:
+            self.parts.asking(request.run)
+        self.recording.record(Kind.APPROVAL, request.run, session or request.run, body)
+
+    async def confirm(self, frame: Frame, question: str) -> bool:
+        """Ask a person for an agent at work and return whether they agreed."""
+        try:
+            request = frame.recorded or frame.request
+            await self.consult(frame, request, Ask(question), 0, before=_asked_before(frame, question))
+        except RemitError as error:
+            if error.fault.code is not Code.APPROVAL_DECLINED:
+                raise
+            return False
+        return True
+
+    async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None:
+        """Ask a person to fill in a form for an agent at work; return its fields, or None if nobody agreed."""
+        if wrong := check_schema(form):
+            raise unshowable(Problem("$", wrong))
+        fields = default_fields(form)
+        request = replace(frame.recorded or frame.request, input=fields)
+        try:
+            ask, before = Ask(question, editable=frozenset({"input"})), _asked_before(frame, question, form)
+            edits = await self.consult(frame, request, ask, 0, form, before)
+        except RemitError as error:
+            if error.fault.code is not Code.APPROVAL_DECLINED:
+                raise
+            return None
+        given = filled_fields(form, edits.get("input", fields))
+        return None if misfits(form, given) else await self._as_agent_gets(frame, given, form)
+
+    async def _as_agent_gets(self, frame: Frame, given: dict[str, Json], form: Schema) -> dict[str, Json]:
+        """Return what a person filled in as requests reach an agent: with tokens for what it may not see.
+
+        What stands in the form is the agent's own, and stays as it is.
+        """
+        run, redactor = frame.run, self.parts.redactor
+        if run.sealing is None:
+            return given
+        found: dict[str, str | int] = {}
+        mine: dict[str, str | int] = {}
+        try:
+            given = await aside.run(strike, given, run.sealing, found)
+            await aside.run(strike, form, run.sealing, mine)
+        except Exception as error:
+            log.error("a detector failed on %s: %s", frame.path, redactor.worded(error))
+            why = f"what a person filled in could not be redacted ({type(error).__name__}), so it is withheld"
+            raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
+        if found:
+            redactor.keep(run, found, of_user=True)
+        return restore(revealed(frame, given), mine)
+
+    async def consult(
+        self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None, before: int = 0
+    ) -> dict[str, Json]:
+        """Ask a person while the clock stands still for those who wait; return the edits of the person who agreed."""
+        async with SlotGivenUp(parent):
+            self.tasks.pause(parent)
+            try:
+                return await self.ask_person(request, ask, questions, parent.run.sealing, form, before)
+            finally:
+                self.tasks.unpause(parent)
+
+
+def _asked_before(frame: Frame, question: str, form: Schema | None = None) -> int:
+    """Count a question that an agent asks, and return how often it has asked the same before."""
+    if frame.questions is None:
+        frame.questions = {}
+    key = question, b"" if form is None else encode(form)
+    before = frame.questions.get(key, 0)
+    frame.questions[key] = before + 1
+    return before
+
+
+def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:
+    """Return the edits with raw values in place of tokens, or raise if they do not fit a call."""
+    whole = restore(check_edits(asked, edits), struck)
+    if "objective" in whole:
+        whole = {**whole, "objective": str(whole["objective"])}  # a token may stand for a number
+    return check_edits(asked, whole)
+
+
+_NOBODY = ("no person could be asked", "no person is available to ask")
+
+
+def _declined(message: str, question: str = "") -> RemitError:
+    shown = question if len(question) <= SHOWN else f"{question[:SHOWN]}…"
+    said = f"{message}: {shown}" if shown else message
+    later = "Ask again when a person is available." if message.startswith(_NOBODY) else None
+    return RemitError(fault(Code.APPROVAL_DECLINED, said, suggestion=later))

@@ -1,0 +1,218 @@
+"""Live records: what listeners see, after it is committed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+from msgspec.structs import replace
+
+from remit.policy.weight import is_light
+from remit.protocol.envelope import Request, Response
+from remit.protocol.records import Kind, Record, outcome_in
+from remit.runtime.live_text import Outflow
+from remit.runtime.ports import Clock, Recorder
+
+# A listener that falls this far behind loses the oldest events and does not delay the hub; a gap in `seq` shows it.
+BACKLOG = 10_000
+# The backlog of a listener that reads lost events from the store: half a megabyte, or two large events.
+SHORT_BACKLOG = 256
+
+
+Listener = Callable[[list[Record]], None]
+Listen = Callable[[Listener], Callable[[], None]]
+"""Registers a listener; the returned function removes it."""
+
+
+class Followers:
+    """The followers of single runs; each hears only of its run.
+
+    The store has one listener for all of them: if a thousand followers heard everything, each record would be examined
+    a thousand times.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._listeners: dict[str, dict[object, Listener]] = {}
+        self._leave: Callable[[], None] | None = None
+
+    def listen(self, run: str, listener: Listener) -> Callable[[], None]:
+        """Call *listener* with each committed group of a run's records, in order."""
+        if self._leave is None:
+            self._leave = self._recorder.listen(self._heard)
+        token = object()
+        self._listeners.setdefault(run, {})[token] = listener
+
+        def leave() -> None:
+            listeners = self._listeners.get(run, {})
+            if listeners.pop(token, None) is not None and not listeners:
+                del self._listeners[run]
+            if not self._listeners and self._leave is not None:
+                self._leave()
+                self._leave = None
+
+        return leave
+
+    def _heard(self, records: list[Record]) -> None:
+        followed: dict[str, list[Record]] = {}
+        for record in records:
+            if record.run in self._listeners:
+                followed.setdefault(record.run, []).append(record)
+        for run, own in followed.items():
+            for listener in list(self._listeners.get(run, {}).values()):
+                listener(own)
+
+
+class Events(AsyncIterator[Record]):
+    """Committed records, of one run or of all, from its creation until it is closed.
+
+    *listen* delivers them, and *listen_live* the live text of agents, which has no number and is not stored.
+    """
+
+    def __init__(self, listen: Listen, listen_live: Listen | None = None, *, backlog: int = BACKLOG) -> None:
+        self._queue: asyncio.Queue[Record | None] = asyncio.Queue()
+        self._most = backlog
+        self._held = 0
+        """How many wait to be read; in a short backlog, each large one takes half."""
+        self._closed = False
+        self.lost = False
+        """Whether the oldest were dropped since the flag was last cleared."""
+        self._leave = [listen(self._heard)]
+        self._later: Events | None = None
+        if listen_live is not None:
+            self._leave.append(listen_live(self._heard))
+
+    async def __anext__(self) -> Record:
+        record = await self._queue.get()
+        if record is None:
+            self._queue.put_nowait(None)  # for other readers, and for the next time
+            raise StopAsyncIteration
+        self._held -= self._weight(record)
+        return record
+
+    def ready(self, most: int) -> list[Record]:
+        """Return at most this many events without waiting."""
+        found: list[Record] = []
+        while len(found) < most and not self._queue.empty():
+            record = self._queue.get_nowait()
+            if record is None:
+                self._queue.put_nowait(None)
+                break
+            self._held -= self._weight(record)
+            found.append(record)
+        return found
+
+    def then(self, later: "Events") -> None:
+        """Close *later* with this: it is listened to next by the same reader."""
+        self._later = later
+        if self._closed:
+            later.close()
+
+    def close(self) -> None:
+        """Stop listening; events so far can still be read."""
+        if self._later is not None:
+            self._later.close()
+        if not self._closed:
+            self._closed = True
+            for leave in self._leave:
+                leave()
+            self._queue.put_nowait(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _heard(self, records: list[Record]) -> None:
+        for record in () if self._closed else records:
+            self._put(record)
+
+    def _put(self, record: Record) -> None:
+        if record.kind is Kind.DELTA and self._held >= self._most // 2:
+            return  # unrecorded text must not displace records
+        weight = self._weight(record)
+        while self._held and self._held + weight > self._most:
+            dropped = self._queue.get_nowait()
+            assert dropped is not None, "nothing is heard after the end"
+            self.lost = True
+            self._held -= self._weight(dropped)
+        self._queue.put_nowait(record)
+        self._held += weight
+
+    def _weight(self, record: Record) -> int:
+        return 1 if self._most >= BACKLOG or is_light(record.body) else self._most // 2
+
+
+class HubEvents:
+    """The listeners of one hub: to everything, to one run, or to a run that they start themselves."""
+
+    def __init__(self, recorder: Recorder, outflow: Outflow, clock: Clock) -> None:
+        self._recorder = recorder
+        self._outflow = outflow
+        self._clock = clock
+        self._followers = Followers(recorder)
+        self._listening: WeakSet[Events] = WeakSet()
+
+    def of_hub(self) -> Events:
+        """Return the records of all runs from now on."""
+        events = Events(self._recorder.listen, self._outflow.listen)
+        self._listening.add(events)
+        return events
+
+    def of_run(self, run: str, *, backlog: int = BACKLOG, live: bool = True, raw: bool = True) -> Events:
+        """Return the records of a run from now on, with live text of its agents if *live*, in clear if *raw*."""
+        events = self._followed(run, backlog, live=live, raw=raw)
+        self._listening.add(events)
+        return events
+
+    async def stream(
+        self, make: Callable[[], Request], ask: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> AsyncGenerator[Record, None]:
+        """Ask with the request that *make* returns, and yield the records of its run; the last one holds the response.
+
+        Closing the generator before the end cancels the run.
+        """
+        request = make()
+        with self._followed(request.run) as events:
+            task = asyncio.get_running_loop().create_task(ask(request))
+            task.add_done_callback(lambda _: events.close())
+            ended = False
+            try:
+                async for record in events:
+                    if outcome_in(request.run, record.body) is not None:
+                        ended = True
+                        # Only the caller gets redacted values back; every other listener sees tokens.
+                        record = await _with_outcome(record, task)
+                    yield record
+                response = await task
+                if not ended:  # answered without a run of its own: by an earlier run, or as the store cannot record
+                    yield Record(
+                        seq=0,
+                        kind=Kind.RESULT,
+                        at_ms=self._clock.wall_ms(),
+                        run=response.run,
+                        session=request.run,
+                        body=response,
+                    )
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
+
+    def close(self) -> None:
+        """Stop listening for everyone; events so far can still be read."""
+        for events in self._listening:
+            events.close()
+
+    def _followed(self, run: str, backlog: int = BACKLOG, *, live: bool = True, raw: bool = True) -> Events:
+        listen_live = partial(self._outflow.listen, run=run, raw=raw) if live else None
+        return Events(partial(self._followers.listen, run), listen_live, backlog=backlog)
+
+
+async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:
+    return replace(record, body=await asyncio.shield(task)) if isinstance(record.body, Response) else record

@@ -1,0 +1,248 @@
+"""Runs an agent's code for one delegation and makes its response, whatever the code does."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from msgspec.structs import replace
+
+from remit.policy.breaker import is_from_below
+from remit.policy.redaction import Held
+from remit.policy.restoring import restore
+from remit.policy.weight import (
+    LIGHT_TO_ENCODE,
+    is_light_answer,
+    is_light_request,
+    is_light_response,
+    is_short_text_answer,
+)
+from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import DelegationState, Status
+from remit.protocol.remit import meet
+from remit.runtime.aside import aside
+from remit.runtime.brief import Brief, BriefBackend
+from remit.runtime.context import Delegator
+from remit.runtime.delegation.response import (
+    answered,
+    answered_with_text,
+    can_be_changed,
+    ended_response,
+    failure,
+    for_callee,
+    handed_on,
+    relayed,
+    verified,
+)
+from remit.runtime.frames import Frame, SlotGivenUp
+from remit.runtime.origin import MAX_READ, at_home, origin_of, places
+from remit.runtime.ports import Remote, Slot
+from remit.runtime.schemas import misfits
+
+log = logging.getLogger("remit")
+
+
+# No light response is larger: each of its 4,096 characters has at most six bytes in JSON. Numbers count as text.
+MOST_LIGHT_BYTES = 65_536
+NO_TOOLS: frozenset[str] = frozenset()
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
+_RUNNING = DelegationState.RUNNING
+
+
+class Executor:
+    """The serving side of a hub: a transport passes requests to it."""
+
+    def __init__(self, dispatch: Delegator, backend: Callable[[Frame, frozenset[str]], BriefBackend]) -> None:
+        self._dispatch = dispatch
+        self._backend = backend
+        """Makes the backend of an agent's brief, with the tools that the agent may use."""
+
+    async def execute(self, request: Request, slot: Slot) -> Response:
+        """Execute an admitted request."""
+        parts = self._dispatch.parts
+        frame = parts.ledger.frames[request.run if request.parent is None else request.id]
+        frame.slot = slot
+        frame.taken_s = parts.clock.now()
+        frame.advance(_RUNNING)
+        # A remote agent begins when its request is sent: see `RemoteHandle.doubt`.
+        frame.ran = not isinstance(frame.agent, Remote) or bool(frame.doubt)
+        if parts.started is not None:
+            parts.started(request)
+        if isinstance(frame.agent, Remote):
+            return await self._send(frame, frame.agent, request)
+        if frame.doubt:
+            frame.doubt = ""  # it continues where it was
+        card = frame.card
+        tools = (meet(card.tools, request.remit.tools) or NO_TOOLS) if card.tools else NO_TOOLS
+        given_to = request
+        if request.input is not None or request.handoff is not None:
+            given_to = await _for_callee(request)
+        brief = Brief(given_to, tools, self._backend(frame, tools), card.prompt)
+        try:
+            if tools:
+                for prepare in parts.before_agents:
+                    await prepare(brief)
+            given = await frame.agent(brief)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - logged without secret values
+            frame.passed_on = bool(frame.faults_below) and is_from_below(error, frame.faults_below or ())
+            # Outside the event loop: detectors may have to be loaded first, and an error text may come from a stranger.
+            return ended_response(frame, Status.FAILED, await aside.run(self._raised, frame, error))
+        if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"{card.name} returned a {type(given).__name__}, not an answer"
+            return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
+        most = parts.limits.max_result_bytes
+        if is_short_text_answer(given, most):
+            response = frame.short_text = answered_with_text(frame, cast("str", given.result))
+        else:
+            response = await self._answered(frame, given, most)
+        return await self._fits(frame, response) if response.sources or request.capability is not None else response
+
+    async def _answered(self, frame: Frame, given: Answer, most: int) -> Response:
+        """Return the response with an agent's answer, once it has been validated."""
+        answer = (
+            verified(frame, given, most) if is_light_answer(given) else await aside.run(verified, frame, given, most)
+        )
+        if isinstance(answer, Fault):
+            return ended_response(frame, Status.FAILED, answer)
+        if answer.usage is not None:
+            frame.meter(answer.usage)
+        if not answer.calls:
+            return answered(frame, answer)
+        response = await self._hand_on(frame, answer.calls, answer.strategy)
+        return replace(response, metadata=response.metadata | answer.metadata) if answer.metadata else response
+
+    def _raised(self, frame: Frame, error: BaseException) -> Fault:
+        """Return the fault for an agent's exception, with its place in the code; log it unless raised on purpose."""
+        redactor, sealing = self._dispatch.parts.redactor, frame.run.sealing
+        words = redactor.worded(error, sealing)
+        why = failure(frame, error, words)
+        # A fault from a separate process has its origin, which nobody has redacted yet.
+        origin = why.origin or origin_of(error, frame.card.name, worded=lambda each: redactor.worded(each, sealing))
+        why = replace(why, origin=redactor.clean(at_home(origin), sealing))
+        if not isinstance(error, RemitError) or error.__cause__ is not None:
+            log.error("agent %s failed on %s: %s%s", frame.card.name, frame.path, words, places(why))
+            if log.isEnabledFor(logging.DEBUG):
+                log.debug("agent %s failed on %s: %s", frame.card.name, frame.path, redactor.traced(error))
+        return why
+
+    async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
+        """Execute a request elsewhere, and take from the answer what a peer may say."""
+        from remit.runtime.remote_handle import LocalRemoteHandle  # most hubs have no remote agents
+
+        parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
+        earlier = frame.doubt if frame.departed is None else ""
+        line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
+        ledger.outbound.setdefault(line.trace, []).append(frame)
+        try:
+            sent = remote.send(await self._under_own_id(frame, await _for_callee(request)), line)
+            if isinstance(parts.registry.agents[frame.card.name].agent, Remote):
+                given = await sent
+            else:  # it was sent to other hubs before a restart, and this one, which may be asked now, needs its slot
+                async with SlotGivenUp(frame):
+                    given = await sent
+            # That no hub starts it now says nothing about what it did in the process of a hub that was killed.
+            frame.doubt = earlier if given.status is Status.REFUSED else ""
+        except RemitError as error:
+            why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
+            if frame.departed is not None and why.code is not Code.OUTCOME_UNKNOWN:
+                doubt = f"{frame.doubt or 'it was sent before the restart'}: {why.message}"
+                why = fault(Code.OUTCOME_UNKNOWN, doubt, detail=why.detail)
+            frame.doubt = ""
+            if why.code is Code.OUTCOME_UNKNOWN:
+                frame.meter_all()
+            self._log_detail(frame, why)
+            return ended_response(frame, Status.FAILED, why)
+        finally:
+            line.close()
+            ledger.outbound[line.trace].remove(frame)
+            if not ledger.outbound[line.trace]:
+                del ledger.outbound[line.trace]
+        self._log_detail(frame, given.fault)
+        response = await _relayed(frame, given, parts.limits.max_result_bytes)
+        return await self._fits(frame, response) if response.sources or request.capability is not None else response
+
+    async def _under_own_id(self, frame: Frame, request: Request) -> Request:
+        """Return a request under the id by which a peer knows it: its path in the run.
+
+        Two clients of this hub may choose the same id, and to the peer both are this hub. A run keeps its id over
+        restarts.
+        """
+        left = frame.departed
+        if request.parent is not None or (left is not None and not left.id):
+            return request
+        retry_of = request.retry_of
+        if retry_of is not None:
+            known = await self._dispatch.parts.store.find(replace(request, id=retry_of), b"")
+            retry_of = None if known is None else known.run
+        return replace(request, id=request.path, retry_of=retry_of)
+
+    def _log_detail(self, frame: Frame, why: Fault | None) -> None:
+        """Log the details of a peer's failure that only the operator may see."""
+        if why is not None and why.detail:
+            detail = self._dispatch.parts.redactor.clean(why.detail[:MAX_READ], frame.run.sealing)
+            log.warning("%s: %s on %s (%s)", frame.card.name, why.code, frame.path, detail)
+
+    async def _hand_on(self, frame: Frame, calls: tuple[Call, ...], strategy: Strategy) -> Response:
+        """Execute the calls that the agent returned in place of an answer, in the agent's name."""
+        if len(calls) == 1:
+            return handed_on(frame, await self._dispatch.delegate(frame, calls[0]))
+        if strategy is Strategy.AI_BLEND:
+            why = f"{frame.card.name} handed over with the strategy `ai-blend`, but an answer cannot name a model"
+            again = 'Ask with `brief.combine(calls, strategy="ai-blend", blend=…)`, or choose another strategy.'
+            return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
+        from remit.runtime.delegation.combine import combine  # few agents hand over to several
+
+        combined = await combine(self._dispatch, frame, calls, strategy)
+        if combined.answer is None:
+            return handed_on(frame, combined.responses[0])
+        most = self._dispatch.parts.limits.max_result_bytes
+        made = combined.answer
+        answer = verified(frame, made, most) if is_light_answer(made) else await aside.run(verified, frame, made, most)
+        if isinstance(answer, Fault):
+            return ended_response(frame, Status.FAILED, answer)
+        through = tuple(agent for each in combined.used for agent in each.path or (each.target,))
+        return replace(answered(frame, answer), path=(frame.request.target, *through))
+
+    async def _fits(self, frame: Frame, response: Response) -> Response:
+        if is_light_response(response):
+            return self._checked(frame, response, frame.run.known)
+        return await aside.run(self._checked, frame, response, dict(frame.run.known))
+
+    def _checked(self, frame: Frame, response: Response, known: Held) -> Response:
+        """Check a result against its capability's schema, and its sources against the user of the remit."""
+        if not response.ok:
+            return response
+        request, shared = frame.request, self._dispatch.parts.limits.shared_scopes
+        capability = frame.card.capability(request.capability) if request.capability else None
+        schema = capability.result_schema if capability is not None else None
+        if schema is not None and (problems := misfits(schema, restore(response.result, known), response.result)):
+            message = f"the result of {frame.card.name} does not fit {request.capability}"
+            return ended_response(
+                frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=problems)
+            )
+        for source in response.sources:
+            if source.owner_scope != request.remit.user and source.owner_scope not in shared:
+                message = f"User ID mismatch - security violation: {frame.card.name} used a source of another user"
+                only = "Name only sources of the user of the request, or of a scope in `shared_scopes`."
+                return ended_response(frame, Status.FAILED, fault(Code.USER_MISMATCH, message, suggestion=only))
+        return response
+
+
+async def _for_callee(request: Request) -> Request:
+    if not can_be_changed(request):
+        return request
+    light = is_light_request(request, LIGHT_TO_ENCODE)
+    return for_callee(request) if light else await aside.run(for_callee, request)
+
+
+async def _relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
+    if is_light_response(given):
+        # A fault may be this hub's own, in the words of the peer.
+        valid = given.fault is None and max_bytes >= MOST_LIGHT_BYTES
+        valid = valid and isinstance(frame.agent, Remote) and frame.agent.validates
+        return relayed(frame, given, max_bytes, known_valid=valid)
+    frame.meter(given.usage)
+    return await aside.run(relayed, frame, replace(given, usage=Usage()), max_bytes)

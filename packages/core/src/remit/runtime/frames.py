@@ -1,0 +1,458 @@
+"""The state of runs and of their delegations in flight, and the slots that these hold."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
+from types import TracebackType
+from typing import NamedTuple
+
+from remit.policy import breaker
+from remit.policy.breaker import FaultKey
+from remit.policy.budget import settle
+from remit.policy.limits import Limits
+from remit.policy.repeats import CallKey, EarlierAnswer
+from remit.policy.verdict import Guard, Sealing
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
+from remit.protocol.errors import Fault
+from remit.protocol.lifecycle import DelegationState, Status, advance
+from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
+from remit.runtime.answer_cache import Lookup
+from remit.runtime.brief import Agent
+from remit.runtime.ports.remote import Departure, Remote, Slot
+
+NOTHING = Usage()
+
+# Later attempts append a suffix, up to the length of a name.
+LONGEST_PATH = LONGEST_NAME - 10
+
+
+class RoutedCall(NamedTuple):
+    """A call by capability: the agent that is asked now, and the agents to fall back on."""
+
+    call: Call
+    path: str
+    """The path of the call in its run, whichever agent executes it."""
+    names: tuple[str, ...]
+    leg: int = 0
+    """The number of agents asked before."""
+    beside: "Frame | None" = None
+    """The attempt before, if it still runs and only takes long."""
+
+    @property
+    def leg_path(self) -> str:
+        """The path of this attempt; the first attempt has the path of the call."""
+        return leg_path(self.path, self.leg)
+
+
+def child_path(parent: "Frame", name: str | int) -> str:
+    """Return the path of a delegation in its run: the caller's path and the name of the call.
+
+    Where callers that name their calls call each other, a path may exceed the length of an id; then it is a digest.
+    """
+    path = f"{parent.path}.{name}"
+    if len(path) <= LONGEST_PATH:
+        return path
+    return f"{parent.run.id}.{hashlib.blake2b(path.encode(), digest_size=16).hexdigest()}"
+
+
+def leg_path(path: str, leg: int) -> str:
+    """Return the path of an attempt: `run.2`, then `run.2+1`."""
+    return f"{path}+{leg}" if leg else path
+
+
+class TextFlow:
+    """The live text of an agent: the part that is held back, and the words before it."""
+
+    __slots__ = ("before", "pending")
+
+    def __init__(self) -> None:
+        self.before = ""
+        self.pending = ""
+
+
+class PastCall:
+    """A call and its answer, kept to recognise later calls that are nearly the same."""
+
+    __slots__ = ("answer", "answer_words", "circles", "said", "words")
+
+    def __init__(self, said: tuple[Json, ...]) -> None:
+        self.said = said
+        self.circles = False
+        """Whether it nearly repeats several earlier calls that brought nothing new."""
+        self.answer: Json = None
+        self.words: Counter[str] | None = None
+        self.answer_words: Counter[str] | None = None
+
+
+class PassedCall(NamedTuple):
+    """A call that set nothing but its text and its tokens, and from what its request was made."""
+
+    request: Request
+    max_tokens: int | None
+    time_ms: int
+    """The time that it would be granted if enough were left."""
+    card: AgentCard
+    """The card of its callee."""
+    caller: AgentCard
+    limits: Limits
+    guards: tuple[Guard, ...]
+    """The guards that allowed it."""
+
+
+class Tally:
+    """Counts the delegations of a run, including requests that come back to this hub from it."""
+
+    __slots__ = ("by_agent", "delegations")
+
+    def __init__(self) -> None:
+        self.delegations = 0
+        self.by_agent: dict[str, int] = {}
+
+
+class Run:
+    """The tree of delegations under one root request."""
+
+    __slots__ = (
+        "asked",
+        "called_off",
+        "changed_at",
+        "changes",
+        "epoch",
+        "handed_back",
+        "held",
+        "id",
+        "known",
+        "notes",
+        "overrun",
+        "refusals",
+        "request",
+        "scope",
+        "sealing",
+        "steps",
+        "tally",
+        "told",
+        "unsaved",
+    )
+
+    def __init__(
+        self, request: Request, epoch: int, steps: dict[str, bytes] | None, sealing: Sealing | None = None
+    ) -> None:
+        self.id = request.run
+        self.scope = request.session or request.run
+        """The conversation that it belongs to. Later runs of the conversation share its notes and its secrets."""
+        self.request = request
+        """The redacted root request."""
+        self.epoch = epoch
+        self.overrun = False
+        self.tally = Tally()
+        self.changes = 0
+        """How many calls and tools that may have changed something have ended in it."""
+        self.changed_at = 0
+        """When the last call or tool ended that changes something; cached answers are older."""
+        self.refusals = 0
+        """How many of its refusals are recorded."""
+        self.handed_back = False
+        """Whether it stops here only to be resumed elsewhere."""
+        self.called_off = False
+        """Whether somebody cancelled it."""
+        self.unsaved = False
+        """Whether something that must not be done twice was done and may not be stored yet."""
+        self.steps = steps
+        """The journal at the time the run was resumed; None if the run is not resumable."""
+        self.told: dict[tuple[str, str], int] | None = None
+        """How often each delegation had reported which progress when the run was resumed."""
+        self.sealing = sealing
+        self.known: dict[str, str | int] = {}
+        """The raw values of all its tokens."""
+        self.held: dict[str, str | int] = {}
+        """The raw values that its user gets back: values the user sent, and values found for the user."""
+        self.notes: list[Note] = []
+        """The redacted notes of its conversation."""
+        self.asked = ""
+        """The open question to its user, if there is one."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Frame:
+    """One delegation in flight: its place in the tree, its account, and its task.
+
+    It has slots, because a hop reads some forty of its attributes that were never set: a default of the class costs
+    four times as much to read as a slot. Setting all of them once costs less than that.
+    """
+
+    request: Request
+    entry: InitVar[tuple[AgentCard, Agent | Remote, str]]
+    run: Run
+    parent: "Frame | None"
+    started: float
+    call_key: CallKey | None = None
+
+    path: str = field(init=False)
+    card: AgentCard = field(init=False)
+    agent: Agent | Remote = field(init=False)
+    address: str = field(init=False)
+    taken_s: float = field(init=False)
+    """When it got its slot; until then, when it was started."""
+    deadline: float = field(init=False)
+    granted: int = field(init=False)
+
+    task: asyncio.Task[None] | None = None
+    """The task that executes it; None until it is started."""
+    outcome: asyncio.Future[Response] = field(init=False)
+    tick: int = 0
+
+    state: DelegationState | Status = DelegationState.QUEUED
+    begun: bool = False
+    """Whether its task has taken its first step."""
+    ran: bool = False
+    """Whether the agent's code was called. Before that, the delegation can be repeated safely."""
+    abandoned: bool = False
+    stopping: Fault | None = None
+    """The reason why it was told to stop."""
+
+    reserved: int = 0
+    journaled: dict[str, int] | None = None
+    """Tokens of its calls from before a restart, by path, reserved until its code makes them again."""
+    aside: int = 0
+    """Tokens that its parent keeps for a hedge; together with its grant they are one reservation."""
+    prompt: int = 0
+    completion: int = 0
+    estimated: bool = False
+
+    calls: int = 0
+    """The number of delegations and tool calls so far, which gives the next one its path."""
+    passed: PassedCall | None = None
+    """Its last short text that all guards allowed; the next one often differs in nothing but its text."""
+    calls_by_key: dict[CallKey, EarlierAnswer | None] | None = None
+    """Its calls that are in flight or succeeded, with the answers that a repeated call gets."""
+    beside: tuple[Json, ...] = ()
+    """What its caller passed besides the parts of the call key."""
+    asked_of: dict[tuple[str, str | None], list[PastCall]] | None = None
+    """Its past calls, by callee and capability, or by tool."""
+    asked: PastCall | None = None
+    """The caller's entry about this call."""
+    changes_before: int = 0
+    """The run's count of changes when it began."""
+    changes_below: int = 0
+    """How many changes since then were made by its own delegations and tools."""
+    kept: tuple[int, bytes] | None = None
+    """The agent's state in its conversation as last read: the revision and the value."""
+    named: set[str] | None = None
+    """The names that it gave to its own calls."""
+    sampling: int = 0
+    """The tokens that models of hosts may spend on what it is asking them now."""
+    questions: dict[tuple[str, bytes], int] | None = None
+    """How often its agent has asked a person the same, by the question and its form."""
+    children: "set[Frame] | None" = None
+    slot: Slot | None = None
+    waiting: int = 0
+    """The number of things it waits for; while this is above zero, its slot is free."""
+    pauses: int = 0
+    paused_since: float = 0.0
+    """Since when its clock stands still, because a person is asked for it or below it."""
+    waited_s: float = 0.0
+    """For how long its clock stood still so far."""
+    is_probe: bool = False
+    """Whether it is the one call that a half-open breaker let through to test the callee."""
+    step: bytes = b""
+    """The digest that identifies it in a resumable run."""
+    departed: Departure | None = None
+    """Set if it was sent elsewhere before a restart."""
+    doubt: str = ""
+    """Why its outcome would be unknown if it were stopped now: it was sent, or had begun before a restart."""
+    recorded: Request | None = None
+    """The request as recorded, if the callee sees more of it than others may."""
+    held: dict[str, str | int] | None = None
+    """The raw values that its agent has sent to others, by token; the agent gets them back."""
+    tool_calls: list[str] | None = None
+    faults_below: set[FaultKey] | None = None
+    """The faults of its own delegations: a fault that it only passes on did not start here."""
+    passed_on: bool = False
+    """Whether it failed because one of its delegations failed."""
+    warnings: list[str] | None = None
+    """The hub's warnings to its caller, besides those of its agent."""
+    warned: set[str] | None = None
+    """The details of these warnings, which are recorded."""
+    short_text: Response | None = None
+    """Its agent's response, if that is only a short text: nothing else in it has to be examined."""
+    partial: Answer | Callable[[], Answer] | None = None
+    """The agent's partial answer so far, or a function that makes it."""
+    progress_count: int = 0
+    unheard: bool = False
+    """Whether its agent said something while nobody listened."""
+    flow: "TextFlow | None" = None
+    """Live text of its agent that could not be passed on yet."""
+    session_read: bool = False
+    """Whether it, or a delegation below it, read earlier messages or state of a session."""
+    lookup: Lookup | None = None
+    """The cache entry of its answer, where the answer may be shared or was."""
+    route: RoutedCall | None = None
+    """How it was routed, if the caller named a capability instead of an agent."""
+    hedge_ms: int | None = None
+    """After how many milliseconds a second agent is asked too; None: never."""
+    twin: "Frame | None" = None
+    """The other one of a hedged pair."""
+    overtaken: bool = False
+    """Whether it was stopped because the other one of its pair was faster."""
+    drawn: int = 0
+    """Tokens taken from the caller beyond the grant."""
+    hedges: int = 0
+    """The number of hedged pairs among its delegations; each pair counts as one delegation."""
+
+    def __post_init__(self, entry: tuple[AgentCard, Agent | Remote, str]) -> None:
+        request, started = self.request, self.started
+        self.path = request.run if self.parent is None else request.id
+        self.card, self.agent, self.address = entry
+        self.taken_s = started
+        self.deadline = started + request.remit.time_ms / 1_000
+        self.granted = request.remit.tokens
+
+    def advance(self, to: DelegationState | Status) -> None:
+        """Move to a state, as the lifecycle table allows; nothing else changes the state of a delegation."""
+        self.state = advance(self.state, to)
+
+    @property
+    def used(self) -> int:
+        """Tokens spent here and below, including those beyond the grant."""
+        return self.prompt + self.completion
+
+    @property
+    def left(self) -> int:
+        """Tokens that are neither spent nor reserved."""
+        return self.granted - self.prompt - self.completion - self.reserved
+
+    @property
+    def reach(self) -> int:
+        """Tokens that it can grant: what is left, and what its callers have left if it may draw on them."""
+        if self.parent is None or not self.card.draws:
+            return self.left
+        return self.left + max(0, self.parent.reach)
+
+    @property
+    def journaled_tokens(self) -> int:
+        """Tokens reserved for calls from before a restart; for its code they are left until it makes them again."""
+        return sum(self.journaled.values()) if self.journaled else 0
+
+    def release_journaled(self, path: str) -> None:
+        """End the reservation for a call from before a restart, which its code has made again."""
+        if self.journaled:
+            self.reserved -= self.journaled.pop(path, 0)
+
+    @property
+    def reservation(self) -> int:
+        """Tokens that its caller has reserved for it."""
+        return self.granted + self.aside
+
+    def draw(self, tokens: int) -> None:
+        """Take tokens from the caller, which takes what it lacks from its own; as many as are there."""
+        parent = self.parent
+        if parent is None or not self.card.draws:
+            return
+        if tokens > parent.left:
+            parent.draw(tokens - parent.left)
+        taken = max(0, min(tokens, parent.left))
+        parent.reserved += taken
+        self.granted += taken
+        self.drawn += taken
+
+    @property
+    def overrun(self) -> int:
+        """Tokens spent beyond the grant."""
+        return settle(self.granted, self.used)[2] if self.used > self.granted else 0
+
+    def usage(self) -> Usage:
+        """Return what this delegation and all below it have spent."""
+        if not self.used:
+            return NOTHING
+        return Usage(prompt=self.prompt, completion=self.completion, overrun=self.overrun, estimated=self.estimated)
+
+    def time_left_ms(self, now: float) -> int:
+        """Return the time left; it stands still while a person is asked for it or below it."""
+        return int((self.deadline - (self.paused_since if self.pauses else now)) * 1_000)
+
+    def in_flight(self) -> int:
+        """Return the number of its delegations that have not ended; a hedged pair counts as one."""
+        return len(self.children) - self.hedges if self.children else 0
+
+    def lineage(self) -> "list[Frame]":
+        """Return this frame and all frames above it."""
+        found: list[Frame] = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found
+
+    def meter(self, usage: Usage) -> None:
+        """Count tokens that the agent itself has spent."""
+        self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
+        self.completion = min(self.completion + usage.completion, MAX_INTEGER)
+        self.estimated = self.estimated or usage.estimated
+        if self.left < 0:
+            self.draw(-self.left)
+
+    def meter_all(self) -> None:
+        """Count the whole grant as spent: what was spent of it is not known."""
+        self.meter(Usage(prompt=max(0, self.granted - self.used), estimated=True))
+
+    def note_fault_below(self, why: Fault) -> None:
+        """Remember how one of its delegations failed."""
+        if self.faults_below is None:
+            self.faults_below = set()
+        self.faults_below.add(breaker.key_of(why))
+        self.faults_below.add(breaker.key_of(why.outward()))  # as an agent in a separate process sees it
+
+    def note_session_read(self) -> None:
+        """Remember that this answer, and those of all frames above, depend on a session."""
+        for each in self.lineage():
+            each.session_read = True
+
+    def subtree(self) -> "list[Frame]":
+        """Return this frame and all frames in flight below it, parents first."""
+        found: list[Frame] = [self]
+        for frame in found:
+            if frame.children:
+                found.extend(frame.children)
+        return found
+
+
+class SlotGivenUp:
+    """`async with`: others have the slot of a delegation while it waits; it has one again before it goes on."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    async def __aenter__(self) -> None:
+        give_up_slot(self._frame)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        frame = self._frame
+        frame.waiting -= 1
+        # A delegation that is stopped needs no slot. One that only gave up waiting, by a time-out of its own, works on.
+        if (kind is None or frame.stopping is None) and not _has_slot(frame):
+            await regain_slot(frame)
+
+
+def give_up_slot(frame: Frame) -> None:
+    """Let others have the slot of a delegation that waits, for one thing or for several."""
+    waiting, slot = frame.waiting, frame.slot
+    frame.waiting = waiting + 1
+    if not waiting and slot is not None:
+        slot.release()
+
+
+async def regain_slot(frame: Frame) -> None:
+    """Take a slot again once the delegation waits for nothing any more."""
+    if frame.slot is not None and not _has_slot(frame):
+        await frame.slot.regain()
+
+
+def _has_slot(frame: Frame) -> bool:
+    """Take a slot again if one is free; return whether the delegation has one now, or needs none yet."""
+    slot = frame.slot
+    return frame.waiting != 0 or slot is None or slot.regain_now()

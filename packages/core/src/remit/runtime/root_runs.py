@@ -1,0 +1,455 @@
+"""Root requests: durable before their agent starts, executed at most once, answered after every record is durable.
+
+A request to an agent that changes nothing may begin before it is durable: it and its outcome then share a commit.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from remit.policy.guards import asked_too_often
+from remit.policy.reception import peer_of
+from remit.policy.shares import ShareOwner
+from remit.policy.verdict import Ask, Refuse, Rewrite
+from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
+from remit.protocol.codec import digest
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.runtime import journal
+from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
+from remit.runtime.aside import aside, current_share
+from remit.runtime.context import Delegator
+from remit.runtime.delegation.admission import Heavy
+from remit.runtime.delegation.approval import PersonDeclined
+from remit.runtime.delegation.response import needs_wording
+from remit.runtime.frames import Frame
+from remit.runtime.ports import (
+    FIRST_EPOCH,
+    USED,
+    AcceptedRequest,
+    DuplicateRequest,
+    Remote,
+    ReusedProof,
+    RunScope,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+)
+from remit.runtime.redactor import made_whole
+from remit.runtime.root_admission import RootAdmission, RootAttempt, UserBudgets
+from remit.runtime.root_records import CLOSING, LEFT, RootRecords
+from remit.runtime.text_reader import text_reader
+
+# A worker without a heartbeat for this long is considered dead, and its claimed runs are resumed.
+LEASE_MS = 5_000
+# How often a cancel is passed on again while the store is away.
+AGAIN_S = 0.25
+# How often a closing hub looks for runs that were still being admitted when it began to close.
+CLOSING_S = 0.05
+
+
+class RootRuns:
+    """The runs of one hub: start, attach, cancel, answer."""
+
+    def __init__(self, dispatch: Delegator, admission: RootAdmission, records: RootRecords) -> None:
+        self._dispatch = dispatch
+        self._admission = admission
+        self._records = records
+        self._budgets = UserBudgets(dispatch.parts)
+        self.active = ActiveRuns(self._gone)
+
+    @property
+    def lease_ms(self) -> int:
+        """For how long a run is claimed."""
+        return LEASE_MS
+
+    async def ask(self, request: Request) -> Response:
+        """Execute a root request, or attach to an equal one in flight; only the first caller can cancel it."""
+        going = await self.begin(request)
+        if isinstance(going, Response):
+            return self._for_asker(request, going)
+        try:
+            return self._for_asker(request, await asyncio.shield(going.task))
+        except asyncio.CancelledError:
+            if not going.task.done() and going.run == request.run:
+                if going.on_record in ("", going.run) or not self.active.interrupt(going.task, LEFT):
+                    self.cancel(request.run, "its caller was cancelled")
+                await asyncio.wait({going.task})
+            raise
+
+    async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
+        """Start a root request, attach to an equal one in flight, or refuse it; it continues without a waiting caller.
+
+        *once* is the single-use proof that came with it.
+        """
+        registry = self._dispatch.parts.registry
+        if registry.other_hubs is not None and request.target not in registry.agents:
+            await registry.other_hubs.find(request.target)
+        if once is not None:
+            self._records.expect(request.run, once)
+        light = is_light_request(request, LIGHT_TO_ENCODE)
+        content = self.digest_of(request) if light else await aside.run(self.digest_of, request)
+        going = self.active.get(run_key(request))
+        if going is not None and going.digest != content:
+            # A request that was edited before it began, and resumed since, is known to the store by its original
+            # content.
+            known = await self._dispatch.parts.store.find(request, content)
+            if known is None or not known.same_content:
+                return await self._records.refuse(request, _duplicate(request))
+            going = going if known.run == going.run else None
+        if going is not None and (why := await self._records.reused(request)) is not None:
+            return await self._records.refuse(request, why)
+        return going or self.launch(request, content, self.run(request, content))
+
+    async def refuse(self, request: Request, why: Fault) -> Response:
+        """Refuse a root request that has not begun, and record that."""
+        try:
+            return await self._records.refuse(request, why)
+        except StoreError as error:
+            return self._records.refused(request, error.fault)
+
+    def cancel(self, delegation: str, reason: str) -> bool:
+        """Stop a run, by its id or its request's id, or one delegation; False if no such id is in flight."""
+        why = fault(Code.CANCELLED, f"cancelled: {reason}")
+        going = self.active.named(delegation)
+        if going is not None and self.active.interrupt(going.task, why):
+            return True
+        frames = self._dispatch.parts.ledger.frames
+        frame = frames.get(delegation) or (frames.get(going.run) if going is not None else None)
+        if frame is None:
+            if going is not None:  # it is still being admitted, and will see that it must not start
+                self.active.call_off(going.run, why)
+            return going is not None
+        frame.run.called_off = frame.run.called_off or (frame.parent is None and _is_order(why))
+        self._dispatch.recording.notice(frame, why.message, why.code)
+        self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
+        return True
+
+    def extend(self, run: str, tokens: int, reason: str) -> bool:
+        """Grant a run more tokens, on record; False if it is not in flight."""
+        frame = self._dispatch.parts.ledger.frames.get(run)
+        if frame is None or frame.parent is not None:
+            return False
+        frame.granted += tokens
+        self._dispatch.recording.notice(frame, f"{tokens} more tokens were granted: {reason}")
+        return True
+
+    async def close(self) -> None:
+        """Stop everything and return once each outcome is durable, or the run is released to be resumed."""
+        while self.active:
+            roots = [frame for frame in self._dispatch.parts.ledger.frames.values() if frame.parent is None]
+            for frame in roots:
+                if frame.stopping is None and frame.card.resumable:
+                    frame.run.handed_back = True
+            for frame in roots:
+                self.cancel(frame.path, "the hub is closing")
+            self.active.stop_all(CLOSING)
+            # A run that was still being admitted may start after this; the next round of the loop finds it.
+            await self.active.wait_for_one(CLOSING_S)
+        with suppress(StoreError):
+            await self._records.record_late()
+
+    def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
+        """Run a root request in its own task; *content* is the digest of the request."""
+        self._dispatch.parts.store.sizes[request.run] = 0
+        return self.active.launch(request, content, work)
+
+    def running(self, name: str, sender: str, scope: RunScope) -> ActiveRun | None:
+        """Return a run in progress here: by its id, or by that which *sender* gave it."""
+        return self.active.visible(name, sender, scope)
+
+    def _gone(self, run: str) -> None:
+        """Drop what was kept for a run until it ended."""
+        parts = self._dispatch.parts
+        self._records.forget_proof(run)
+        parts.passed_on.pop(run, None)
+        parts.remarks.pop(run, None)
+        parts.store.sizes.pop(run, None)
+
+    # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
+        """Admit a root request and execute it, or refuse it; *parked* is its epoch if the store already has it."""
+        current_share.set(ShareOwner(request.via or "", request.remit.user))  # of this run's own task
+        if parked is not None:
+            self._records.parked_before(request.run, parked)
+        try:
+            try:
+                return await self._admit(request, content)
+            except StoreError:
+                raise
+            except RemitError as error:
+                kept = isinstance(error, PersonDeclined) or _is_order(error.fault)
+                ended = await self._records.refuse(request, error.fault, keep=kept)
+                return await self._wherever(request, ended, error.fault)
+        except StoreError as error:  # also a store that could not even record the refusal
+            return self._records.refused(request, error.fault)
+        finally:
+            self._records.unpark(request.run)
+
+    async def _admit(self, request: Request, content: bytes) -> Response:
+        """Judge a root request; if it is admitted, submit and execute it."""
+        may_be_known = request.id != request.run and request.run not in self._records.parked
+        attempt = RootAttempt(request, content, may_be_known=may_be_known)
+        try:
+            return await self._judge(attempt)
+        finally:
+            if attempt.allowance is not None and not attempt.run.handed_back:
+                await self._budgets.settle(attempt.allowance, 0 if attempt.frame is None else attempt.frame.used)
+
+    async def _judge(self, attempt: RootAttempt) -> Response:
+        """Judge a root request until it is refused, or admitted, submitted and executed."""
+        admission, clock = self._admission, self._dispatch.parts.clock
+        if (known := await admission.prepare(attempt)) is not None:
+            return await self._known(attempt.request, known)
+        while True:
+            request, now = attempt.request, clock.now()
+            facts = admission.facts_of(attempt, now)
+            verdict = admission.judge(attempt, facts)
+            # A request that has an outcome already must not be refused, asked about or stored again.
+            may_go_on = isinstance(verdict, Rewrite) and not verdict.struck
+            if not may_go_on and (known := await admission.find(attempt)) is not None:
+                return await self._known(request, known)
+            match verdict:
+                case Heavy():
+                    await admission.look_through(attempt, facts)
+                case Refuse(fault=why):
+                    return await self._records.refuse(request, why)
+                case Ask() as ask:
+                    if (ended := await self._ask(attempt, ask)) is not None:
+                        return ended
+                case Rewrite():
+                    if attempt.session is not None and not attempt.taken:
+                        await admission.assign_session(attempt, attempt.session, verdict.request)
+                    elif (why := self.active.why_called_off(request.run)) is not None:
+                        return await self._records.refuse(request, why, keep=_is_order(why))
+                    elif (shared := self._dispatch.parts.shared) is not None and attempt.needs_permit:
+                        if (wait_ms := await shared.rate_wait_ms(facts.target)) > 0:
+                            return await self._not_now(attempt, asked_too_often(request.target, wait_ms).fault)
+                        attempt.permitted = True
+                    elif attempt.allowance is None and self._budgets.applies_to(request):
+                        allowance = await self._budgets.reserve(request)
+                        if isinstance(allowance, Fault):
+                            return await self._not_now(attempt, allowance)
+                        attempt.allow(allowance)
+                    else:
+                        attempt.frame = frame = admission.reserve(attempt, verdict, now)
+                        return await self._submit(frame, frame.recorded or frame.run.request, attempt.content)
+
+    async def _not_now(self, attempt: RootAttempt, why: Fault) -> Response:
+        """Refuse a request for a limit that all hubs share, unless it has begun before or has an outcome."""
+        if (known := await self._admission.find(attempt)) is not None:
+            return await self._known(attempt.request, known)
+        return await self._records.refuse(attempt.request, why)
+
+    async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
+        """Ask a person, unless another hub of the team did; return the outcome if the request goes no further."""
+        run, parts = attempt.run, self._dispatch.parts
+        approved = attempt.request.approved
+        if approved and parts.redactor.keys.question_digest(f"{ask.question}") in approved:
+            attempt.agreed(ask.question, {})
+            return None
+        if (known := await self._park(attempt)) is not None:
+            return await self._known(attempt.request, known)
+        if (why := self.active.why_called_off(attempt.request.run)) is not None:
+            return await self._records.refuse(attempt.request, why, keep=_is_order(why))
+        asking = self._dispatch.approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
+        edits = await self.active.interruptible(asking)
+        attempt.agreed(ask.question, edits)
+        if edits and attempt.request.view is not None:  # a longer task leaves less room for the rest
+            attempt.request = await self._admission.with_context(run, attempt.request, goes_on=attempt.goes_on)
+        attempt.entry = parts.registry.agents.get(attempt.request.target)
+        return None
+
+    async def _park(self, attempt: RootAttempt) -> DuplicateRequest | None:
+        """Make a request durable that waits for a person before it begins; return its outcome if it is not new."""
+        request = attempt.request
+        if request.run in self._records.parked or self._dispatch.parts.approver is None:
+            return None
+        clean = await self._admission.redacted(attempt.run, request)
+        if clean.view is not None:
+            clean = replace(clean, view=clean.view.recorded())
+        if (known := await self._records.park(clean, attempt.content, LEASE_MS)) is not None:
+            return known
+        self.active.note_on_record(request, request.run)
+        return None
+
+    async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
+        """Make an admitted request durable, then execute it."""
+        parts = self._dispatch.parts
+        if _changes_nothing(frame) and (soon := self._records.submit_soon(clean, content, LEASE_MS)) is not None:
+            return await self._execute_early(frame, clean, soon)
+        try:
+            submitted = await self._records.submit(clean, content, LEASE_MS)
+        except BaseException:
+            parts.ledger.withdraw(frame, parts.clock.now())
+            raise
+        if isinstance(submitted, AcceptedRequest):
+            frame.run.epoch = submitted.epoch
+            self.active.note_on_record(clean, clean.run)
+            for path, step in (frame.run.steps or {}).items():
+                parts.store.journal(clean.run, submitted.epoch, path, step)
+            return await self.carry_out(frame)
+        parts.ledger.withdraw(frame, parts.clock.now())
+        match submitted:
+            case ReusedProof():
+                return await self._records.refuse(clean, USED)
+            case DuplicateRequest():
+                return await self._known(clean, submitted)
+            case None:
+                return await self._wherever(clean, self._records.refused(clean, journal.TAKEN_OVER))
+
+    async def _execute_early(self, frame: Frame, clean: Request, submitting: Awaitable[Submitted]) -> Response:
+        """Execute a request that changes nothing while it is being submitted: it and its outcome share a commit."""
+        frame.run.epoch = FIRST_EPOCH
+        submitted = asyncio.ensure_future(submitting)
+        submitted.add_done_callback(lambda done: self._note_submitted(clean, done))
+        response = await self._execute(frame)
+        match await submitted:
+            case AcceptedRequest():
+                return await self._answer(frame, response)
+            case DuplicateRequest() as known:  # another process submitted it first
+                return await self._known(clean, known)
+            case ReusedProof():
+                return await self._records.refuse(clean, USED)
+
+    def _note_submitted(self, request: Request, done: "asyncio.Future[Submitted]") -> None:
+        if not done.cancelled() and done.exception() is None and isinstance(done.result(), AcceptedRequest):
+            self.active.note_on_record(request, request.run)
+
+    async def _known(self, request: Request, known: DuplicateRequest) -> Response:
+        """Answer a request that was made before, once there is an answer."""
+        if not known.same_content:
+            return await self._records.refuse(request, _duplicate(request))
+        if (why := await self._records.reused(request)) is not None:
+            return await self._records.refuse(request, why)
+        while True:
+            self.active.note_on_record(request, known.run)
+            response = known.response or await self._attach(request, known.run)
+            newer = await self._sent_again(request, known.run) if response.status is Status.REFUSED else None
+            if newer is None:
+                return self._for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
+            known = newer
+
+    async def _sent_again(self, request: Request, run: str) -> DuplicateRequest | None:
+        """Return the newer run of a request whose *run* was refused, if it was sent again elsewhere meanwhile.
+
+        The refusal says that nothing was started, and is not true any more.
+        """
+        going = self.active.get(run_key(request))
+        newer = None if going is None else await self._dispatch.parts.store.find(request, going.digest)
+        return newer if newer is not None and newer.same_content and newer.run != run else None
+
+    async def _attach(self, request: Request, run: str, *, began: bool = False) -> Response:
+        """Wait for another process to finish the same request, for at most this request's time; pass a cancel on.
+
+        If it *began* here, it also waits for a store that is away: nothing else is known of it here.
+        """
+        waiting: Awaitable[Response | None] = self._dispatch.parts.store.wait(run)
+        try:
+            async with asyncio.timeout(request.remit.time_ms / 1_000):
+                while True:
+                    try:
+                        if (ended := await self.active.interruptible(waiting)) is not None:
+                            return ended
+                        waiting = self._dispatch.parts.store.wait(run)
+                    except RemitError as error:
+                        why = error.fault
+                        if began and why.code is Code.STORE_UNAVAILABLE:
+                            waiting = asyncio.sleep(AGAIN_S)
+                        elif why.code is not Code.CANCELLED or why in (CLOSING, LEFT):
+                            raise
+                        else:
+                            waiting = self.pass_cancel_on(run, why)
+        except TimeoutError:
+            # The run continues, so this is not a timeout, after which the same would be requested under a new id.
+            until = f"did not end within {request.remit.time_ms} ms"
+        except RemitError as error:
+            if error.fault.code is not Code.CANCELLED:
+                raise
+            until = "nobody waits for it here any more"
+        again = "Ask again with the same id to get its outcome; this does not start another run."
+        why = fault(Code.OUTCOME_UNKNOWN, f"the same request, run {run}, is in progress and {until}", suggestion=again)
+        return self._records.refused(request, why)
+
+    async def pass_cancel_on(self, run: str, why: Fault) -> None:
+        """Tell the hub that executes a run, or will, to stop it, once the store can be used."""
+        parts, reason = self._dispatch.parts, why.message.removeprefix("cancelled: ")
+        while True:
+            try:
+                await parts.store.control(run, "cancel", parts.registry.hub, reason)
+            except StoreError as error:
+                if error.fault.code is not Code.STORE_UNAVAILABLE:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
+
+    async def carry_out(self, frame: Frame) -> Response:
+        """Execute an admitted and submitted request, and answer once its outcome is durable."""
+        return await self._answer(frame, await self._execute(frame))
+
+    async def _execute(self, frame: Frame) -> Response:
+        (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
+        # Only outcomes after the agent's code began are kept: before that, the same request may come again. A cancel
+        # stands, too: whoever sends the same again may not have heard of it.
+        unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
+        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown or frame.run.called_off)
+        return await self._wherever(frame.request, ended)
+
+    async def _wherever(self, request: Request, ended: Response, why: Fault | None = None) -> Response:
+        """Return how a run ended here; if another hub took it over, whoever waits here gets the outcome there.
+
+        *why* it ended here: a cancel is passed on, and a caller that has left waits for nothing.
+        """
+        if ended.fault is not journal.TAKEN_OVER or why in (CLOSING, LEFT):
+            return ended
+        try:
+            if why is not None and why.code is Code.CANCELLED:
+                await self.active.interruptible(self.pass_cancel_on(request.run, why))
+            outcome = await self._attach(request, request.run, began=True)
+            return await self._dispatch.parts.redactor.for_user(request.run, outcome)
+        except RemitError:  # this hub closes, or cannot reach the store
+            return ended
+
+    async def _answer(self, frame: Frame, response: Response) -> Response:
+        if frame.run.scope != frame.run.id:
+            with suppress(StoreError):  # it is answered, whatever happens to the question
+                await self._dispatch.parts.sessions.ask_back(frame.run, response)
+        return self._for_asker(frame.request, await made_whole(response, frame.run.held))
+
+    def _for_asker(self, request: Request, response: Response) -> Response:
+        """Return a response as its caller gets it: only this hub's own programs see details of its code.
+
+        A user reads plain sentences in it; another hub words them for its own users.
+        """
+        if request.via is not None:
+            response = response.outward()
+        if not needs_wording(response) or peer_of(request) is not None:
+            return response
+        return text_reader().for_user(response, self._dispatch.parts.registry.cards)
+
+    def digest_of(self, request: Request) -> bytes:
+        """Return a digest of a request's content that reveals nothing to those who can only read the store."""
+        return self._dispatch.parts.redactor.keys.digest(digest(request))
+
+
+def _changes_nothing(frame: Frame) -> bool:
+    """Return whether a request may begin before it is durable: it changes nothing, so it may begin again."""
+    card, code = frame.card, frame.request.capability
+    if code is None or card.resumable or card.callees or isinstance(frame.agent, Remote):
+        return False
+    capability = card.capability(code)
+    return capability is not None and capability.read_only
+
+
+def _is_order(why: Fault) -> bool:
+    """Return whether somebody cancelled the run itself, and not only the wait for it."""
+    return why.code is Code.CANCELLED and why not in (CLOSING, LEFT)
+
+
+def _duplicate(request: Request) -> Fault:
+    return fault(Code.DUPLICATE_REQUEST, f"request id {request.id} was used before with other content")

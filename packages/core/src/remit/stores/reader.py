@@ -1,0 +1,366 @@
+"""Queries about runs, sessions and what is kept beside records, the same for both engines."""
+
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from remit.protocol.envelope import Note, Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice, Record, read_body, read_request, read_response
+from remit.runtime.listing import is_wanted
+from remit.runtime.ports import (
+    ANYONES,
+    MOST_FACTS,
+    MOST_NOTES,
+    MOST_READ,
+    DuplicateRequest,
+    ListedSessions,
+    RunScope,
+    RunState,
+    RunSummary,
+    SessionFilter,
+    SessionOwner,
+    SessionSummary,
+    StoreError,
+)
+from remit.stores.database import FORGOTTEN, KEPT, NOW_MS, OPEN, SqlConnection
+from remit.stores.schema import KIND_OF, KINDS
+
+State = Literal["waiting", "running", "silent", "finished"]
+
+_read_notice = msgspec.json.Decoder(Notice).decode
+
+
+def record_of(seq: int, number: int, at_ms: int, run: str, session: str, body: bytes | msgspec.Raw) -> Record:
+    """Return a record from its columns."""
+    kind = KIND_OF.get(number)
+    if kind is None:
+        raise StoreError(
+            fault(
+                Code.STORE_UNAVAILABLE,
+                f"row {seq} of the record has an unknown kind",
+                suggestion="The store was changed: check it with `remit audit verify`.",
+            )
+        )
+    return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(body)))
+
+
+class Conditions:
+    """Conditions of a query and their values."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values: list[Any] = list(values)
+        self._all: list[str] = []
+
+    def add(self, condition: str, *values: Any) -> None:
+        """Add a condition in which each `{}` stands for a value; nothing if there are values and the first is None."""
+        if values and values[0] is None:
+            return
+        first = len(self.values) + 1
+        self._all.append(condition.format(*(f"${first + place}" for place in range(len(values)))))
+        self.values += [sorted(cast("tuple[Any, ...]", each)) if _is_many(each) else each for each in values]
+
+    def within(self, of: RunScope) -> None:
+        """Add that a run is one of these."""
+        self.add("by_user = ANY ({}::text[])", of.users)
+        self.add("target = ANY ({}::text[])", of.agents)
+        self.add("via = {}", of.via)
+        self.add(_BEFORE, of.before, of.before)
+        self.add("started_ms >= {}", of.since_ms)
+        self.add("started_ms < {}", of.until_ms)
+
+    def __str__(self) -> str:
+        return " AND ".join(self._all) or "TRUE"
+
+
+def _is_many(value: object) -> bool:
+    return isinstance(value, frozenset | tuple)
+
+
+# Two halves, each of which has an index. A run that was forgotten, and submitted again, is there twice.
+_BEFORE = f"""place < (SELECT max(place) FROM (
+    SELECT place FROM remit.request WHERE {KEPT} AND run = {{}}
+    UNION ALL SELECT place FROM remit.request WHERE {FORGOTTEN} AND run = {{}}) AS either)"""
+_BEGINS_WITH = f"""place IN (
+    SELECT place FROM remit.request WHERE {KEPT} AND run COLLATE "C" >= {{}} AND run COLLATE "C" <= {{}}
+    UNION ALL SELECT place FROM remit.request
+    WHERE {FORGOTTEN} AND run COLLATE "C" >= {{}} AND run COLLATE "C" <= {{}})"""
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def runs(
+    database: SqlConnection,
+    user: str | None,
+    run: str | None,
+    limit: int,
+    of: RunScope = ANYONES,
+    correlation: str | None = None,
+) -> list[RunSummary]:
+    """Return the newest runs."""
+    wanted = Conditions(limit)
+    wanted.add("by_user = {}", user)
+    if run:
+        # No name sorts after one that continues with the last character of all.
+        wanted.add(_BEGINS_WITH, *(run, run + chr(sys.maxunicode)) * 2)
+    # Without an index: the query is rare, and each index costs every delegation.
+    wanted.add("coalesce(nullif(correlation, ''), run) = {}", correlation)
+    wanted.within(of)
+    return [_summary(*row) for row in await database.fetch(_RUNS.format(where=wanted), *wanted.values)]
+
+
+_RUNS = f"""
+    SELECT run, by_user, CASE WHEN state > 0 THEN 'finished' WHEN waiting THEN 'waiting'
+        WHEN lease_until_ms <= {NOW_MS} THEN 'silent' ELSE 'running' END, started_ms, begun_body, ended_body, session,
+        coalesce(ended_ms, begun_ms)
+    FROM remit.runs WHERE {{where}} ORDER BY place DESC LIMIT $1
+"""
+
+
+def _summary(
+    run: str, user: str, state: State, started_ms: int, begun: bytes, ended: bytes | None, session: str, changed_ms: int
+) -> RunSummary:
+    request = read_request(begun)
+    return RunSummary(
+        run,
+        user,
+        request.target,
+        request.objective,
+        started_ms,
+        read_response(ended) if ended else None,
+        state,
+        request.via or "",
+        session,
+        changed_ms,
+        request.correlation or run,
+    )
+
+
+async def named(database: SqlConnection, id: str, of: RunScope) -> list[str]:
+    """Return the runs whose requests have this id."""
+    wanted = Conditions()
+    wanted.add(f"id = {{}} AND {KEPT}", id)
+    wanted.within(of)
+    rows = await database.fetch(f"SELECT run FROM remit.runs WHERE {wanted} ORDER BY place DESC", *wanted.values)
+    return [run for (run,) in rows]
+
+
+async def handed_over(database: SqlConnection, run: str, user: str) -> list[tuple[str, str]]:
+    """Return the calls of a run that other hubs on this store executed: request id, and run there."""
+    rows = await database.fetch(
+        f"SELECT id, run FROM remit.request WHERE {KEPT} AND by_user = $2 AND origin LIKE '%@%@%'"
+        " AND starts_with(id, $1) AND run <> $1 ORDER BY place",
+        run,
+        user,
+    )
+    return [(id, part) for id, part in rows]
+
+
+async def states(
+    database: SqlConnection, agent: str, users: Collection[str] | None, session: str | None, limit: int
+) -> list[RunState]:
+    """Return the states of an agent's runs, the newest first."""
+    wanted = Conditions()
+    wanted.add("target = {}", agent)
+    wanted.add("by_user = ANY ({}::text[])", None if users is None else tuple(users))
+    wanted.add("runs.session = {}", session)
+    cancelled: dict[str, int] = {}
+    for run, at_ms, body in await database.fetch(_NOTICES_AFTER.format(where=wanted), *wanted.values):
+        if _read_notice(body).code is Code.CANCELLED:
+            cancelled[run] = max(at_ms, cancelled.get(run, 0))
+    newest = f"SELECT {_STATE} WHERE {wanted} ORDER BY 7 DESC, seq DESC LIMIT ${len(wanted.values) + 1}"
+    rows = await database.fetch(newest, *wanted.values, limit)
+    if cancelled:
+        # They may come before others by the time of that.
+        wanted.add("run = ANY ({}::text[])", tuple(cancelled))
+        rows += await database.fetch(f"SELECT {_STATE} WHERE {wanted} AND asks_back", *wanted.values)
+    found = {row[-1]: _run_state(cancelled, *row) for row in rows if row[-1] is not None}
+    return sorted(found.values(), key=lambda each: (each.changed_ms, each.seq), reverse=True)[:limit]
+
+
+# A notice after the end of a run that asked back, and that says so, can only mean that the run was cancelled.
+_NOTICES_AFTER = f"""
+    SELECT later.run, later.at_ms, later.body FROM remit.runs JOIN remit.chained AS later ON later.run = runs.run
+    WHERE later.kind = {KINDS[Kind.NOTICE]} AND later.seq > runs.seq AND asks_back AND {{where}}
+"""
+_STATE = """
+    run, id, by_user, via, session, correlation, coalesce(ended_ms, begun_ms), status, asks_back, seq FROM remit.runs
+"""
+
+
+def _run_state(
+    cancelled: dict[str, int],
+    run: str,
+    id: str,
+    user: str,
+    via: str,
+    session: str,
+    correlation: str,
+    changed_ms: int,
+    status: str | None,
+    asks_back: int,
+    seq: int,
+) -> RunState:
+    how, called_off = None if status is None else Status(status), bool(asks_back) and run in cancelled
+    changed_ms = cancelled[run] if called_off else changed_ms
+    return RunState(run, id, user, via, session, correlation, changed_ms, seq, how, bool(asks_back), called_off)
+
+
+async def running(database: SqlConnection) -> frozenset[str]:
+    """Return the runs in progress."""
+    rows = await database.fetch(
+        f"SELECT run FROM remit.runs WHERE {OPEN} AND NOT waiting AND lease_until_ms > {NOW_MS}"
+    )
+    return frozenset(run for (run,) in rows)
+
+
+async def claimed(database: SqlConnection, worker: str) -> list[tuple[str, int]]:
+    """Return the unfinished runs of a worker, with their epochs."""
+    rows = await database.fetch(f"SELECT run, epoch FROM remit.request WHERE {OPEN} AND worker = $1", worker)
+    return [(run, epoch) for run, epoch in rows]
+
+
+async def has_claims(database: SqlConnection, worker: str) -> bool:
+    """Return whether a worker has unfinished runs."""
+    sql = f"SELECT 1 FROM remit.request WHERE {OPEN} AND worker = $1 LIMIT 1"
+    return await database.fetchval(sql, worker) is not None
+
+
+async def find(database: SqlConnection, request: Request, digest: bytes) -> DuplicateRequest | None:
+    """Return what is known about a request."""
+    found = await database.fetchrow(
+        "SELECT request.run, request.digest, ended_body FROM remit.request JOIN remit.runs USING (place)"
+        f" WHERE request.id = $1 AND request.by_user = $2 AND request.origin = $3 AND request.{KEPT}",
+        *(request.id, request.remit.user, request.sender),
+    )
+    if not found:
+        return None
+    run, known, body = found
+    return DuplicateRequest(run, known == digest, None if body is None else read_response(body))
+
+
+async def outcomes(database: SqlConnection, wanted: Sequence[str]) -> dict[str, Response | None]:
+    """Return the outcome of each run that was submitted, None if it has not ended."""
+    # The newest request counts, if an id was used again.
+    rows = await database.fetch(_OUTCOMES, list(wanted))
+    return {run: None if body is None else read_response(body) for run, body, *_ in rows}
+
+
+_OUTCOMES = f"""
+    SELECT run, ended_body, {FORGOTTEN} AS late, place FROM remit.runs WHERE place IN (
+        SELECT place FROM remit.request WHERE {KEPT} AND run = ANY ($1::text[])
+        UNION ALL SELECT place FROM remit.request WHERE {FORGOTTEN} AND run = ANY ($1::text[])
+    ) ORDER BY late DESC, place
+"""
+
+
+# ── sessions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def assigned(database: SqlConnection, session: str) -> SessionOwner | None:
+    """Return the owner of a session, as far as it was assigned."""
+    found = await database.fetchrow("SELECT by_user, agent FROM remit.session WHERE id = $1", session)
+    return SessionOwner(*found) if found else None
+
+
+async def owner(database: SqlConnection, session: str) -> SessionOwner | None:
+    """Return the owner of a session: as assigned, else the user and agent of the first request in it."""
+    if known := await assigned(database, session):
+        return known
+    first = await database.fetchrow(
+        f"SELECT body FROM remit.record WHERE session = $1 AND kind IN ({_STARTED}, {KINDS[Kind.DELEGATION]})"
+        " ORDER BY tx, stream, number LIMIT 1",
+        session,
+    )
+    if first is None:
+        return None
+    request = read_request(first[0])
+    return SessionOwner(request.remit.user, request.target)
+
+
+# How many conversations are read at once.
+_SESSIONS = 200
+
+
+async def sessions(database: SqlConnection, wanted: SessionFilter, before: int, limit: int, sql: str) -> ListedSessions:
+    """Return the conversations that a filter selects, the one with the newest request first.
+
+    *sql* is the engine's query of the newest request of each session.
+    """
+    conditions = Conditions(before, _SESSIONS)
+    conditions.add(_OF_SESSION, wanted.session)
+    conditions.add("by_user = {}", wanted.user)
+    conditions.add("by_user = ANY ({}::text[])", wanted.of.users)
+    sql = sql.format(where=conditions)
+    found: list[SessionSummary] = []
+    for _ in range(0, MOST_READ, _SESSIONS):
+        rows = await database.fetch(sql, before, *conditions.values[1:])
+        for place, session, user, run, started_ms, last_ms, body in rows:
+            before, request = place, read_request(body)
+            last = SessionSummary(
+                session, user, request.target, request.objective, started_ms, last_ms, 0, 0, run, request.via or ""
+            )
+            if is_wanted(last, wanted):
+                counts = await database.fetchrow(_COUNTS, session)
+                assert counts
+                first_ms, runs, messages = counts
+                found.append(last._replace(first_ms=first_ms, runs=runs, messages=messages))
+                if len(found) == limit:
+                    return ListedSessions(found, before)
+        if len(rows) < _SESSIONS:
+            return ListedSessions(found, None)
+    return ListedSessions(found, before)
+
+
+_STARTED, _RESULT = KINDS[Kind.STARTED], KINDS[Kind.RESULT]
+# Requests have no index of sessions, and records have: they lead from a session to its runs. Both indexes of runs are
+# used only if the condition names them.
+_OF_SESSION = f"""runs.session = {{0}} AND place IN (
+    SELECT place FROM remit.record AS begun JOIN remit.request ON request.run = begun.run AND request.{KEPT}
+    WHERE begun.session = {{0}} AND begun.kind = {_STARTED}
+    UNION ALL
+    SELECT place FROM remit.record AS begun JOIN remit.request ON request.run = begun.run AND request.{FORGOTTEN}
+    WHERE begun.session = {{0}} AND begun.kind = {_STARTED})"""
+NEWEST_OF_SESSIONS = """
+    SELECT place, session, by_user, run, begun_ms, coalesce(ended_ms, begun_ms), begun_body FROM remit.runs
+    WHERE place < $1 AND {where} AND NOT EXISTS ({later}) ORDER BY place DESC LIMIT $2
+"""
+# A request that was edited is recorded twice and counts once.
+_COUNTS = f"""
+    SELECT min(at_ms), count(DISTINCT CASE WHEN kind = {_STARTED} THEN run END),
+        count(DISTINCT CASE WHEN kind = {_STARTED} THEN run END) + count(CASE WHEN kind = {_RESULT} THEN 1 END)
+    FROM remit.record WHERE session = $1 AND kind IN ({_STARTED}, {_RESULT})
+"""
+
+
+# ── besides records ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def journal(database: SqlConnection, run: str) -> dict[str, bytes]:
+    """Return the journal of a run."""
+    rows = await database.fetch("SELECT step, value FROM remit.journal WHERE run = $1", run)
+    return {step: value for step, value in rows}  # noqa: C416 - the rows are records of the driver
+
+
+async def facts(database: SqlConnection, user: str) -> tuple[str, ...]:
+    """Return the newest facts about a user, oldest first."""
+    sql = "SELECT text FROM remit.fact WHERE by_user = $1 ORDER BY id DESC LIMIT $2"
+    rows = await database.fetch(sql, user, MOST_FACTS)
+    return tuple(text.decode(errors="surrogatepass") for (text,) in reversed(rows))
+
+
+async def notes(database: SqlConnection, session: str) -> list[Note]:
+    """Return the newest notes of a conversation, oldest first."""
+    sql = "SELECT kind, text, by_agent FROM remit.note WHERE session = $1 ORDER BY id DESC LIMIT $2"
+    rows = await database.fetch(sql, session, MOST_NOTES)
+    return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
+
+
+async def cell(database: SqlConnection, key: str) -> tuple[int, bytes] | None:
+    """Return a shared value and its revision."""
+    found = await database.fetchrow("SELECT revision, value FROM remit.cell WHERE key = $1", key)
+    return None if found is None else (found[0], found[1])

@@ -1,0 +1,444 @@
+"""A store in one SQLite file, which several processes may share."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from remit.policy.budget import estimate
+from remit.protocol.envelope import ContextFilter, Message, Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.audit import GENESIS, AuditVerdict
+from remit.runtime.audit.chain import intact_rows
+from remit.runtime.audit.stored_chain import ChainLink, Watch
+from remit.runtime.clock import Jumps
+from remit.runtime.ports import (
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
+    RecordFilter,
+    SealedValue,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+    TakenRequest,
+    TokenCounter,
+)
+from remit.runtime.signing import Checkpoint, CheckpointKey
+from remit.stores import messages as index
+from remit.stores import reader, vault
+from remit.stores import records as pages
+from remit.stores.audit import BUSY_SECONDS, audit, chain_rows, digest_of, verify_file
+from remit.stores.background import file_upkeep
+from remit.stores.checkpoints import EVERY, SECONDS, newest_checkpoint
+from remit.stores.connection import Durability, SqliteConnection, connect_reader, translate
+from remit.stores.database import Query, SqlChange, ask
+from remit.stores.opening import Opening
+from remit.stores.reader_pool import Reader
+from remit.stores.retention import FOREVER, Erased, Retention
+from remit.stores.sql_store import MAX_QUEUED, SqlStore
+from remit.stores.transaction import Transaction, is_submitted, late_workers
+from remit.stores.user_keys import is_encrypted
+from remit.stores.writer import Listener, StoreWriter
+
+__all__ = ["Durability", "SqliteStore", "verify_file"]
+
+T = TypeVar("T")
+
+
+# How often a wait looks for an outcome that another process wrote.
+POLL_SECONDS = 0.1
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+Look = Callable[[], Awaitable[tuple[Response | None] | None]]
+"""Returns the outcome of a run, (None,) if it has not ended, and None if it was never submitted."""
+
+
+class OutcomeWaits:
+    """The waits for runs that this process or another finishes."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    async def wait(self, run: str, look: Look) -> Response:
+        """Return the outcome of a run once there is one."""
+        outcome: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._awaited.setdefault(run, []).append(outcome)
+        try:
+            while not outcome.done():
+                found = await look()
+                if not found and not outcome.done():
+                    raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
+                if found and found[0]:
+                    return found[0]
+                await asyncio.wait([outcome], timeout=POLL_SECONDS)
+            return outcome.result()
+        finally:
+            self._forget(run, outcome)
+
+    def tell(self, ended: list[tuple[str, Response]]) -> None:
+        """Give the outcomes of runs to those who wait for them."""
+        for run, response in ended:
+            for outcome in self._awaited.get(run, ()):
+                if not outcome.done():
+                    outcome.set_result(response)
+
+    def _forget(self, run: str, outcome: asyncio.Future[Response]) -> None:
+        self._awaited[run].remove(outcome)
+        if not self._awaited[run]:
+            del self._awaited[run]
+
+
+class SqliteChain:
+    """The chain in a SQLite file. Each use has a connection of its own: reading all of it takes long."""
+
+    def __init__(self, opening: Opening, key: Callable[[], CheckpointKey]) -> None:
+        """*key* returns the key that signs; the store must be open."""
+        self._opening = opening
+        self._path = opening.path
+        self._key = key
+
+    async def verify(self, *, start: Checkpoint | None = None, watch: Watch | None = None) -> AuditVerdict:
+        """Verify the chain, or what comes after the checkpoint *start*."""
+        every, seconds = self._opening.checkpoint_every, self._opening.checkpoint_seconds
+        query = audit(self._path, self._key().public, every=every, seconds=seconds, start=start, watch=watch)
+
+        def verified() -> AuditVerdict:
+            try:
+                with closing(connect_reader(self._path, BUSY_SECONDS)) as connection:
+                    return query(connection)
+            except (apsw.Error, OSError) as error:
+                raise translate(error, self._path) from error
+
+        return await asyncio.to_thread(verified)
+
+    async def newest_checkpoint(self) -> Checkpoint | None:
+        """Return the newest checkpoint."""
+        return await asyncio.to_thread(newest_checkpoint, self._path)
+
+    async def intact(self, first: int, last: int) -> dict[int, bool]:
+        """Return which rows of a part of the record follow from the row before them."""
+
+        def walked() -> dict[int, bool]:
+            with closing(connect_reader(self._path, BUSY_SECONDS)) as connection:
+                before = _digest_before(connection, first)
+                return intact_rows(chain_rows(connection, first - 1, last), before)
+
+        return await asyncio.to_thread(walked)
+
+    async def link(self, seq: int) -> ChainLink | None:
+        """Return the place of a row in the chain."""
+        return await asyncio.to_thread(self._link, seq)
+
+    def _link(self, seq: int) -> ChainLink | None:
+        with closing(connect_reader(self._path, BUSY_SECONDS)) as connection:
+            digest, previous = digest_of(connection, seq), _digest_before(connection, seq)
+        return None if digest is None or seq < 1 else ChainLink(previous.hex(), digest.hex())
+
+
+def _digest_before(connection: SqliteConnection, seq: int) -> bytes:
+    return digest_of(connection, seq - 1) or GENESIS
+
+
+class SqliteStore(SqlStore):
+    """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
+
+    Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
+    *make_key*, a store whose key is missing is not opened; else a new key is made. What *retention* no longer keeps is
+    removed once a day, by one of the processes that share the file. With *encrypt*, texts are encrypted under a key of
+    their user. *count* counts the tokens of each message once. *monotonic* tells elapsed time from a jump of *wall_ms*.
+    *commit_hook* is called before each commit, for tests that want it slow or failing.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "power",
+        checkpoint_every: int = EVERY,
+        checkpoint_seconds: float = SECONDS,
+        busy_seconds: float = 5,
+        make_key: bool = True,
+        retention: Retention = FOREVER,
+        encrypt: bool = False,
+        count: TokenCounter = estimate,
+        wall_ms: Callable[[], int] = _wall_ms,
+        monotonic: Callable[[], float] = time.monotonic,
+        commit_hook: Callable[[], None] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._opening = Opening(
+            path=self.path,
+            durability=durability,
+            checkpoint_every=checkpoint_every,
+            checkpoint_seconds=checkpoint_seconds,
+            busy_seconds=busy_seconds,
+            make_key=make_key,
+            wall_ms=wall_ms,
+        )
+        super().__init__(str(self.path), file_upkeep(self.path, durability, wall_ms), wall_ms, pages.NEWEST_SESSIONS)
+        self.retention, self.encrypt = retention, encrypt
+        self._count, self._jumps, self._keeps_words = count, Jumps(monotonic), True
+        self._waits = OutcomeWaits()
+        self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
+        self._queue, self.sizes = self._writer.queue, self._writer.sizes
+        self.chain = SqliteChain(self._opening, lambda: self._key)
+        self._reader: Reader | None = None
+        self._glance: SqliteConnection | None = None
+        """A connection for frequent queries: a thread beside a busy loop takes 2 % of it."""
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Open the file; it is created, with its folder and its key, if it does not exist."""
+        opened = await asyncio.to_thread(self._opening.open, self.sizes, encrypt=self.encrypt)
+        self._key, self._reader, self._glance = opened.key, opened.reader, opened.glance
+        self._keeps_words = not is_encrypted(opened.writer)
+        self._writer.start(opened.writer, opened.checkpoints, opened.keys)
+
+    async def close(self) -> None:
+        """Make everything durable and close; raises `StoreError` if that fails, and keeps the queue for `open`."""
+        if (reader := self._reader) is None:
+            return
+        try:
+            await self._pruning.stop()
+            await self.flush()
+        finally:
+            self._reader = None
+            if self._glance is not None:
+                self._glance.close()
+                self._glance = None
+            # The writer's connection closes last: only a connection that may write merges the log into the file.
+            await reader.close()
+            await self._writer.stop()
+
+    # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
+        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
+        queue, writer = self._queue, self._writer
+        queue.append((kind, at_ms, run, session, body, epoch))
+        if len(queue) > writer.calm:
+            writer.nudge()
+
+    @property
+    def full(self) -> bool:
+        """Whether the queue is so long that callers should await `room` before they append."""
+        return len(self._queue) >= MAX_QUEUED
+
+    async def room(self) -> None:
+        """Return once there is room for more records."""
+        self._opened()
+        await self._writer.room(MAX_QUEUED)
+
+    async def flush(self) -> None:
+        """Return once everything appended so far is durable, or raise `StoreError`."""
+        await self._do(Transaction.write)
+
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
+        """Record the entries of another log, each number of a *source* once; return the highest recorded number."""
+        taken = tuple(entries)
+        return await self._do(lambda transaction: transaction.transfer(source, taken))
+
+    def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
+        """Call *listener* in the event loop with each group of records that this store committed, in order."""
+        self._opened()
+        return self._writer.listen(listener, patient=patient)
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: SingleUseProof | None = None,
+    ) -> Submitted:
+        """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
+        return await self._do(
+            lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting, once=once)
+        )
+
+    def submit_soon(
+        self, request: Request, digest: bytes, *, worker: str, lease_ms: int
+    ) -> "asyncio.Future[Submitted] | None":
+        """Submit a request with the next transaction, soon; None if others are queued or it was submitted before."""
+        # If other writes are queued, it shares their commit anyway, and looking it up costs more than that gains.
+        if not self._writer.is_idle or self._may_be_submitted(request):
+            return None
+        return self._writer.do_soon(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        return await self._do(lambda transaction: transaction.begin(run, epoch, request))
+
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
+        return await self._do(lambda transaction: transaction.release(run, epoch, begun=begun))
+
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
+        return await self._do(lambda transaction: transaction.find(request, digest))
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
+
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
+        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms, begin=begin))
+
+    async def heartbeat(self, worker: str, lease_ms: int) -> None:
+        # Without runs there is no lease to renew, and no lock to take. A claim that is still being written is not seen.
+        if not self._writer.is_idle or await self.peek(lambda database: reader.has_claims(database, worker)):
+            await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
+
+    async def late_workers(self, within_ms: int) -> list[str]:
+        """Return the workers with claims whose leases end *within_ms*: they have sent no heartbeat for a while."""
+        return await self._look(late_workers(self._wall_ms(), within_ms))
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        """End the leases of a worker that is known to be dead; False: it has none, or has shown life since."""
+        return await self._do(lambda transaction: transaction.end_leases(worker, within_ms))
+
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
+        # The outcome is kept even if the caller no longer waits for the acknowledgement.
+        return await self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep), kept=True)
+
+    async def wait(self, run: str) -> Response:
+        return await self._waits.wait(run, lambda: self._outcome(run))
+
+    async def _outcome(self, run: str) -> tuple[Response | None] | None:
+        found = await self.read(lambda database: reader.outcomes(database, [run]))
+        return (found[run],) if run in found else None
+
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
+        """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
+        expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
+        if self._pruning.may_be_due(self.retention) and await self._index(self._pruning.claim):
+            self._pruning.start(self.retention)
+        return expired
+
+    # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
+
+    def secret(self) -> bytes:
+        """Return 32 bytes derived from the store's key; the same for all processes that share the store."""
+        self._opened()
+        return vault.secret(self._key)
+
+    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
+        """Store values, durable like a record; the first of each token is kept, `of_user` stays once it is set."""
+        kept = tuple(sealed)
+        self._writer.later(lambda transaction: vault.seal(transaction.connection, scope, kept, transaction.now_ms))
+
+    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+        """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
+        words = self._keeps_words  # beside encrypted texts, an index of plain words would give them away
+        found = await self._look(index.choose(session, wanted, now_ms, tokens, words=words))
+        if found is None:
+            await index.update(self._index, session, self._count, words=words and index.by_words(wanted))
+            found = await self._look(index.choose(session, wanted, now_ms, tokens, behind=True, words=words))
+        return found or []
+
+    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
+        """Return which of these messages, by number, belong to a session: sent there, or shown to its agent before."""
+        found = await self._look(index.seen(session, messages))
+        if found is None:
+            await index.update(self._index, session, self._count, words=False)
+            found = await self._look(index.seen(session, messages, behind=True))
+        return found or frozenset()
+
+    # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+        """Store a step's value, durable like a record. A stale epoch writes nothing; a later value replaces it."""
+        self._writer.later(lambda transaction: transaction.journal(run, epoch, step, value))
+
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        """Store a step's value before its effects begin; False: the epoch is stale, and nothing was written."""
+        return await self._do(lambda transaction: transaction.journal(run, epoch, step, value))
+
+    async def records(
+        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Record]:
+        return await self._look(pages.records(run, session, after, limit))
+
+    async def newest(self) -> int:
+        return await self._look(pages.newest)
+
+    async def recent(self, limit: int) -> list[Record]:
+        return await self._look(pages.recent(limit))
+
+    async def selected(self, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+        return await self._look(pages.selected(wanted, above, below, size))
+
+    async def erase(self, user: str) -> Erased:
+        try:
+            return await super().erase(user)
+        except (apsw.Error, OSError) as error:
+            raise translate(error, self.path) from error
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
+        self._opened()
+        return self._writer.do(apply, kept=kept)
+
+    def _index(self, change: pages.FileQuery[T]) -> "asyncio.Future[T]":
+        return self._do(lambda transaction: change(transaction.connection))
+
+    def _change(self, change: Callable[[SqlChange], Awaitable[T]]) -> "asyncio.Future[T]":
+        return self._do(lambda transaction: transaction.changed(change))
+
+    def _change_later(self, change: Callable[[SqlChange], Awaitable[object]]) -> None:
+        self._writer.later(lambda transaction: transaction.changed(change))
+
+    async def _settled(self) -> None:
+        if not self._writer.is_idle:
+            await self.flush()
+
+    async def caught_up(self) -> None:
+        """A record has its place in the chain as soon as it is committed."""
+
+    async def read(self, query: Query[T]) -> T:
+        return await self._look(lambda connection: ask(connection, query, self._wall_ms))
+
+    async def _look(self, query: pages.FileQuery[T]) -> T:
+        return await self._opened().read(query)
+
+    async def peek(self, query: Query[T]) -> T:
+        """Read in the event loop, which takes microseconds; a thread beside a busy loop waits for it."""
+        self._opened()
+        assert self._glance is not None
+        try:
+            return ask(self._glance, query, self._wall_ms)
+        except apsw.Error:
+            return await self.read(query)
+
+    def _may_be_submitted(self, request: Request) -> bool:
+        self._opened()
+        assert self._glance is not None
+        try:
+            return is_submitted(self._glance, request)
+        except apsw.Error:  # what follows reports it
+            return True
+
+    def _opened(self) -> Reader:
+        if self._reader is None:
+            raise StoreError(
+                fault(Code.STORE_UNAVAILABLE, f"{self.path}: the store is not open", suggestion="Open it first.")
+            )
+        return self._reader

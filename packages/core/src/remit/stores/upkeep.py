@@ -1,0 +1,256 @@
+"""Removes rows from a SQLite store while hubs work, so that the chain still proves that nothing else was removed."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Kind, Notice, Removal
+from remit.runtime.audit.removal import pairs, ranges
+from remit.runtime.audit.verification import accepted_keys
+from remit.runtime.ports import StoreError
+from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
+from remit.stores import messages
+from remit.stores.audit import breaks, chain_rows, digest_of, removals
+from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path, read_checkpoints
+from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
+from remit.stores.database import KEPT, SqliteDatabase, at_once, in_sqlite
+from remit.stores.encryption import UserCipher
+from remit.stores.opening import STORE
+from remit.stores.removal_plan import (
+    ExpiredRows,
+    OfUser,
+    SegmentChanges,
+    VerifiedRow,
+    verified,
+)
+from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED
+from remit.stores.schema import KINDS, check_version
+from remit.stores.segments import SealedSegment
+from remit.stores.transaction import Transaction
+from remit.stores.upkeep_port import StoreUpkeep
+from remit.stores.user_data import OPEN_SESSIONS, Kept, kept_record
+from remit.stores.user_keys import UserKeys, is_encrypted
+
+# Pages that are given back in one transaction: 2 MB.
+VACUUM_PAGES = 500
+
+_UNTOUCHED = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
+_TEXTUAL = ", ".join(str(KINDS[kind]) for kind in HAVING_TEXTS)
+
+# A run whose outcome is still given to whoever asks again stays whole; so does one that may be resumed.
+_UNUSED = f"""
+    AND NOT EXISTS (SELECT 1 FROM request WHERE request.run = record.run AND {KEPT})
+    AND session NOT IN ({in_sqlite(OPEN_SESSIONS)})
+"""
+_GOING = f"SELECT seq FROM record WHERE seq BETWEEN ? AND ? AND kind NOT IN ({_UNTOUCHED}) {_UNUSED} ORDER BY seq"
+_SHORTENED = f"""
+    SELECT seq FROM record WHERE seq BETWEEN ? AND ? AND kind IN ({_TEXTUAL})
+    AND NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq) {_UNUSED} ORDER BY seq
+"""
+_USER_OF_BODY = f"""
+    CASE WHEN kind IN ({KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}) THEN CAST(body AS TEXT) ->> '$.remit.user'
+    WHEN kind = {KINDS[Kind.REFUSED]} THEN CAST(body AS TEXT) ->> '$.request.remit.user'
+    WHEN kind = {KINDS[Kind.SHARED]} THEN CAST(body AS TEXT) ->> '$.requester' END
+"""
+_STARTED = f"""
+    SELECT run FROM record WHERE kind = {KINDS[Kind.STARTED]} AND CAST(body AS TEXT) ->> '$.remit.user' = ?
+"""
+_OF_USER = f"""
+    FROM record WHERE seq BETWEEN ?1 AND ?2 AND kind NOT IN ({_UNTOUCHED})
+    AND (run IN (SELECT value FROM json_each(?3)) OR ({_USER_OF_BODY}) = ?4) ORDER BY seq
+"""
+
+T = TypeVar("T")
+
+_log = logging.getLogger("remit.store")
+
+
+class Upkeep(StoreUpkeep):
+    """A connection that removes rows from a file."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "power",
+        busy_seconds: float = 30,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.path = path
+        self._wall_ms = wall_ms
+        self._durability: Durability = durability
+        self.key = _read_key(path)
+        self.connection = connect_writer(path, durability, busy_seconds)
+        try:
+            check_version(self.connection, path)
+            self._keys = UserKeys(self.connection, path, self.key)
+            if is_encrypted(self.connection):
+                self._keys.show_plain()
+            self._accepted = accepted_keys(self.key.public, read_checkpoints(path), breaks(self.connection))
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def seal(self) -> None:
+        """Sign everything that is committed."""
+        ((head,),) = self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()
+        durable = self._durability == "power"
+        checkpoints = Checkpoints(self.path, self.key, every=EVERY, seconds=SECONDS, durable=durable)
+        checkpoints.committed(head)
+        checkpoints.seal(self.connection, self._wall_ms())
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _database(self) -> SqliteDatabase:
+        return SqliteDatabase(self.connection, self._wall_ms)
+
+    def _run(self, work: Awaitable[T]) -> T:
+        return at_once(work)
+
+    def _run_again(self, work: Callable[[], Awaitable[T]]) -> T:
+        return at_once(work())
+
+    @asynccontextmanager
+    async def _transaction(self, *, dry: bool = False) -> AsyncGenerator[None]:
+        with _snapshot(self.connection) if dry else write_lock(self.connection):
+            yield
+
+    async def _now(self) -> int:
+        return self._wall_ms()
+
+    async def _checkpoints(self) -> list[Checkpoint | None]:
+        return read_checkpoints(self.path)
+
+    async def _removals(self) -> list[Removal]:
+        return [each for _, each in removals(self.connection)]
+
+    async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
+        sql = _GOING if expired.whole else _SHORTENED
+        return [seq for (seq,) in self.connection.execute(sql, (segment.first, segment.last))]
+
+    async def _rows_of(self, segment: SealedSegment, of: OfUser) -> list[int]:
+        values = (segment.first, segment.last, _json(of.runs), of.user)
+        return [seq for (seq,) in self.connection.execute(f"SELECT seq {_OF_USER}", values)]
+
+    async def _digest_before(self, segment: SealedSegment) -> bytes | None:
+        return digest_of(self.connection, segment.first - 1)
+
+    async def _verified(self, segment: SealedSegment, before: bytes | None) -> list[VerifiedRow]:
+        rows = chain_rows(self.connection, segment.first - 1, segment.last)
+        return list(verified(segment, rows, before, self._accepted))
+
+    async def _load_ciphers(self, ids: Collection[int]) -> None:
+        """The keys are in the same file."""
+
+    def _cipher(self, id: int) -> UserCipher:
+        return self._keys.cipher(id)
+
+    async def _write(self, changes: SegmentChanges) -> None:
+        connection = self.connection
+        # Written first: the chain continues from the last row, so that one must not be removed.
+        await self._record(Kind.REMOVED, changes.statement)
+        messages.forget(connection, [seq for seq, _, _ in changes.kept])
+        for row in changes.kept:
+            # A row of which the outline was kept has an entry already.
+            connection.execute(
+                "INSERT INTO removed (seq, leaf, digest) VALUES (?,?,?)"
+                " ON CONFLICT DO UPDATE SET digest = coalesce(digest, excluded.digest)",
+                row,
+            )
+        for row in changes.outlines:
+            connection.execute("UPDATE main.record SET body = ? WHERE seq = ?", row)
+        gone: list[tuple[Any, ...]] = []
+        for span in pairs(ranges(changes.gone)):
+            sql = "DELETE FROM main.record WHERE seq BETWEEN ? AND ? RETURNING run, session"
+            gone += connection.execute(sql, tuple(span))
+        await self._forget_places(gone)
+
+    async def _record(self, kind: Kind, body: Removal | Notice) -> None:
+        now_ms = self._wall_ms()
+        transaction = Transaction(self.connection, now_ms, {}, keep_records=False)
+        transaction.extend([(kind, now_ms, STORE, STORE, body, 0)])
+        transaction.write()
+        self.connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (now_ms,))
+
+    async def _lock_requests(self) -> None:
+        """The transaction holds the lock of the whole file."""
+
+    async def _started_by(self, user: str) -> list[str]:
+        return [run for (run,) in self.connection.execute(_STARTED, (user,))]
+
+    async def _kept_records(self, runs: tuple[str, ...], user: str) -> AsyncIterator[Kept]:
+        (last,) = self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0]
+        sql = f"SELECT seq, kind, at_ms, run, session, CAST(body AS TEXT) {_OF_USER}"
+        for row in self.connection.execute(sql, (0, last, _json(runs), user)):
+            yield kept_record(*row)
+
+    async def _forget_conversations(self, sessions: Sequence[str]) -> None:
+        sql = "DELETE FROM conversation WHERE session IN (SELECT value FROM json_each(?))"
+        self.connection.execute(sql, (_json(sessions),))
+
+    # ── space ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether the file can give free pages back; one that an earlier program made keeps them for new rows."""
+        return self.connection.pragma("auto_vacuum") == 2
+
+    def give_back(self) -> int:
+        """Give free pages back to the file system, in small steps; return by how many bytes the file has shrunk."""
+        before = self._size()
+        while self.gives_back and (free := self.connection.pragma("freelist_count")) > 0:
+            self.connection.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
+            if self.connection.pragma("freelist_count") >= free:
+                break
+        self._merge_log()
+        return max(0, before - self._size())
+
+    def rebuild(self) -> int:
+        """Write the file anew without free pages, and able to give them back later; hubs wait meanwhile."""
+        before = self._size()
+        self.connection.pragma("auto_vacuum", 2)
+        self.connection.execute("VACUUM")
+        self._merge_log()
+        return max(0, before - self._size())
+
+    def _merge_log(self) -> None:
+        try:
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except apsw.Error as error:  # a reader is at work: the next writer merges the log
+            _log.debug("%s: the log was not merged: %s", self.path, error)
+
+    def _size(self) -> int:
+        return sum(each.stat().st_size for each in (self.path, Path(f"{self.path}-wal")) if each.exists())
+
+
+@contextmanager
+def _snapshot(connection: SqliteConnection) -> Generator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _read_key(path: Path) -> CheckpointKey:
+    try:
+        return read_key(key_path(path))
+    except FileNotFoundError as error:
+        message = f"the key of {path} is gone: there is no {key_path(path)}"
+        advice = "Put it back from a backup: without it, nothing can be removed so that the record still verifies."
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

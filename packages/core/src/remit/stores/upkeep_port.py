@@ -1,0 +1,288 @@
+"""The steps of upkeep, which are the same for both engines."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Kind, Notice, Removal
+from remit.runtime.audit import ChainRow, RemovedRow
+from remit.runtime.keys import HubKeys
+from remit.runtime.ports import StoreError
+from remit.runtime.signing import Checkpoint, CheckpointKey
+from remit.stores import user_data
+from remit.stores.archive import write_segment
+from remit.stores.database import FORGOTTEN, SqlConnection
+from remit.stores.encryption import UserCipher, key_id_of
+from remit.stores.opening import STORE
+from remit.stores.removal_plan import (
+    ExpiredRows,
+    OfUser,
+    RemovedPart,
+    SegmentChanges,
+    Selection,
+    VerifiedRow,
+    plan,
+)
+from remit.stores.retention import outline_of
+from remit.stores.segments import SealedSegment, segments
+from remit.stores.user_data import Ageing, Belongings, Deleted, Kept
+
+T = TypeVar("T")
+
+
+class StoreUpkeep(ABC):
+    """A connection that removes rows, beside the hubs that write."""
+
+    key: CheckpointKey
+
+    # ── what each engine does ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
+    def _database(self) -> SqlConnection: ...
+
+    @abstractmethod
+    def _run(self, work: Awaitable[T]) -> T:
+        """Return the result of some work on the connection."""
+
+    @abstractmethod
+    def _run_again(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of some work, which is tried again if it was rolled back for the sake of another's."""
+
+    @abstractmethod
+    def _transaction(self, *, dry: bool = False) -> AbstractAsyncContextManager[None]:
+        """Hold one state of the store; unless it is *dry*, nobody else removes anything meanwhile."""
+
+    @abstractmethod
+    async def _now(self) -> int: ...
+
+    @abstractmethod
+    async def _checkpoints(self) -> list[Checkpoint | None]: ...
+
+    @abstractmethod
+    async def _removals(self) -> list[Removal]: ...
+
+    @abstractmethod
+    async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]: ...
+
+    @abstractmethod
+    async def _rows_of(self, segment: SealedSegment, of: OfUser) -> list[int]: ...
+
+    @abstractmethod
+    async def _digest_before(self, segment: SealedSegment) -> bytes | None: ...
+
+    @abstractmethod
+    async def _verified(self, segment: SealedSegment, before: bytes | None) -> list[VerifiedRow]:
+        """Return the rows of a segment, or raise `ValueError` where they were tampered with."""
+
+    @abstractmethod
+    async def _load_ciphers(self, ids: Collection[int]) -> None: ...
+
+    @abstractmethod
+    def _cipher(self, id: int) -> UserCipher: ...
+
+    @abstractmethod
+    async def _write(self, changes: SegmentChanges) -> None:
+        """Write what a removal changes, and the record that says so; `_forget_places` of what is gone then."""
+
+    @abstractmethod
+    async def _record(self, kind: Kind, body: Removal | Notice) -> None:
+        """Append a record about the store itself, in an open transaction."""
+
+    @abstractmethod
+    async def _lock_requests(self) -> None:
+        """Have nobody submit a request before the transaction ends."""
+
+    @abstractmethod
+    async def _started_by(self, user: str) -> list[str]: ...
+
+    @abstractmethod
+    def _kept_records(self, runs: tuple[str, ...], user: str) -> AsyncIterator[Kept]: ...
+
+    @abstractmethod
+    async def _forget_conversations(self, sessions: Sequence[str]) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def seal(self) -> None:
+        """Sign everything that is committed."""
+
+    @abstractmethod
+    def give_back(self) -> int:
+        """Free the space of removed rows, without making hubs wait; return by how many bytes the store has shrunk."""
+
+    @property
+    @abstractmethod
+    def gives_back(self) -> bool:
+        """Whether the space of removed rows is given back to the file system without `rebuild`."""
+
+    @abstractmethod
+    def rebuild(self) -> int:
+        """Write everything anew, without free space; hubs wait meanwhile. Return as `give_back` does."""
+
+    # ── one segment ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def now_ms(self) -> int:
+        """Return the time by which ages are judged."""
+        return self._run(self._now())
+
+    def segments(self) -> list[SealedSegment]:
+        """Return the sealed segments, oldest first."""
+
+        async def found() -> list[SealedSegment]:
+            return segments(await self._checkpoints(), await self._removals())
+
+        return self._run(found())
+
+    def has(self, segment: SealedSegment, selection: Selection) -> bool:
+        """Return whether a segment has rows of a selection."""
+        return bool(self._run(self._chosen(segment, selection)))
+
+    async def _chosen(self, segment: SealedSegment, selection: Selection) -> list[int]:
+        match selection:
+            case ExpiredRows():
+                return await self._expired_rows(segment, selection)
+            case OfUser():
+                return await self._rows_of(segment, selection)
+
+    def remove(self, segment: SealedSegment, selection: Selection, *, dry: bool = False) -> RemovedPart:
+        """Remove rows of a segment in one transaction, together with the signed statement that says so.
+
+        Nothing is removed from a segment that does not verify: that would destroy what shows the tampering. With *dry*,
+        nothing is removed, and the result says what would be.
+        """
+        return self._run_again(lambda: self._remove(segment, selection, dry=dry))
+
+    async def _remove(self, segment: SealedSegment, selection: Selection, *, dry: bool) -> RemovedPart:
+        async with self._transaction(dry=dry):
+            chosen = await self._chosen(segment, selection)
+            if not chosen:
+                return RemovedPart()
+            before = await self._digest_before(segment)
+            try:
+                rows = await self._verified(segment, before)
+            except ValueError as problem:
+                return RemovedPart(refused=f"rows {segment.first} to {segment.last}: {problem}")
+            bodies = [row.body for row, _, _ in rows if isinstance(row, ChainRow)]
+            await self._load_ciphers({id for body in bodies if (id := key_id_of(body)) is not None})
+            part, changes = plan(
+                segment,
+                selection,
+                chosen,
+                rows,
+                before=before or b"",
+                outline=self._outline,
+                key=self.key,
+                at_ms=await self._now(),
+            )
+            if not dry and changes.kept:
+                await self._write(changes)
+            return part
+
+    async def _forget_places(self, gone: Sequence[tuple[Any, ...]]) -> None:
+        """Delete what is known about the runs and sessions of rows that are *gone*, if no record of them is left."""
+        runs, sessions = sorted({run for run, _ in gone}), sorted({session for _, session in gone})
+        await self._database.execute(
+            f"DELETE FROM remit.request WHERE run = ANY ($1::text[]) AND {FORGOTTEN}"
+            " AND NOT EXISTS (SELECT 1 FROM remit.record WHERE record.run = request.run)",
+            runs,
+        )
+        await self._database.execute(
+            "DELETE FROM remit.session WHERE id = ANY ($1::text[])"
+            " AND NOT EXISTS (SELECT 1 FROM remit.record WHERE record.session = session.id)",
+            sessions,
+        )
+        over = await self._database.fetch(
+            "SELECT session FROM remit.conversation WHERE session = ANY ($1::text[])"
+            " AND NOT EXISTS (SELECT 1 FROM remit.record WHERE record.session = conversation.session)",
+            sessions,
+        )
+        await self._forget_conversations([session for (session,) in over])
+
+    def _outline(self, kind: Kind, stored: bytes) -> bytes:
+        """Return the outline of a body, encrypted like the body itself."""
+        id = key_id_of(stored)
+        if id is None:
+            return outline_of(kind, stored)
+        cipher = self._cipher(id)
+        return cipher.encrypt(outline_of(kind, cipher.decrypt(stored)))
+
+    def archive(self, segment: SealedSegment, folder: Path) -> bool:
+        """Write a segment into an archive; False: it is there already. A segment that does not verify is refused."""
+        before, rows, checkpoints = self._run(self._archived(segment))
+        return write_segment(folder, segment, rows, before, checkpoints) is not None
+
+    async def _archived(
+        self, segment: SealedSegment
+    ) -> tuple[bytes, list[tuple[ChainRow | RemovedRow, bytes]], list[Checkpoint | None]]:
+        async with self._transaction(dry=True):
+            before = await self._digest_before(segment)
+            try:
+                rows = [(row, digest) for row, digest, _ in await self._verified(segment, before)]
+            except ValueError as problem:
+                message = f"rows {segment.first} to {segment.last} were not archived: {problem}"
+                advice = "Check the record with `remit audit verify`."
+                raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from problem
+            return before or b"", rows, await self._checkpoints()
+
+    # ── besides records ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def forget(self, what: Ageing, before_ms: int, *, dry: bool) -> int:
+        """Delete what is older; return how many there are."""
+
+        async def forgotten() -> int:
+            async with self._transaction(dry=dry):
+                act = user_data.count_aged if dry else user_data.delete_aged
+                return await act(self._database, what, before_ms)
+
+        return self._run_again(forgotten)
+
+    def check_no_open_run(self, user: str) -> None:
+        """Raise `StoreError` while a run of a user is open."""
+        self._run(user_data.check_no_open_run(self._database, user))
+
+    def belongings(self, user: str, keys: HubKeys) -> Belongings:
+        """Return what belongs to a user; *keys* are those with which redacted values are encrypted."""
+
+        async def found() -> Belongings:
+            return await user_data.belongings(self._database, user, await self._started_by(user), keys)
+
+        return self._run(found())
+
+    def delete(self, of: Belongings, rows: int, subject: str) -> Deleted:
+        """Delete what is kept about a user besides records, and record the erasure of *rows* records.
+
+        Raises `StoreError` if a run of the user is open.
+        """
+        return self._run_again(lambda: self._delete(of, rows, subject))
+
+    async def _delete(self, of: Belongings, rows: int, subject: str) -> Deleted:
+        async with self._transaction():
+            # What was submitted meanwhile would be lost with the rest.
+            await self._lock_requests()
+            await user_data.check_no_open_run(self._database, of.user)
+            await self._forget_conversations(of.sessions)
+            found = await user_data.delete(self._database, of)
+            await self._record(Kind.NOTICE, _erasure_notice(found, rows, subject))
+            return found
+
+    def kept_about(self, user: str, keys: HubKeys) -> Iterator[Kept]:
+        """Yield everything that is kept about a user; *keys* are those with which redacted values are encrypted."""
+        of = self.belongings(user, keys)
+        for kept in self._kept_records(of.runs, user), user_data.kept_besides(self._database, of, keys):
+            while (each := self._run(anext(kept, None))) is not None:
+                yield each
+
+
+def _erasure_notice(deleted: Deleted, rows: int, subject: str) -> Notice:
+    """Return what the record says about an erasure."""
+    text = (
+        f"erased the user with the digest {subject}: {rows} records, {deleted.facts} facts,"
+        f" {deleted.values} redacted values"
+    )
+    return Notice(delegation=STORE, agent="remit", text=text)

@@ -1,0 +1,191 @@
+"""The keys of users in a SQLite file, and views through which its texts are read decrypted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Body
+from remit.runtime.keys import HubKeys
+from remit.runtime.ports import StoreError
+from remit.runtime.signing import CheckpointKey, read_key
+from remit.stores.checkpoints import key_path
+from remit.stores.connection import SqliteConnection, connect_reader
+from remit.stores.database import FORGOTTEN, KEPT
+from remit.stores.encryption import (
+    NOBODY,
+    UserCipher,
+    UserKey,
+    destroyed_key,
+    is_encrypted_kind,
+    key_id_of,
+    make_user_key,
+    user_of,
+)
+from remit.stores.schema import RUNS
+from remit.stores.vault import secret
+
+# As many runs are at work at once in a large hub.
+MOST_RUNS = 10_000
+# A cipher is some 300 bytes.
+MOST_CIPHERS = 10_000
+
+# A name without its schema means the view, so that queries need not know; whoever writes says `main.record`.
+_VIEWS = f"""
+    CREATE TEMP VIEW record AS SELECT seq, kind, at_ms, run, session, plain(body) AS body, digest FROM main.record;
+    CREATE TEMP VIEW fact AS SELECT id, by_user, plain(text) AS text, run, at_ms FROM main.fact;
+    CREATE TEMP VIEW note AS SELECT id, session, kind, plain(text) AS text, by_agent, at_ms FROM main.note;
+    CREATE TEMP VIEW question AS SELECT number, id, run, plain(content) AS content, asked_ms, expires_ms, over_ms,
+        decision FROM main.question;
+    {RUNS.format(temporary="TEMP")}
+"""
+
+
+class _Functions(Protocol):
+    def create_scalar_function(
+        self, name: str, callable: Callable[..., Any], numargs: int, *, deterministic: bool
+    ) -> None: ...
+
+
+class UserKeys:
+    """The keys of users, as one connection sees them."""
+
+    def __init__(self, connection: SqliteConnection, path: Path, key: CheckpointKey | None = None) -> None:
+        self._connection = connection
+        self._path = path
+        self._store_keys = None if key is None else HubKeys(secret(key))
+        self._by_id: dict[int, UserCipher] = {}
+        self._by_user: dict[str, UserCipher] = {}
+        self._users: dict[str, str] = {}
+        self._version = -1
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def show_plain(self) -> None:
+        """Have every query of the connection read decrypted texts."""
+        functions = cast(_Functions, self._connection)
+        functions.create_scalar_function("plain", self.plain, 1, deterministic=True)
+        self._connection.execute(_VIEWS)
+
+    def plain(self, stored: Any) -> Any:
+        """Return a stored value, decrypted if it is encrypted."""
+        id = key_id_of(stored)
+        return stored if id is None else self.cipher(id).decrypt(stored)
+
+    def cipher(self, id: int) -> UserCipher:
+        """Return the cipher with that key."""
+        if (found := self._by_id.get(id)) is not None:
+            return found
+        row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise destroyed_key()
+        return self._kept(UserKey(*row))
+
+    def _kept(self, key: UserKey) -> UserCipher:
+        if len(self._by_id) >= MOST_CIPHERS:
+            self._by_id.clear()
+        self._by_id[key.id] = found = UserCipher(key, self._unwrapping())
+        return found
+
+    def _unwrapping(self) -> HubKeys:
+        if self._store_keys is None:
+            try:
+                self._store_keys = HubKeys(secret(read_key(key_path(self._path))))
+            except FileNotFoundError as error:
+                raise lost_key(self._connection, self._path) from error
+        return self._store_keys
+
+    # ── writing, in a transaction ─────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Forget keys that another process may have destroyed since; called when the file's write lock is held."""
+        version: int = self._connection.pragma("data_version")
+        if version != self._version:
+            self.forget()
+            self._version = version
+
+    def forget(self) -> None:
+        """Forget all keys, because some of them may not be stored."""
+        self._by_user.clear()
+        self._by_id.clear()
+
+    def encrypt(self, user: str, text: bytes) -> bytes:
+        """Return a text encrypted under the key of a user, which is made if there is none."""
+        found = self._by_user.get(user)
+        if found is None:
+            if len(self._by_user) >= MOST_CIPHERS:
+                self._by_user.clear()
+            self._by_user[user] = found = self._of_user(user)
+        return found.encrypt(text)
+
+    def _of_user(self, user: str) -> UserCipher:
+        row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE by_user = ?", (user,)).fetchone()
+        if row is not None:
+            return self._kept(UserKey(*row))
+        key = make_user_key(self._unwrapping())
+        self._connection.execute(
+            "INSERT INTO user_key (id, by_user, wrapped) VALUES (?,?,?)", (key.id, user, key.wrapped)
+        )
+        return self._kept(key)
+
+    def encrypt_body(self, run: str, body: Body, raw: bytes) -> bytes:
+        """Return the body of a record, encrypted under the key of its user."""
+        if not is_encrypted_kind(body):
+            return raw
+        user = user_of(body)
+        if user is None:
+            user = self.user_of_run(run)
+        elif isinstance(body, Request):
+            self._know(run, user)
+        return self.encrypt(user, raw)
+
+    def user_of_run(self, run: str) -> str:
+        """Return the user of a run; nobody if it is not known."""
+        if (known := self._users.get(run)) is not None:
+            return known
+        row = self._connection.execute(
+            f"SELECT by_user FROM request WHERE run = ?1 AND {KEPT}"
+            f" UNION ALL SELECT by_user FROM request WHERE run = ?1 AND {FORGOTTEN} LIMIT 1",
+            (run,),
+        ).fetchone()
+        if row is None:
+            return NOBODY
+        self._know(run, row[0])
+        return row[0]
+
+    def _know(self, run: str, user: str) -> None:
+        if len(self._users) >= MOST_RUNS:
+            self._users.clear()
+        self._users[run] = user
+
+
+def is_encrypted(connection: SqliteConnection) -> bool:
+    """Return whether any text in the file is, or will be, encrypted."""
+    return connection.execute("SELECT 1 FROM user_key LIMIT 1").fetchone() is not None
+
+
+def connect_plain(path: Path, busy_seconds: float) -> SqliteConnection:
+    """Return a connection that only reads, and reads encrypted texts decrypted."""
+    connection = connect_reader(path, busy_seconds)
+    try:
+        show_plain(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def show_plain(connection: SqliteConnection, path: Path) -> None:
+    """Have a connection read encrypted texts decrypted, if there are any."""
+    has_keys = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'user_key'"
+    if connection.execute(has_keys).fetchone() and is_encrypted(connection):
+        UserKeys(connection, path).show_plain()
+
+
+def lost_key(connection: SqliteConnection, path: Path) -> StoreError:
+    """Return the error for a store whose texts are encrypted and whose key is gone."""
+    ((users,),) = connection.execute("SELECT count(*) FROM user_key WHERE by_user <> ''").fetchall()
+    message = f"the key of {path} is gone, and with it the texts of {users} users: there is no {key_path(path)}"
+    advice = "Put it back from a backup. Without it nothing in this store can be read, but the record can be verified."
+    return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))

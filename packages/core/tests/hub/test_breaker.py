@@ -1,0 +1,331 @@
+"""How often an agent may be asked, and when one that keeps failing is left alone."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from remit import BreakerSettings, Brief, Code, Fault, Hub, Rate, RemitError, Response, Status, fault
+from remit_testing.memory import MemoryStore
+from remit_testing.samples import ManualClock
+from waiting import PATIENCE_S
+
+
+class Scene(NamedTuple):
+    """A hub whose time stands still, and an agent that does what it is told."""
+
+    hub: Hub
+    clock: ManualClock
+    ran: list[str]
+    begun: asyncio.Event
+    let_go: asyncio.Event
+
+    async def ask(self, text: str = "ok", agent: str = "shaky") -> Response:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.hub.ask(agent, text, user="u")
+
+    async def fail(self, times: int) -> list[Code | None]:
+        return [code_of(await self.ask("raise")) for _ in range(times)]
+
+
+def code_of(response: Response) -> Code | None:
+    return response.fault.code if response.fault else None
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    clock = ManualClock()
+    scene = Scene(
+        Hub(store=tmp_path / "hub.db", durability="process", clock=clock), clock, [], asyncio.Event(), asyncio.Event()
+    )
+
+    @scene.hub.agent("shaky", may_call=["nobody-else"], allow_sub_agent_calls=False)
+    async def shaky(brief: Brief) -> object:
+        scene.ran.append(brief.text)
+        match brief.text:
+            case "raise":
+                raise ZeroDivisionError
+            case "hang":
+                scene.begun.set()
+                await asyncio.Event().wait()
+            case "wait":
+                scene.begun.set()
+                await scene.let_go.wait()
+            case "nonsense":
+                return object()
+            case "spend":
+                brief.spend(prompt=10**6)
+            case text if text in Code.__members__:
+                raise RemitError(fault(Code[text], "as the test wishes"))
+            case _:
+                pass
+        return "fine"
+
+    @scene.hub.agent("nobody-else")
+    async def other(brief: Brief) -> str:
+        return "fine"
+
+    @scene.hub.agent("boss", may_call=["shaky"])
+    async def boss(brief: Brief) -> str:
+        return str(code_of(await brief.delegate("shaky", objective=brief.text)))
+
+    return scene
+
+
+async def test_an_agent_that_fails_five_times_in_a_row_is_left_alone(scene: Scene) -> None:
+    """C8, K11: a circuit breaker for each target; it stops routing at the threshold."""
+    async with scene.hub:
+        assert await scene.fail(5) == [Code.DELEGATION_FAILED] * 5
+        refused = await scene.ask()
+        assert refused.fault is not None
+        assert (refused.status, refused.fault.code) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
+        assert (refused.fault.retry_after_ms, refused.fault.recoverable) == (30_000, True)
+        assert (await scene.ask("x", "boss")).result == "DELEGATION_UNAVAILABLE"
+        assert (await scene.ask("x", "nobody-else")).result == "fine"
+    assert len(scene.ran) == 5
+
+
+async def test_four_failures_and_a_success_start_the_count_anew(scene: Scene) -> None:
+    async with scene.hub:
+        for _ in range(3):
+            await scene.fail(4)
+            assert (await scene.ask()).ok
+
+
+async def test_half_of_twenty_is_too_many_too(scene: Scene) -> None:
+    """K11: the failure rate per agent."""
+    async with scene.hub:
+        for _ in range(10):
+            await scene.ask()
+            await scene.ask("raise")
+        assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
+    assert len(scene.ran) == 20
+
+
+async def test_after_thirty_seconds_one_probe_is_let_through_and_its_success_closes_the_breaker(scene: Scene) -> None:
+    """C8, K11: probe for recovery."""
+    async with scene.hub:
+        await scene.fail(5)
+        scene.clock.advance(29.9)
+        assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
+        scene.clock.advance(0.2)
+        probe = asyncio.create_task(scene.ask("wait"))
+        await scene.begun.wait()
+        assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
+        scene.let_go.set()
+        assert (await probe).ok
+        assert [(await scene.ask()).ok for _ in range(3)] == [True] * 3
+    assert scene.ran == ["raise"] * 5 + ["wait"] + ["ok"] * 3
+
+
+@pytest.mark.parametrize("agent", ["shaky", "boss"])
+async def test_of_many_that_come_at_once_only_one_is_the_probe(scene: Scene, agent: str) -> None:
+    """C8, decision 3: allow is not a reservation; who is judged at once is still admitted one by one."""
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
+        await scene.fail(5)
+        scene.clock.advance(30)
+        tasks = [asyncio.create_task(scene.ask("wait", agent)) for _ in range(5)]
+        await scene.begun.wait()
+        await scene.hub.store.flush()  # so that each has had its turn
+        scene.let_go.set()
+        await asyncio.wait(tasks)
+    assert scene.ran[5:] == ["wait"]
+
+
+async def test_a_probe_that_fails_opens_it_again_for_longer_but_never_beyond_five_minutes(scene: Scene) -> None:
+    """K11: open 30 s times the number of openings, at most 5 minutes."""
+    waits: list[int | None] = []
+    async with scene.hub:
+        await scene.fail(5)
+        for _ in range(12):
+            refused = await scene.ask()
+            assert refused.fault is not None
+            waits.append(refused.fault.retry_after_ms)
+            scene.clock.advance((waits[-1] or 0) / 1_000)
+            await scene.fail(1)
+    assert waits == [30_000 * min(number, 10) for number in range(1, 13)]
+
+
+@pytest.mark.parametrize(
+    "text", ["INPUT_VALIDATION_FAILED", "TOKEN_BUDGET_EXCEEDED", "CANCELLED", "LOOP_DETECTED", "spend"]
+)
+async def test_errors_that_are_the_callers_never_open_it(scene: Scene, text: str) -> None:
+    """K11: failures are the peer's faults and time-outs, never the caller's errors."""
+    async with scene.hub:
+        for _ in range(30):
+            assert not (await scene.ask(text)).ok
+        assert (await scene.ask()).ok
+
+
+async def test_refusals_never_open_it(scene: Scene) -> None:
+    async with scene.hub:
+        for _ in range(30):
+            assert code_of(await scene.hub.ask("shaky", user="u", capability="NONE")) is Code.CAPABILITY_NOT_FOUND
+            assert code_of(await scene.hub.ask("shaky", user="u", max_tokens=0)) is Code.TOKEN_BUDGET_EXCEEDED
+            assert code_of(await scene.hub.ask("shaky", user="u", deadline_ms=5)) is Code.TIMEOUT
+        assert (await scene.ask()).ok
+
+
+async def test_cancelled_calls_never_open_it(scene: Scene) -> None:
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
+        for _ in range(10):
+            scene.begun.clear()
+            task = asyncio.create_task(scene.ask("hang"))
+            await scene.begun.wait()
+            task.cancel()
+            await asyncio.wait({task})
+        assert (await scene.ask()).ok
+
+
+@pytest.mark.parametrize("text", ["nonsense", "RESULT_VALIDATION_FAILED"])
+async def test_answers_that_are_none_open_it(scene: Scene, text: str) -> None:
+    async with scene.hub:
+        for _ in range(5):
+            await scene.ask(text)
+        assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
+
+
+async def test_time_outs_open_it(scene: Scene) -> None:
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
+        for _ in range(5):
+            scene.begun.clear()
+            task = asyncio.create_task(scene.hub.ask("shaky", "hang", user="u", deadline_ms=30_000))
+            await scene.begun.wait()
+            scene.clock.advance(30.1)
+            assert (await task).status is Status.TIMEOUT
+        assert code_of(await scene.ask()) is Code.DELEGATION_UNAVAILABLE
+
+
+async def test_a_probe_that_is_cancelled_leaves_the_question_to_the_next(scene: Scene) -> None:
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
+        await scene.fail(5)
+        scene.clock.advance(30)
+        probe = asyncio.create_task(scene.ask("hang"))
+        await scene.begun.wait()
+        probe.cancel()
+        await asyncio.wait({probe})
+        assert (await scene.ask()).ok
+        assert (await scene.ask()).ok
+
+
+async def test_a_call_from_before_the_opening_does_not_speak_for_the_probe(scene: Scene) -> None:
+    """A success that was on its way before the agent broke says nothing about whether it has recovered."""
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
+        early = asyncio.create_task(scene.hub.ask("shaky", "wait", user="u", deadline_ms=100_000))
+        await scene.begun.wait()
+        await scene.fail(5)
+        scene.clock.advance(30)
+        scene.begun.clear()
+        probe = asyncio.create_task(scene.ask("hang"))
+        await scene.begun.wait()
+        scene.let_go.set()
+        assert (await early).ok
+        after = await scene.ask()
+        probe.cancel()
+        await asyncio.wait({probe})
+    assert code_of(after) is Code.DELEGATION_UNAVAILABLE
+
+
+async def test_a_team_sets_its_own_threshold() -> None:
+    hub = Hub(store=MemoryStore(), clock=ManualClock(), breaker=BreakerSettings(failures_in_a_row=2, open_s=5))
+
+    @hub.agent("shaky")
+    async def shaky(brief: Brief) -> None:
+        raise ZeroDivisionError
+
+    async with hub:
+        faults = [(await hub.ask("shaky", user="u")).fault for _ in range(3)]
+    assert [each.code if each else None for each in faults] == [
+        Code.DELEGATION_FAILED,
+        Code.DELEGATION_FAILED,
+        Code.DELEGATION_UNAVAILABLE,
+    ]
+
+
+# ── rate ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Rated(NamedTuple):
+    """A hub whose time stands still, and an agent that may be asked three times a minute."""
+
+    hub: Hub
+    clock: ManualClock
+    ran: list[str]
+
+    async def ask(self, agent: str = "rated") -> Fault | None:
+        async with asyncio.timeout(PATIENCE_S):
+            response = await self.hub.ask(agent, "x", user="u")
+        return response.fault or (response.result if isinstance(response.result, Fault) else None)
+
+
+@pytest.fixture
+def rated(tmp_path: Path) -> Rated:
+    clock = ManualClock()
+    rated = Rated(Hub(store=tmp_path / "hub.db", durability="process", clock=clock), clock, [])
+
+    @rated.hub.agent("rated", rate=Rate(3, 60))
+    async def answer(brief: Brief) -> None:
+        rated.ran.append(brief.text)
+        await asyncio.sleep(0)
+
+    @rated.hub.agent("boss", may_call=["rated"])
+    async def boss(brief: Brief) -> None:
+        (await brief.delegate("rated", objective="x")).unwrap()
+
+    return rated
+
+
+@pytest.mark.parametrize("agent", ["rated", "boss"])
+async def test_an_agent_is_asked_so_often_in_each_window_and_no_more(rated: Rated, agent: str) -> None:
+    """S11 in process: calls are rate-limited, with when to come back."""
+    async with rated.hub:
+        for window in range(1, 4):
+            faults = [await rated.ask(agent) for _ in range(5)]
+            assert [each and (each.code, each.retry_after_ms) for each in faults] == [
+                None,
+                None,
+                None,
+                (Code.RATE_LIMITED, 60_000),
+                (Code.RATE_LIMITED, 60_000),
+            ]
+            rated.clock.advance(45)
+            late = await rated.ask(agent)
+            assert late is not None
+            assert late.retry_after_ms == 15_000
+            assert len(rated.ran) == 3 * window
+            rated.clock.advance(15)
+
+
+@pytest.mark.parametrize("agent", ["rated", "boss"])
+async def test_a_rate_holds_for_those_that_come_at_once_as_well(rated: Rated, agent: str) -> None:
+    """Decision 3: allow is not a reservation; a check and the count that follows it are one step."""
+    async with rated.hub, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(rated.ask(agent)) for _ in range(10)]
+    codes = [fault.code for task in tasks if (fault := task.result())]
+    assert (len(rated.ran), codes) == (3, [Code.RATE_LIMITED] * 7)
+
+
+async def test_refused_calls_do_not_count(rated: Rated) -> None:
+    async with rated.hub:
+        for _ in range(5):
+            await rated.hub.ask("rated", user="u", max_tokens=0)
+        assert [await rated.ask() for _ in range(3)] == [None] * 3
+
+
+async def test_one_agents_rate_is_not_anothers(rated: Rated) -> None:
+    counted: list[str] = []
+
+    def register(name: str) -> Callable[[Brief], object]:
+        @rated.hub.agent(name, rate=Rate(1, 60))
+        async def work(brief: Brief) -> None:
+            counted.append(name)
+
+        return work
+
+    register("one")
+    register("two")
+    async with rated.hub:
+        assert [await rated.ask(name) for name in ("one", "two")] == [None, None]
+    assert counted == ["one", "two"]

@@ -1,0 +1,1015 @@
+"""Deadlines and cancellation: they reach everyone below, and what was waiting is really gone."""
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+
+from remit import (
+    ALLOW,
+    Answer,
+    Ask,
+    Brief,
+    Call,
+    Code,
+    Facts,
+    Hub,
+    Kind,
+    Limits,
+    Notice,
+    Record,
+    RemitError,
+    Request,
+    Response,
+    Status,
+    Verdict,
+)
+from remit.runtime.ports import Question
+from remit_testing.samples import ManualClock
+from waiting import PATIENCE_S
+
+
+@asynccontextmanager
+async def no_task_left() -> AsyncGenerator[None]:
+    """Everything that was started inside is gone at the end."""
+    before = asyncio.all_tasks()
+    yield
+    assert asyncio.all_tasks() - before == set()
+
+
+async def notices(hub: Hub, run: str) -> list[Notice]:
+    await hub.store.flush()
+    return [record.body for record in await hub.store.records(run=run) if isinstance(record.body, Notice)]
+
+
+async def settle(turns: int = 20) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not happened():
+            await asyncio.sleep(0)
+
+
+class Tree:
+    """A team of the given shape whose leaves hang; it counts who is at work and who has cleaned up."""
+
+    def __init__(self, hub: Hub, depth: int, width: int) -> None:
+        self.leaves = width**depth
+        self.nodes = sum(width**level for level in range(depth + 1))
+        self.hanging = asyncio.Semaphore(0)
+        self.cleaned: list[str] = []
+        for level in range(depth):
+            hub.agent(f"level-{level}", may_call=["*"])(self._branch(f"level-{level + 1}", width))
+        hub.agent(f"level-{depth}")(self._leaf)
+
+    async def all_hanging(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            for _ in range(self.leaves):
+                await self.hanging.acquire()
+
+    def _branch(self, below: str, width: int) -> Callable[[Brief], object]:
+        async def branch(brief: Brief) -> str:
+            try:
+                await brief.fan_out([Call(target=below, objective=str(number)) for number in range(width)])
+            finally:
+                self.cleaned.append(brief.request.target)
+            return "never"
+
+        return branch
+
+    async def _leaf(self, brief: Brief) -> str:
+        self.hanging.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            self.cleaned.append(brief.request.target)
+        return "never"
+
+
+# ── deadlines ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_delegate_whose_time_is_up_is_really_cancelled(hub: Hub) -> None:
+    """X6: its clean-up has run before the caller goes on, and the error says after how many ms."""
+    steps: list[str] = []
+
+    @hub.agent("slow")
+    async def slow(brief: Brief) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            raise
+        finally:
+            await asyncio.sleep(0)
+            steps.append("cleaned up")
+        return "never"
+
+    @hub.agent("prime", may_call=["slow"])
+    async def prime(brief: Brief) -> Response:
+        reply = await brief.delegate("slow", objective="read", deadline_ms=60)
+        steps.append("caller goes on")
+        assert reply.fault is not None
+        assert (reply.status, reply.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
+        assert reply.fault.message == "Delegation timeout after 60ms"
+        assert 60 <= reply.duration_ms < 2_000
+        return reply
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            response = await hub.ask("prime", user="u-1")
+        assert response.ok, response
+    assert steps == ["cancelled", "cleaned up", "caller goes on"]
+
+
+async def test_the_deadline_of_a_run_reaches_every_descendant(make_hub: Callable[..., Hub]) -> None:
+    """X6: depth 4, two at each level: all 31 are gone when the answer comes."""
+    hub = make_hub(clock=(clock := ManualClock()))
+    tree = Tree(hub, depth=4, width=2)
+
+    async with hub, no_task_left():
+        asking = asyncio.create_task(hub.ask("level-0", user="u-1", deadline_ms=10_000))
+        await tree.all_hanging()
+        clock.advance(11)
+        async with asyncio.timeout(PATIENCE_S):
+            response = await asking
+        told = await hub.delegations(response.run)
+    assert response.fault is not None
+    assert response.fault.message == "Delegation timeout after 10000ms"
+    assert len(tree.cleaned) == len(told) == tree.nodes == 31
+    assert {each.status for each in told} <= {Status.TIMEOUT, Status.CANCELLED}
+
+
+async def test_time_shrinks_at_each_hop_by_a_reserve_for_the_answer(make_hub: Callable[..., Hub]) -> None:
+    """C7: half a second, or a tenth of what is left if that is less; a callee never gets more than is left."""
+    hub = make_hub(clock=(clock := ManualClock()))
+    seen: list[int] = []
+
+    def hop(below: str | None) -> Callable[[Brief], object]:
+        async def agent(brief: Brief) -> str:
+            seen.append(brief.remit.time_ms)
+            clock.advance(0.125)
+            assert brief.remit.time_ms - 126 <= brief.time_left_ms() <= brief.remit.time_ms - 125
+            if below is not None:
+                (await brief.delegate(below, deadline_ms=3_600_000)).unwrap()
+            return "x"
+
+        return agent
+
+    for number in range(4):
+        hub.agent(f"a{number}", may_call=["*"])(hop(f"a{number + 1}"))
+    hub.agent("a4")(hop(None))
+
+    async with hub:
+        (await hub.ask("a0", user="u-1", deadline_ms=20_000)).unwrap()
+        assert seen == [20_000, 19_375, 18_750, 18_125, 17_500]
+        seen.clear()
+        (await hub.ask("a0", user="u-1", deadline_ms=1_000)).unwrap()
+    # A tenth of 875, of 663, of 472, of 300; a millisecond that has begun is not given away.
+    for got, most in zip(seen, [1_000, 788, 597, 425, 270], strict=True):
+        assert most - 4 <= got <= most
+
+
+async def test_below_the_floor_nothing_is_started(make_hub: Callable[..., Hub]) -> None:
+    """C7: with less than 20 ms left a delegation ends as TIMEOUT at once."""
+    hub = make_hub(clock=(clock := ManualClock()))
+    ran: list[str] = []
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        ran.append("b")
+        return "x"
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> str:
+        clock.advance(0.079)
+        reply = await brief.delegate("b")
+        assert reply.fault is not None
+        assert (reply.status, reply.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
+        return reply.fault.message
+
+    async with hub:
+        response = await hub.ask("a", user="u-1", deadline_ms=100)
+        refused = await hub.ask("a", user="u-1", deadline_ms=10)
+    assert (response.result, ran) == ("only 19 ms are left for b; nothing was started", [])
+    assert refused.status is Status.TIMEOUT
+
+
+async def test_an_answer_in_time_is_not_a_time_out(make_hub: Callable[..., Hub]) -> None:
+    """X6: the deadline counts from the request, to the millisecond, and not earlier."""
+    hub = make_hub(clock=(clock := ManualClock()))
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> str:
+        clock.advance(14.999)
+        await settle()
+        return "in time"
+
+    async with hub:
+        assert (await hub.ask("a", user="u-1", deadline_ms=15_000)).unwrap() == "in time"
+
+
+async def test_a_run_without_a_deadline_of_its_own_ends_after_300_seconds(make_hub: Callable[..., Hub]) -> None:
+    """O10: and a delegation after 30."""
+    hub = make_hub(clock=(clock := ManualClock()))
+    tree = Tree(hub, depth=1, width=1)
+
+    @hub.agent("patient")
+    async def patient(brief: Brief) -> str:
+        tree.hanging.release()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with hub, no_task_left():
+        for agent, seconds in (("level-0", 30), ("patient", 300)):
+            asking = asyncio.create_task(hub.ask(agent, user="u-1"))
+            await tree.all_hanging()
+            clock.advance(seconds - 0.1)
+            await settle()
+            assert not asking.done(), agent
+            clock.advance(0.2)
+            async with asyncio.timeout(PATIENCE_S):
+                response = await asking
+    assert response.fault is not None
+    assert response.fault.message == "Delegation timeout after 300000ms"
+
+
+async def test_a_deadline_that_passes_does_not_put_off_the_next(make_hub: Callable[..., Hub]) -> None:
+    """C11, X6: each delegation ends at its own time, also while another is still in its grace time."""
+    hub = make_hub(clock=(clock := ManualClock()))
+    hanging, tidy = asyncio.Semaphore(0), asyncio.Event()
+    ended: list[str] = []
+
+    @hub.agent("hangs")
+    async def hangs(brief: Brief) -> str:
+        hanging.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(brief.objective)
+            await tidy.wait()
+        return "never"
+
+    @hub.agent("prime", may_call=["hangs"])
+    async def prime(brief: Brief) -> str:
+        times = (1_000, 1_200, 2_000)
+        await brief.fan_out([Call(target="hangs", objective=str(each), deadline_ms=each) for each in times])
+        return "done"
+
+    async with hub, no_task_left():
+        asking = asyncio.create_task(hub.ask("prime", user="u-1"))
+        async with asyncio.timeout(PATIENCE_S):
+            for _ in range(3):
+                await hanging.acquire()
+        seen: list[list[str]] = []
+        for seconds in (1.05, 0.2, 0.8):
+            clock.advance(seconds)
+            await settle()
+            seen.append(ended.copy())
+        tidy.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await asking).ok
+    assert seen == [["1000"], ["1000", "1200"], ["1000", "1200", "2000"]]
+
+
+async def test_waiting_in_the_queue_counts_as_time(hub: Hub) -> None:
+    """X6: a request that never got a slot times out like one that did, and leaves the queue in order."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("busy", concurrency=1)
+    async def busy(brief: Brief) -> str:
+        begun.set()
+        await go_on.wait()
+        return brief.objective
+
+    async with hub, no_task_left():
+        first = asyncio.create_task(hub.ask("busy", "first", user="u-1"))
+        await begun.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            second = await hub.ask("busy", "second", user="u-1", deadline_ms=50)
+            third = asyncio.create_task(hub.ask("busy", "third", user="u-1"))
+            go_on.set()
+            assert [(await first).result, (await third).result] == ["first", "third"]
+    assert second.status is Status.TIMEOUT
+
+
+async def test_waiting_for_a_person_stops_the_clock_of_those_who_wait(make_hub: Callable[..., Hub]) -> None:
+    """C7, X6: an approval has a time of its own and uses up none of its ancestors' (decision 4)."""
+    clock = ManualClock()
+
+    def careful(request: Request, facts: Facts) -> Verdict:
+        return ALLOW if request.target != "b" or "Sure?" in facts.approved else Ask("Sure?")
+
+    async def person(asked: Question) -> bool:
+        clock.advance(60)
+        await settle()
+        return True
+
+    hub = make_hub(clock=clock, guards=[careful], approver=person)
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> int:
+        return brief.remit.time_ms
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> int:
+        return (await brief.delegate("b", deadline_ms=20_000)).unwrap()
+
+    async with hub:
+        async with asyncio.timeout(PATIENCE_S):
+            response = await hub.ask("a", user="u-1", deadline_ms=10_000)
+    assert (response.status, response.result) == (Status.SUCCESS, 9_500)
+
+
+# ── cancellation ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_cancelling_a_run_reaches_every_descendant(hub: Hub) -> None:
+    """X6, X15: depth 4, two at each level."""
+    tree = Tree(hub, depth=4, width=2)
+
+    async with hub, no_task_left():
+        with hub.events() as events:
+            asking = asyncio.create_task(hub.ask("level-0", user="u-1"))
+            run = (await anext(events)).run
+        await tree.all_hanging()
+        assert hub.cancel(run, "the user changed their mind")
+        async with asyncio.timeout(PATIENCE_S):
+            response = await asking
+        told = await hub.delegations(run)
+        assert not hub.cancel(run), "nothing of it is in flight any more"
+    assert response.fault is not None
+    assert (response.status, response.fault.code) == (Status.CANCELLED, Code.CANCELLED)
+    assert "the user changed their mind" in response.fault.message
+    assert len(tree.cleaned) == 31
+    assert [each.status for each in told] == [Status.CANCELLED] * 31
+
+
+async def test_cancelling_one_delegation_leaves_its_siblings_and_its_caller(hub: Hub) -> None:
+    """X15: the caller gets a response that says so; what was below the cancelled one is gone."""
+    tree = Tree(hub, depth=2, width=2)
+    go_on = asyncio.Event()
+
+    @hub.agent("sibling")
+    async def sibling(brief: Brief) -> str:
+        tree.hanging.release()
+        await go_on.wait()
+        return "done"
+
+    @hub.agent("top", may_call=["*"])
+    async def top(brief: Brief) -> list[str]:
+        replies = await brief.fan_out([Call(target="level-0"), Call(target="sibling")])
+        return [reply.status for reply in replies]
+
+    async with hub, no_task_left():
+        with hub.events() as events:
+            asking = asyncio.create_task(hub.ask("top", user="u-1"))
+            delegation = await first_request(events, "level-0")
+        async with asyncio.timeout(PATIENCE_S):
+            for _ in range(tree.leaves + 1):
+                await tree.hanging.acquire()
+        assert hub.cancel(delegation.id)
+        await until(lambda: len(tree.cleaned) == tree.nodes)
+        go_on.set()
+        response = await asking
+    assert response.unwrap() == ["cancelled", "success"]
+
+
+async def first_request(events: AsyncIterator[Record], target: str) -> Request:
+    async with asyncio.timeout(PATIENCE_S):
+        async for record in events:
+            if isinstance(record.body, Request) and record.body.target == target:
+                return record.body
+    raise AssertionError(target)
+
+
+async def test_cancelling_whoever_awaits_the_answer_cancels_the_run(hub: Hub) -> None:
+    """X15: the task that awaits `hub.ask` ends only when all below it is gone, and the end is recorded."""
+    tree = Tree(hub, depth=4, width=2)
+
+    async with hub, no_task_left():
+        asking = asyncio.create_task(hub.ask("level-0", user="u-1"))
+        await tree.all_hanging()
+        asking.cancel()
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert len(tree.cleaned) == 31
+        (run,) = await hub.store.runs()
+    assert run.response is not None
+    assert run.response.status is Status.CANCELLED
+
+
+async def test_a_time_limit_around_asking_cancels_the_run(hub: Hub) -> None:
+    """X15: `asyncio.timeout` of the caller's own."""
+    tree = Tree(hub, depth=2, width=2)
+
+    async with hub, no_task_left():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await hub.ask("level-0", user="u-1")
+    assert len(tree.cleaned) == 7
+
+
+@pytest.mark.parametrize("leave", ["aclose", "break"])
+async def test_leaving_a_stream_early_cancels_the_run(hub: Hub, leave: str) -> None:
+    """X15: whoever stops reading before the end does not want it any more."""
+    tree = Tree(hub, depth=3, width=2)
+
+    async with hub, no_task_left():
+        if leave == "aclose":
+            async with aclosing(hub.stream("level-0", user="u-1")) as stream:
+                await anext(stream)
+                await tree.all_hanging()
+        else:
+            async for _ in hub.stream("level-0", user="u-1"):
+                await tree.all_hanging()
+                break
+            gc.collect()
+        await until(lambda: len(tree.cleaned) == tree.nodes)
+        (run,) = await hub.store.runs()
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await hub.store.wait(run.run)).status is Status.CANCELLED
+        await settle()
+
+
+async def test_closing_the_hub_ends_every_run_in_flight(hub: Hub) -> None:
+    """X15: whoever asked is told, and nothing is left behind."""
+    tree = Tree(hub, depth=3, width=2)
+    async with no_task_left():
+        async with hub:
+            asking = [asyncio.create_task(hub.ask("level-0", user=f"u-{number}")) for number in range(3)]
+            for _ in asking:
+                await tree.all_hanging()
+        async with asyncio.timeout(PATIENCE_S):
+            responses = [await each for each in asking]
+    assert [response.status for response in responses] == [Status.CANCELLED] * 3
+    assert len(tree.cleaned) == 45
+    with pytest.raises(RemitError, match="not open"):
+        await hub.ask("level-0", user="u-1")
+
+
+class Person:
+    """Somebody who is asked and takes their time."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.makes_up_their_mind = asyncio.Event()
+
+    async def __call__(self, asked: Question) -> bool:
+        self.asked.set()
+        await self.makes_up_their_mind.wait()
+        return True
+
+
+def ask_first(request: Request, facts: Facts) -> Verdict:
+    return ALLOW if "Sure?" in facts.approved else Ask("Sure?")
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_for_a_person_ends_at_once(make_hub: Callable[..., Hub]) -> None:
+    """X15: nobody waits for an approval of what nobody wants any more, and a late yes starts nothing."""
+    hub = make_hub(guards=[ask_first], approver=(person := Person()))
+    ran: list[str] = []
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> str:
+        ran.append("a")
+        return "never"
+
+    async with hub, no_task_left():
+        asking = asyncio.create_task(hub.ask("a", user="u-1"))
+        await person.asked.wait()
+        asking.cancel()
+        done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
+        person.makes_up_their_mind.set()
+        await asyncio.wait({asking})
+    assert done, "the one who asked was still waiting"
+    assert ran == []
+
+
+async def test_closing_the_hub_does_not_wait_for_a_person(make_hub: Callable[..., Hub]) -> None:
+    """X15: what was still to be approved does not start, and the hub closes."""
+    hub = make_hub(guards=[ask_first], approver=(person := Person()))
+    ran: list[str] = []
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> str:
+        ran.append("a")
+        return "never"
+
+    await hub.__aenter__()
+    asking = asyncio.create_task(hub.ask("a", user="u-1"))
+    await person.asked.wait()
+    closing = asyncio.create_task(hub.__aexit__(None, None, None))
+    done, _ = await asyncio.wait({closing}, timeout=PATIENCE_S)
+    person.makes_up_their_mind.set()
+    await closing
+    assert done, "the hub did not close"
+    assert not (await asking).ok
+    assert ran == []
+
+
+async def test_a_delegation_can_be_cancelled_before_its_code_has_begun(hub: Hub) -> None:
+    """X15: it never runs, its budget comes back, and its caller is told."""
+    ran: list[str] = []
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        ran.append("b")
+        return "x"
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> str:
+        left = brief.tokens_left()
+        asyncio.get_running_loop().call_soon(lambda: hub.cancel(f"{brief.request.id}.1"))
+        reply = await brief.delegate("b", objective="x")
+        assert brief.tokens_left() == left
+        return reply.status
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            response = await hub.ask("a", user="u-1")
+    assert response.result in ("cancelled", "success")
+    assert ran == ([] if response.result == "cancelled" else ["b"])
+
+
+async def test_a_request_in_the_queue_can_be_cancelled_and_the_next_gets_the_slot(hub: Hub) -> None:
+    """X15: a slot is never lost to someone who is gone."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("busy", concurrency=1)
+    async def busy(brief: Brief) -> str:
+        begun.set()
+        await go_on.wait()
+        return brief.objective
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            first = asyncio.create_task(hub.ask("busy", "first", user="u-1"))
+            await begun.wait()
+            with hub.events() as events:
+                waiting = [asyncio.create_task(hub.ask("busy", str(number), user="u-1")) for number in range(5)]
+                for _ in waiting:
+                    await anext(events)
+            await settle()
+            # The one that is given the slot is cancelled at the same moment.
+            go_on.set()
+            await settle(1)
+            for each in waiting[:4]:
+                each.cancel()
+            assert (await first).result == "first"
+            assert (await waiting[4]).result == "4"
+            await asyncio.wait(waiting)
+            assert (await hub.ask("busy", "last", user="u-1")).result == "last"
+
+
+async def test_the_caller_may_go_on_after_one_of_its_delegations_was_cancelled(hub: Hub) -> None:
+    """X5, X15: cancelling is no reason to refuse the next attempt."""
+    attempts: list[str] = []
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        attempts.append(brief.request.id)
+        if len(attempts) == 1:
+            hub.cancel(brief.request.id)
+            await asyncio.Event().wait()
+        return "second time lucky"
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> str:
+        first = await brief.delegate("b", objective="x")
+        assert first.status is Status.CANCELLED
+        return (await brief.delegate("b", objective="x")).unwrap()
+
+    async with hub:
+        assert (await hub.ask("a", user="u-1")).unwrap() == "second time lucky"
+
+
+async def test_an_agent_can_give_up_one_delegation_and_go_on(hub: Hub) -> None:
+    """X15: cancelling its own task that awaits a delegation cancels the delegation, and only that."""
+    begun, cleaned = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("slow")
+    async def slow(brief: Brief) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+        return "never"
+
+    @hub.agent("a", may_call=["slow"])
+    async def a(brief: Brief) -> str:
+        left = brief.tokens_left()
+        try:
+            async with asyncio.timeout(0.05):
+                await brief.delegate("slow", objective="1")
+        except TimeoutError:
+            pass
+        assert cleaned.is_set()
+        assert brief.tokens_left() == left
+        return "went on"
+
+    async with hub, no_task_left():
+        response = await hub.ask("a", user="u-1")
+        told = await hub.delegations(response.run)
+    assert (response.result, [each.status for each in told]) == ("went on", [Status.SUCCESS, Status.CANCELLED])
+
+
+# ── who ignores it ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stubborn:
+    """An agent that swallows cancellation and goes on until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.after: list[object] = []
+        self.gone = asyncio.Event()
+
+    async def __call__(self, brief: Brief) -> str:
+        self.begun.set()
+        try:
+            while not self.let_go.is_set():
+                try:
+                    await self.let_go.wait()
+                except asyncio.CancelledError:
+                    self.after.append("swallowed")
+            self.after.append((await brief.delegate("helper", objective="late")).status)
+            try:
+                await brief.use("write")
+            except RemitError as error:
+                self.after.append(error.fault.code)
+            for act in (lambda: brief.progress("late"), lambda: brief.spend(prompt=1)):
+                try:
+                    act()
+                except RemitError as error:
+                    self.after.append(error.fault.code)
+            return "too late"
+        finally:
+            self.gone.set()
+
+
+def stubborn_team(hub: Hub) -> tuple[Stubborn, list[str]]:
+    stubborn, did = Stubborn(), list[str]()
+    hub.agent("stubborn", may_call=["helper"], tools=["write"], concurrency=1)(stubborn)
+
+    @hub.tool("write")
+    async def write() -> str:
+        did.append("wrote")
+        return "written"
+
+    @hub.agent("helper")
+    async def helper(brief: Brief) -> str:
+        did.append("helped")
+        return "helped"
+
+    return stubborn, did
+
+
+async def test_a_callee_that_swallows_cancellation_is_abandoned(make_hub: Callable[..., Hub]) -> None:
+    """K12: after the grace time its caller gets TIMEOUT, a sibling its result, and the operator a notice."""
+    hub = make_hub(limits=Limits(grace_ms=50))
+    stubborn, did = stubborn_team(hub)
+
+    @hub.agent("prime", may_call=["*"])
+    async def prime(brief: Brief) -> list[object]:
+        replies = await brief.fan_out(
+            [Call(target="stubborn", objective="x", deadline_ms=40), Call(target="helper", objective="y")]
+        )
+        return [(reply.status, reply.result) for reply in replies]
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            response = await hub.ask("prime", user="u-1")
+            assert response.unwrap() == [["timeout", None], ["success", "helped"]]
+            assert [notice.agent for notice in await notices(hub, response.run)] == ["stubborn"]
+            stubborn.let_go.set()
+            await stubborn.gone.wait()
+            await settle()
+        told = await notices(hub, response.run)
+        assert [(notice.agent, "abandoned" in notice.text) for notice in told] == [("stubborn", True)] * 2
+        assert "dropped" in told[1].text
+        assert (await hub.ask("helper", user="u-1")).unwrap() == "helped"
+    assert stubborn.after == ["swallowed", "refused", Code.CANCELLED, Code.CANCELLED, Code.CANCELLED]
+    assert did == ["helped", "helped"], "abandoned code can neither delegate nor use a tool"
+
+
+async def test_only_the_one_that_would_not_stop_is_named(make_hub: Callable[..., Hub]) -> None:
+    """K12: those above it that waited for its clean-up did nothing wrong."""
+    hub = make_hub(limits=Limits(grace_ms=50))
+    stubborn, _ = stubborn_team(hub)
+
+    def passing_on(to: str) -> Callable[[Brief], object]:
+        async def agent(brief: Brief) -> str:
+            return (await brief.delegate(to, objective="x")).unwrap()
+
+        return agent
+
+    hub.agent("mid", may_call=["*"])(passing_on("stubborn"))
+    hub.agent("top", may_call=["*"])(passing_on("mid"))
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            asking = asyncio.create_task(hub.ask("top", user="u-1"))
+            await stubborn.begun.wait()
+            (run,) = await hub.store.runs()
+            hub.cancel(run.run)
+            response = await asking
+            assert response.status is Status.CANCELLED
+            stubborn.let_go.set()
+            await stubborn.gone.wait()
+            await settle()
+        told = await notices(hub, response.run)
+    assert {notice.agent for notice in told if notice.code is not Code.CANCELLED} == {"stubborn"}
+
+
+@pytest.mark.parametrize("how", ["hub.cancel", "asker", "close"])
+async def test_a_stubborn_callee_holds_nobody_up_who_cancels(make_hub: Callable[..., Hub], how: str) -> None:
+    """K12: the one who cancels waits for the grace time and no longer."""
+    hub = make_hub(limits=Limits(grace_ms=50))
+    stubborn, _ = stubborn_team(hub)
+
+    async with no_task_left():
+        async with hub:
+            asking = asyncio.create_task(hub.ask("stubborn", "x", user="u-1"))
+            await stubborn.begun.wait()
+            if how == "hub.cancel":
+                (run,) = await hub.store.runs()
+                hub.cancel(run.run)
+            elif how == "asker":
+                asking.cancel()
+            if how != "close":
+                done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
+                assert done
+                (run,) = await hub.store.runs()
+                assert run.response is not None
+                assert run.response.status is Status.CANCELLED
+        done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
+        assert done
+        stubborn.let_go.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await stubborn.gone.wait()
+        await settle()
+
+
+async def test_code_that_outlives_the_hub_does_no_harm(make_hub: Callable[..., Hub]) -> None:
+    """K12: an abandoned callee that ends after the hub was closed raises nothing that nobody hears."""
+    unheard: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    hub = make_hub(limits=Limits(grace_ms=30))
+    stubborn, _ = stubborn_team(hub)
+
+    async with no_task_left():
+        async with hub:
+            response = await hub.ask("stubborn", "x", user="u-1", deadline_ms=40)
+            assert response.status is Status.TIMEOUT
+        await settle()
+        stubborn.let_go.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await stubborn.gone.wait()
+        await settle()
+        gc.collect()
+    assert unheard == []
+
+
+async def test_a_brief_is_worth_nothing_once_its_delegation_has_ended(hub: Hub) -> None:
+    """K12, X11: who keeps a brief can neither delegate nor use a tool with it later."""
+    kept: list[Brief] = []
+    ran: list[str] = []
+
+    @hub.tool("write")
+    async def write() -> None:
+        ran.append("wrote")
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        ran.append("b")
+        return "x"
+
+    @hub.agent("a", may_call=["b"], tools=["write"])
+    async def a(brief: Brief) -> str:
+        kept.append(brief)
+        return "done"
+
+    async with hub:
+        await hub.ask("a", user="u-1")
+        (brief,) = kept
+        assert (await brief.delegate("b")).status is Status.REFUSED
+        assert [reply.status for reply in await brief.fan_out([Call(target="b")])] == [Status.REFUSED]
+        with pytest.raises(RemitError, match="CANCELLED"):
+            await brief.use("write")
+        with pytest.raises(RemitError, match="CANCELLED"):
+            brief.spend(prompt=1)
+    assert ran == []
+
+
+async def test_clean_up_within_the_grace_time_is_not_cut_short(make_hub: Callable[..., Hub]) -> None:
+    """X6: what a callee does on being cancelled is waited for; its late result is not taken."""
+    hub = make_hub(limits=Limits(grace_ms=5_000))
+    steps: list[str] = []
+
+    @hub.agent("tidy")
+    async def tidy(brief: Brief) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            for _ in range(100):  # other work goes on in between
+                await asyncio.sleep(0)
+            steps.append("tidied")
+        return "swallowed it, but ended"
+
+    async with hub, no_task_left():
+        response = await hub.ask("tidy", user="u-1", deadline_ms=30)
+        assert await notices(hub, response.run) == []
+    assert (response.status, response.result, steps) == (Status.TIMEOUT, None, ["tidied"])
+
+
+async def test_a_callee_that_raises_while_it_is_cancelled_is_still_only_timed_out(hub: Hub) -> None:
+    """X6: the reason for the end is the deadline, not what the clean-up stumbled over."""
+
+    @hub.agent("clumsy")
+    async def clumsy(brief: Brief) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("dropped the tray")
+
+    async with hub, no_task_left():
+        response = await hub.ask("clumsy", user="u-1", deadline_ms=30)
+    assert response.fault is not None
+    assert (response.status, response.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
+
+
+async def test_a_callee_that_cancels_itself_has_failed(hub: Hub) -> None:
+    """K12: nobody asked for it, so it is a failure of the callee and not a cancellation."""
+
+    @hub.agent("quits")
+    async def quits(brief: Brief) -> str:
+        raise asyncio.CancelledError
+
+    @hub.agent("aims-at-itself")
+    async def aims_at_itself(brief: Brief) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    @hub.agent("prime", may_call=["*"])
+    async def prime(brief: Brief) -> list[str]:
+        replies = await brief.fan_out([Call(target="quits"), Call(target="aims-at-itself")])
+        return [reply.fault.code if reply.fault else "" for reply in replies]
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            response = await hub.ask("prime", user="u-1")
+    assert response.unwrap() == ["DELEGATION_FAILED"] * 2
+
+
+# ── work that is left behind ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_delegation_that_nobody_waits_for_ends_with_the_one_who_asked(hub: Hub) -> None:
+    """K12: an agent that answers while its background tasks delegate takes them with it."""
+    background: set[asyncio.Task[Response]] = set()
+    begun, cleaned = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("slow")
+    async def slow(brief: Brief) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+        return "never"
+
+    @hub.agent("hasty", may_call=["slow"])
+    async def hasty(brief: Brief) -> str:
+        background.add(asyncio.create_task(brief.delegate("slow", objective="x")))
+        await begun.wait()
+        return "done already"
+
+    async with hub, no_task_left():
+        async with asyncio.timeout(PATIENCE_S):
+            response = await hub.ask("hasty", user="u-1")
+            assert cleaned.is_set()
+            (left_behind,) = background
+            reply = await left_behind
+        told = await hub.delegations(response.run)
+    assert (response.result, reply.status) == ("done already", Status.CANCELLED)
+    assert [each.status for each in told] == [Status.SUCCESS, Status.CANCELLED]
+
+
+async def test_a_background_task_that_delegates_after_its_agent_has_answered_is_refused(hub: Hub) -> None:
+    """K12: the remit ends with the answer."""
+    background: list[asyncio.Task[Response]] = []
+    answered = asyncio.Event()
+    ran: list[str] = []
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        ran.append("b")
+        return "x"
+
+    @hub.agent("hasty", may_call=["b"])
+    async def hasty(brief: Brief) -> str:
+        async def later() -> Response:
+            await answered.wait()
+            return await brief.delegate("b")
+
+        background.append(asyncio.create_task(later()))
+        return "done already"
+
+    async with hub, no_task_left():
+        await hub.ask("hasty", user="u-1")
+        answered.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await background[0]).status is Status.REFUSED
+    assert ran == []
+
+
+class HastyTeam:
+    """An agent that answers while a task of its own still delegates to one that takes its time to clean up."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.background: list[asyncio.Task[Response]] = []
+        self.begun, self.cleaning, self.cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        hub.agent("slow")(self.slow)
+        hub.agent("hasty", may_call=["slow"])(self.hasty)
+
+    async def slow(self, brief: Brief) -> str:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cleaning.set()
+            await self.cleaned.wait()
+        return "never"
+
+    async def hasty(self, brief: Brief) -> str:
+        self.background.append(asyncio.create_task(brief.delegate("slow", objective="x")))
+        await self.begun.wait()
+        return "done already"
+
+
+async def test_a_task_left_behind_that_is_cancelled_meanwhile_holds_nobody_up(make_hub: Callable[..., Hub]) -> None:
+    """K12: the agent has answered; whatever becomes of its background task, the answer arrives."""
+    hub = make_hub(limits=Limits(grace_ms=1_000))
+    team = HastyTeam(hub)
+    background, cleaning, cleaned = team.background, team.cleaning, team.cleaned
+
+    async with hub, no_task_left():
+        asking = asyncio.create_task(hub.ask("hasty", user="u-1", deadline_ms=1_000))
+        async with asyncio.timeout(PATIENCE_S):
+            await cleaning.wait()
+            background[0].cancel()
+            await settle()
+            cleaned.set()
+            response = await asking
+            await asyncio.wait(background)
+    assert (response.status, response.result) == (Status.SUCCESS, "done already")
+
+
+async def test_a_run_cancelled_while_its_leftovers_clean_up_ends_when_they_have(make_hub: Callable[..., Hub]) -> None:
+    """K12: nobody is named as having ignored the cancellation."""
+    hub = make_hub(limits=Limits(grace_ms=1_500))
+    team = HastyTeam(hub)
+    background, cleaning, cleaned = team.background, team.cleaning, team.cleaned
+
+    async with hub, no_task_left():
+        asking = asyncio.create_task(hub.ask("hasty", user="u-1"))
+        async with asyncio.timeout(PATIENCE_S):
+            await cleaning.wait()
+            (run,) = await hub.store.runs()
+            hub.cancel(run.run)
+            await settle()
+            cleaned.set()
+            response = await asking
+            await asyncio.wait(background)
+        assert [notice.code for notice in await notices(hub, response.run)] == [Code.CANCELLED]
+    assert response.status in (Status.CANCELLED, Status.SUCCESS)
+
+
+async def test_progress_made_before_a_cancellation_is_kept(hub: Hub) -> None:
+    """K10: a cancelled delegation brings what was finished, like one that timed out."""
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        brief.progress("half", partial=Answer("half", finished=("1",), unfinished=("2",)))
+        hub.cancel(brief.request.id)
+        await asyncio.Event().wait()
+        return "never"
+
+    async with hub:
+        response = await hub.ask("b", user="u-1")
+        records = await hub.store.records(run=response.run)
+    assert (response.status, response.result, response.unfinished) == (Status.CANCELLED, "half", ("2",))
+    assert [record.kind for record in records] == [Kind.STARTED, Kind.PROGRESS, Kind.NOTICE, Kind.RESULT]

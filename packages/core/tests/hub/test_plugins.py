@@ -1,0 +1,90 @@
+"""What plugins bring to a hub, and what a hub says without them."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugins import install_plugin
+from programs import with_tests_on_path
+from remit import Brief, Hub, RemitError
+from remit_testing.memory import MemoryStore
+
+PLUGIN = """
+import re
+
+class Bot:
+    "An agent of a framework that nobody knows."
+
+def agent(value):
+    async def answer(brief):
+        return f"A bot was told: {brief.text}"
+    return answer if isinstance(value, Bot) else None
+
+def detectors():
+    from remit import Finding
+    return [lambda text: [Finding(*found.span(), "BADGE") for found in re.finditer(r"badge \\d+", text)]]
+"""
+PROGRAM = """
+from remit import Hub
+from strange import Bot
+
+hub = Hub()
+hub.add("bot", Bot())
+hub.add("reader", lambda brief: f"I read the number: {'4711' in brief.text}")
+print(hub.ask_sync("bot", "It is badge 4711.", user="u-1").result)
+print(hub.ask_sync("reader", "It is badge 4711.", user="u-1").result)
+"""
+
+
+def test_a_plugin_brings_agents_and_detectors(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env=with_tests_on_path() | install_plugin(tmp_path, "strange", PLUGIN),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "A bot was told: It is badge 4711.\nI read the number: False\n", done.stderr
+
+
+@pytest.fixture
+def without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a hub as if nothing were installed beside the core."""
+
+    def nothing(_: str) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr("remit.hub.hub.brought", nothing)
+    monkeypatch.setattr("remit.agents.function.brought", nothing)
+
+
+@pytest.mark.usefixtures("without_plugins")
+async def test_a_hub_without_plugins_works_and_says_that_it_redacts_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "remit")
+    hub = Hub(store=MemoryStore())
+
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return brief.text
+
+    assert echo
+    async with hub:
+        assert (await hub.ask("echo", "hello", user="u-1")).result == "hello"
+    assert "no detectors are installed: personal data is not redacted" in caplog.text
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_an_option_that_no_plugin_knows_is_refused() -> None:
+    hub = Hub(store=MemoryStore(), redaction=False)
+
+    def echo(brief: Brief) -> str:
+        return brief.text
+
+    with pytest.raises(RemitError, match='no installed plugin knows the option isolation="process"'):
+        hub.add("apart", "module:function", isolation="process")
+    with pytest.raises(RemitError, match="no installed plugin knows the option route"):
+        hub.add("routed", echo, route=True)

@@ -1,0 +1,132 @@
+"""Isolated agents in a hub (K12, decision 11): each in a process that can be killed."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+import isolated_agents as agents
+from remit import Brief, Code, Hub, Progress, RemitError, Response, Status, Usage
+from remit_testing.samples import ManualClock
+from waiting import PATIENCE_S
+
+# Generous, because a machine that runs every test at once is slow.
+
+
+def is_there(pid: int) -> bool:
+    """Say whether a process is there, be it as a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_an_isolated_agent_delegates_within_its_remit(hub: Hub) -> None:
+    """K12: isolated or not, a delegation is judged, recorded and settled."""
+    hub.agent("boss", may_call=["tag"], tools=["clock"], isolation="process")(agents.delegate)
+
+    @hub.tool("clock")
+    def clock() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "noon"
+
+    @hub.agent("tag", tools=["clock"])
+    async def tag(brief: Brief) -> str:
+        brief.spend(prompt=25)
+        return f"{brief.input} within {brief.remit.tokens}"
+
+    async with hub:
+        response = await hub.ask("boss", "Sort", user="u-1", max_tokens=1_000)
+        told = await hub.delegations(response.run)
+    assert response.result == ["success", "{'n': [1]} within 40", 25, 975]
+    assert (response.status, response.usage) == (Status.SUCCESS, Usage(prompt=25))
+    assert [(each.origin, each.target, each.status) for each in told] == [
+        ("user", "boss", Status.SUCCESS),
+        ("boss", "tag", Status.SUCCESS),
+    ]
+
+
+async def test_what_the_remit_forbids_is_forbidden_to_an_isolated_agent(hub: Hub) -> None:
+    """K12, X11: by any path."""
+    hub.agent("rocketeer", isolation="process")(agents.use_what_is_forbidden)
+
+    @hub.tool("rocket")
+    def rocket() -> str:
+        return "launched"
+
+    async with hub:
+        assert (await hub.ask("rocketeer", user="u-1")).result == Code.TOOL_NOT_ALLOWED
+
+
+async def test_an_isolated_agent_reads_its_conversation_with_the_user(hub: Hub) -> None:
+    hub.agent("memory", isolation="process")(agents.recall)
+    async with hub:
+        first = await hub.ask("memory", "one", user="u-1", session="s-1")
+        second = await hub.ask("memory", "two", user="u-1", session="s-1")
+    assert first.result == [[], []]
+    assert [body for _, _, body in second.result[1]] == ["Request", "Response"]
+
+
+@pytest.mark.parametrize("function", [agents.sleep, agents.spin])
+async def test_an_isolated_agent_that_does_not_stop_is_killed_at_its_deadline(
+    make_hub: Callable[..., Hub], function: Callable[[Brief], object]
+) -> None:
+    """K12: `time.sleep` and a CPU loop; nobody else notices."""
+    clock = ManualClock()
+    hub = make_hub(clock=clock)
+    hub.agent("busy", isolation="process")(function)
+    hub.agent("other", isolation="process")(agents.tell_pid)
+    pid = 0
+    async with hub, asyncio.timeout(PATIENCE_S):
+        async for record in hub.stream("busy", user="u-1", deadline_ms=30_000):
+            match record.body:
+                case Progress(text=text):
+                    pid = int(text)
+                    clock.advance(31)
+                case Response(status=status, fault=why):
+                    assert (status, why and why.code) == (Status.TIMEOUT, Code.TIMEOUT)
+                case _:
+                    pass
+        assert pid
+        assert not is_there(pid)
+        assert (await hub.ask("other", user="u-1")).ok
+
+
+async def test_a_cancelled_run_ends_in_every_process(hub: Hub) -> None:
+    """K12, decision 8: from a process through the hub into another process."""
+    hub.agent("boss", may_call=["nobody-answers"], isolation="process")(agents.wait_for_others)
+    hub.agent("nobody-answers", isolation="process")(agents.sleep)
+    pids: list[int] = []
+    async with hub, asyncio.timeout(PATIENCE_S):
+        async for record in hub.stream("boss", user="u-1"):
+            match record.body:
+                case Progress(text=text):
+                    pids.append(int(text))
+                    if len(pids) == 3:
+                        assert hub.cancel(record.run)
+                case Response(target="boss") as response:
+                    assert response.status is Status.CANCELLED
+                case _:
+                    pass
+        assert [is_there(pid) for pid in pids] == [False] * 3
+
+
+async def test_an_isolated_agent_that_is_killed_fails_alone(hub: Hub) -> None:
+    """K12: the hub, and whoever asked, go on."""
+    hub.agent("dying", isolation="process")(agents.die)
+
+    @hub.agent("boss", may_call=["dying"])
+    async def boss(brief: Brief) -> object:
+        reply = await brief.delegate("dying", objective="Try")
+        return [reply.status, reply.fault and reply.fault.code]
+
+    async with hub:
+        assert (await hub.ask("boss", user="u-1")).result == [Status.FAILED, Code.DELEGATION_FAILED]
+
+
+def test_a_function_that_no_other_process_can_import_is_refused(hub: Hub) -> None:
+    with pytest.raises(RemitError, match="make it a function at the top of a module"):
+
+        @hub.agent("local", isolation="process")
+        def local(brief: Brief) -> None: ...  # pyright: ignore[reportUnusedFunction]

@@ -1,0 +1,135 @@
+"""A user's tokens of a day hold over all runs, and over all hubs that share a store."""
+
+import asyncio
+from pathlib import Path
+
+from remit import Brief, Code, Hub, Limits, Response
+from remit.runtime.root_admission import DAY_MS
+from remit.stores.sqlite import SqliteStore
+from remit_testing.memory import MemoryStore
+from remit_testing.samples import ManualClock
+
+
+class Calendar(ManualClock):
+    """A clock whose wall can be set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
+
+
+def a_hub(store: SqliteStore | MemoryStore, most: int = 1_000, run: int = 400, clock: Calendar | None = None) -> Hub:
+    limits = Limits(user_tokens_per_day=most, root_tokens=run, delegation_tokens=run)
+    hub = Hub(store=store, limits=limits) if clock is None else Hub(store=store, limits=limits, clock=clock)
+
+    @hub.agent("spender")
+    async def spender(brief: Brief) -> int:
+        granted = brief.tokens_left()
+        brief.spend(prompt=min(granted, brief.input))
+        return granted
+
+    @hub.agent("boss", may_call=["spender"])
+    async def boss(brief: Brief) -> int:
+        return (await brief.delegate("spender", objective="spend", input=brief.input, max_tokens=250)).unwrap()
+
+    return hub
+
+
+def code_of(response: Response) -> Code | None:
+    return response.fault.code if response.fault else None
+
+
+async def spend(hub: Hub, tokens: int, user: str = "ada", target: str = "spender") -> Response:
+    return await hub.ask(target, "spend", input=tokens, user=user)
+
+
+async def test_what_a_run_does_not_spend_can_be_spent_by_the_next() -> None:
+    async with a_hub(MemoryStore()) as hub:
+        granted = [(await spend(hub, 100)).result for _ in range(9)]
+        assert granted == [400] * 7 + [300, 200]
+        last = await spend(hub, 100)
+        assert (last.ok, last.result) == (True, 100)
+        refused = await spend(hub, 1)
+    assert code_of(refused) is Code.TOKEN_BUDGET_EXCEEDED
+    assert refused.fault is not None
+    assert refused.fault.message == "the 1,000 tokens of ada for this day are spent or reserved by runs in progress"
+    assert refused.fault.retry_after_ms is not None
+
+
+async def test_the_last_run_of_a_day_gets_what_is_left() -> None:
+    async with a_hub(MemoryStore(), most=500) as hub:
+        assert (await spend(hub, 350)).result == 400
+        assert (await spend(hub, 0)).result == 150
+        assert (await spend(hub, 150)).ok
+        assert code_of(await spend(hub, 1)) is Code.TOKEN_BUDGET_EXCEEDED
+
+
+async def test_each_user_has_a_day_of_their_own() -> None:
+    async with a_hub(MemoryStore(), most=400) as hub:
+        assert (await spend(hub, 400)).ok
+        assert not (await spend(hub, 1)).ok
+        assert (await spend(hub, 400, user="ben")).ok
+
+
+async def test_what_agents_delegate_is_counted_once() -> None:
+    async with a_hub(MemoryStore(), most=600, run=300) as hub:
+        assert [(await spend(hub, 200, target="boss")).ok for _ in range(3)] == [True, True, True]
+        assert not (await spend(hub, 1, target="boss")).ok
+
+
+async def test_hubs_on_one_store_share_the_day_also_at_once(tmp_path: Path) -> None:
+    """However many ask at once at however many hubs, together they are granted no more than the day has."""
+    path = tmp_path / "hub.db"
+    first, second = (a_hub(SqliteStore(path, durability="process"), most=1_000, run=300) for _ in range(2))
+    async with first, second:
+        asked = [spend(hub, 300) for _ in range(5) for hub in (first, second)]
+        done = await asyncio.gather(*asked)
+    spent = sum(each.usage.prompt for each in done)
+    assert spent <= 1_000
+    assert spent >= 900
+    assert {code_of(each) for each in done} == {None, Code.TOKEN_BUDGET_EXCEEDED}
+
+
+async def test_a_new_day_begins_at_midnight_and_a_run_over_midnight_gives_it_nothing() -> None:
+    clock = Calendar()
+    clock.ahead_ms = -clock.wall_ms() % DAY_MS + DAY_MS - 1_000  # a second before midnight
+    began = asyncio.Event()
+    go_on = asyncio.Event()
+    hub = a_hub(MemoryStore(), most=400, clock=clock)
+
+    @hub.agent("sleeper")
+    async def sleeper(brief: Brief) -> int:
+        began.set()
+        await go_on.wait()
+        return brief.tokens_left()
+
+    async with hub:
+        over_midnight = asyncio.create_task(hub.ask("sleeper", "wait", user="ada"))
+        await began.wait()
+        assert code_of(await spend(hub, 1)) is Code.TOKEN_BUDGET_EXCEEDED
+        clock.ahead_ms += 2_000
+        assert (await spend(hub, 300)).result == 400
+        go_on.set()
+        assert (await over_midnight).result == 400
+        assert (await spend(hub, 0)).result == 100
+
+
+async def test_a_request_that_is_refused_or_was_made_before_costs_nothing() -> None:
+    async with a_hub(MemoryStore(), most=400) as hub:
+        assert code_of(await hub.ask("nobody", "x", user="ada")) is Code.AGENT_NOT_FOUND
+        first = await hub.ask("spender", "spend", input=100, user="ada", request_id="once")
+        again = await hub.ask("spender", "spend", input=100, user="ada", request_id="once")
+        assert (first.result, again.run) == (400, first.run)
+        assert (await spend(hub, 0)).result == 300
+
+
+async def test_an_outcome_can_be_read_again_when_nothing_is_left_of_the_day() -> None:
+    async with a_hub(MemoryStore()) as hub:
+        first = await hub.ask("spender", "spend", input=400, user="ada", request_id="first")
+        for _ in range(2):
+            await spend(hub, 400)
+        assert code_of(await spend(hub, 1)) is Code.TOKEN_BUDGET_EXCEEDED
+        assert await hub.ask("spender", "spend", input=400, user="ada", request_id="first") == first

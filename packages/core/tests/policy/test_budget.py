@@ -1,0 +1,190 @@
+"""How time and tokens are carved, and what cannot be afforded."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remit.policy.budget import (
+    FLOOR_MS,
+    RESERVE_MS,
+    estimate,
+    fair_share,
+    grant_time_ms,
+    grant_tokens,
+    settle,
+    split_tokens,
+)
+from remit.policy.guards import deadline, tokens
+from remit.policy.verdict import ALLOW, Facts, refuse
+from remit.protocol.codec import encode
+from remit.protocol.errors import Code
+from samples import a_card, a_remit, a_request
+from strategies import counts, json_values
+
+FACTS = Facts(target=a_card())
+
+
+# ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(counts, st.integers())
+def test_a_callee_never_gets_more_time_than_was_asked_for_or_is_left(asked: int, left: int) -> None:
+    """C7: remaining time shrinks at each hop."""
+    granted = grant_time_ms(asked, left)
+    assert 0 <= granted <= asked
+    assert granted <= max(left, 0)
+
+
+@given(counts)
+def test_a_caller_keeps_half_a_second_or_a_tenth_to_use_the_answer(left: int) -> None:
+    """C7: with a reserve for the answer (500 ms)."""
+    kept = left - grant_time_ms(left, left)
+    assert kept == min(RESERVE_MS, left // 10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "left", "granted"),
+    [
+        (30_000, 300_000, 30_000),
+        (30_000, 30_000, 29_500),
+        (30_000, 1_000, 900),
+        (100, 1_000, 100),
+        (30_000, 0, 0),
+        (30_000, -50, 0),
+        (-5, 1_000, 0),
+    ],
+)
+def test_time_is_granted_as_the_design_says(asked: int, left: int, granted: int) -> None:
+    """C7: a child gets min(asked, left - reserve)."""
+    assert grant_time_ms(asked, left) == granted
+
+
+def test_a_delegation_with_too_little_time_is_not_started() -> None:
+    """C7: with a floor."""
+    assert deadline(a_request(remit=a_remit(time_ms=FLOOR_MS)), FACTS) == ALLOW
+    assert deadline(a_request(remit=a_remit(time_ms=FLOOR_MS - 1)), FACTS) == refuse(
+        Code.TIMEOUT,
+        "only 19 ms are left for tag; nothing was started",
+        suggestion="Answer with what you have, or ask again with more time.",
+    )
+
+
+# ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(counts, st.integers())
+def test_a_callee_never_gets_more_tokens_than_were_asked_for_or_are_left(asked: int, left: int) -> None:
+    assert grant_tokens(asked, left) == max(0, min(asked, left))
+
+
+@given(st.integers(max_value=10**9), st.integers(1, 100))
+def test_equal_shares_never_add_up_to_more_than_is_left(left: int, among: int) -> None:
+    share = split_tokens(left, among)
+    assert 0 <= max(left, 0) - share * among < among
+
+
+@given(counts, counts)
+def test_what_was_reserved_is_settled_or_released(granted: int, used: int) -> None:
+    settled, released, _ = settle(granted, used)
+    assert granted == settled + released
+    assert min(settled, released) >= 0
+
+
+@given(counts, counts)
+def test_what_was_spent_is_settled_or_overrun(granted: int, used: int) -> None:
+    settled, released, overrun = settle(granted, used)
+    assert used == settled + overrun
+    assert 0 in (released, overrun)
+
+
+def test_an_estimate_over_budget_is_refused_before_the_delegate_runs() -> None:
+    """X7: an estimate over budget is refused, with both numbers."""
+    request = a_request(input="Which of these are deductible? " * 100, remit=a_remit(tokens=100))
+    estimated = estimate(request.objective) + estimate(request.input)
+    assert estimated > 100
+    assert tokens(request, FACTS) == refuse(
+        Code.TOKEN_BUDGET_EXCEEDED,
+        f"Estimated tokens ({estimated}) exceeds budget (100). Simplify task or increase budget.",
+        suggestion="",
+    )
+
+
+def test_a_short_request_needs_no_counting() -> None:
+    assert tokens(a_request(objective="Tag it", input="a receipt"), FACTS) == ALLOW
+
+
+def test_a_request_without_any_budget_is_refused() -> None:
+    """X7: each delegation has a token budget."""
+    assert tokens(a_request(remit=a_remit(tokens=0)), FACTS) == refuse(
+        Code.TOKEN_BUDGET_EXCEEDED,
+        "no tokens are left for tag",
+        suggestion="Answer with what you have, or ask again with a larger budget.",
+    )
+
+
+def test_nothing_more_is_started_in_a_run_that_overran() -> None:
+    """X7: real use is metered."""
+    assert tokens(a_request(), Facts(target=a_card(), overrun=True)) == refuse(
+        Code.TOKEN_BUDGET_EXCEEDED,
+        "an agent of this run spent more than it was granted; nothing more is started",
+        suggestion="Answer with what you have; a new run needs a larger budget.",
+    )
+
+
+@given(st.text(max_size=100), json_values | st.text(max_size=100), st.integers(1, 200))
+def test_the_short_cut_for_short_requests_says_what_counting_would_say(objective: str, said: Any, budget: int) -> None:
+    """X7: the estimate alone decides."""
+    request = a_request(objective=objective, input=said, remit=a_remit(tokens=budget))
+    assert (tokens(request, FACTS) == ALLOW) == (estimate(objective) + estimate(said) <= budget)
+
+
+@given(json_values)
+def test_nothing_is_estimated_at_more_tokens_than_it_has_bytes(value: Any) -> None:
+    assert 0 <= estimate(value) <= len(encode(value))
+
+
+def test_a_text_of_every_kind_is_estimated_near_what_tokenizers_count() -> None:
+    """X7: an estimate that is right for one language only would refuse the others."""
+    assert estimate(None) == 0
+    assert 9 <= estimate("The quick brown fox jumps over the lazy dog.") <= 11
+    assert 8 <= estimate("敏捷的棕色狐狸跳过了懒狗") <= 14
+    assert estimate({"total": 12.5}) == estimate('{"total":12.5}')
+
+
+def test_a_text_that_cannot_be_encoded_can_still_be_estimated() -> None:
+    assert estimate("a\ud800b") == estimate("a?b")
+
+
+@given(
+    left=st.integers(0, 10**6),
+    default=st.integers(0, 10**5),
+    slots=st.integers(-2, 20),
+    spare=st.integers(0, 10**5),
+)
+def test_a_fair_share_is_never_more_than_is_left_nor_less_than_an_affordable_default(
+    left: int, default: int, slots: int, spare: int
+) -> None:
+    given_share = fair_share(left, default, slots=slots, spare=max(default, spare))
+    assert 0 <= given_share <= left
+    assert given_share >= default or default > left
+
+
+@pytest.mark.parametrize(
+    ("left", "slots", "spare", "share"),
+    [
+        (1_000_000, 3, 8_000, 250_000),  # three calls and the caller
+        (750_000, 2, 8_000, 250_000),
+        (24_000, 3, 8_000, 8_000),  # no less than the default
+        (50_000, 3, 30_000, 8_000),  # two others may need 30,000 each
+        (42_000, 2, 30_000, 12_000),
+        (40_000, 1, 8_000, 20_000),
+        (40_000, 0, 8_000, 20_000),
+        (7_000, 3, 8_000, 3_500),  # it cannot pay for this one: it keeps half
+    ],
+)
+def test_a_call_gets_a_fair_share_and_leaves_the_others_their_defaults(
+    left: int, slots: int, spare: int, share: int
+) -> None:
+    assert fair_share(left, 8_000, slots=slots, spare=spare) == share

@@ -1,0 +1,46 @@
+"""Stores by their addresses: a plugin that nobody here knows brings one, and an unknown address says what is known."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugins import install_plugin
+from programs import with_tests_on_path
+from remit import Hub, RemitError
+
+PLUGIN = """
+from remit_testing.memory import MemoryStore
+
+def stores():
+    return {"forgetful": lambda place, **_: MemoryStore()}
+"""
+PROGRAM = """
+from remit import Hub
+
+hub = Hub(store="forgetful://anywhere")
+
+@hub.agent("parrot")
+async def parrot(brief):
+    return f"{type(hub.store).__name__}: {brief.text}"
+
+print(hub.ask_sync("parrot", "hello", user="u-1").result)
+"""
+
+
+def test_an_installed_plugin_brings_a_store_for_its_scheme(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env=with_tests_on_path() | install_plugin(tmp_path, "forgetful", PLUGIN),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "MemoryStore: hello\n", done.stderr
+
+
+def test_an_address_that_no_plugin_knows_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(RemitError, match=r"no installed plugin opens a store at `mysql://`; known: .*`postgresql://`"):
+        Hub(store="mysql://localhost/db")

@@ -1,0 +1,343 @@
+"""What is older than the rule keeps goes, the chain stays whole, and whoever removes more is found."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ages import DAY_MS, START_MS, Clock, ask, days, opened, upkeep
+from commands import popen
+from remit.protocol.codec import encode
+from remit.protocol.envelope import ContextFilter, Request
+from remit.protocol.records import Kind
+from remit.runtime.audit import AuditVerdict, Tampering, leaf, link
+from remit.runtime.audit.removal import sign_removal
+from remit.runtime.signing import CheckpointKey, read_key
+from remit.stores.audit import removals
+from remit.stores.connection import connect_reader, connect_writer
+from remit.stores.prune import Pruned, prune
+from remit.stores.retention import Retention
+from remit.stores.sqlite import SqliteStore, verify_file
+from remit_testing.conformance import a_response
+from waiting import eventually
+
+NOW_MS = START_MS + 10 * DAY_MS
+ALL = Retention(records=5 * DAY_MS, messages=5 * DAY_MS, vault=5 * DAY_MS, facts=5 * DAY_MS)
+TEXTS = Retention(messages=5 * DAY_MS)
+
+
+def pruned(path: Path, keep: Retention, *, now_ms: int = NOW_MS, dry: bool = False) -> Pruned:
+    with upkeep(path, now_ms) as found:
+        return prune(found, keep, dry=dry)
+
+
+def sql(path: Path, statements: str) -> None:
+    connection = connect_writer(path, "process", 1)
+    connection.execute(statements)
+    connection.close()
+
+
+def names(verdict: AuditVerdict) -> set[Tampering]:
+    return {finding.tampering for finding in verdict.findings}
+
+
+async def texts(path: Path) -> str:
+    async with opened(path, Clock(NOW_MS)) as store:
+        return " ".join(str(encode(record.body)) for record in await store.records())
+
+
+async def test_what_is_older_than_the_rule_keeps_goes_and_the_record_verifies(tmp_path: Path) -> None:
+    """Y1: texts go after their time, and `verify` still proves that nothing else was removed."""
+    path = await days(tmp_path)
+    rows = verify_file(path).rows
+    found = pruned(path, ALL)
+    assert found.rows == 6 * 4 * 3
+    assert found.values == 2 * 6
+    assert found.facts == 2 * 6 * 2
+    verdict = verify_file(path)
+    assert verdict.ok, verdict
+    assert verdict.removed == found.rows
+    assert verdict.rows == rows + 6  # a statement for each day
+    said = await texts(path)
+    assert "sort d5n0" not in said
+    assert "sort d6n0" in said
+    assert verify_file(path).ok
+
+
+async def test_the_run_that_may_still_go_on_keeps_everything_it_needs(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    async with opened(path, Clock(NOW_MS)) as store:
+        kept = [each.kind for each in await store.records(run="run-open-one")]
+        assert kept == [Kind.STARTED, Kind.PROGRESS]
+        assert await store.unseal("run-open-one")
+        (orphan,) = await store.sweep(max_attempts=3, keep_ms=DAY_MS)
+        assert orphan.request.objective == "Please sort open-one"
+
+
+async def test_a_conversation_is_kept_while_a_run_in_it_is_open(tmp_path: Path) -> None:
+    path, clock = await days(tmp_path), Clock(NOW_MS)
+    async with opened(path, clock) as store:
+        request = await ask(store, clock, "long", ends=False)
+        assert pruned(path, ALL).rows == 6 * 2 * 3, "only the records of bob"
+        said = await texts(path)
+        assert "sort d0n0" in said
+        assert "sort d0n1" not in said
+        # The next pruning removes the rest.
+        await store.finish(request.run, 1, a_response(request), clock())
+        assert pruned(path, ALL).rows == 6 * 2 * 3
+    assert "sort d0n0" not in await texts(path)
+    verdict = verify_file(path)
+    assert (verdict.ok, verdict.removed) == (True, 6 * 4 * 3), verdict
+
+
+async def test_only_the_texts_go_where_records_are_kept_longer(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    found = pruned(path, TEXTS)
+    assert (found.rows, found.texts) == (0, 6 * 4 * 3)
+    verdict = verify_file(path)
+    assert verdict.ok, verdict
+    assert verdict.removed == found.texts
+    async with opened(path, Clock(NOW_MS)) as store:
+        summaries = {each.run: each for each in await store.runs(limit=100)}
+        assert summaries["run-d0n0"].objective == ""
+        assert summaries["run-d0n0"].agent == summaries["run-d9n0"].agent
+        assert summaries["run-d0n0"].response is not None
+        records = await store.records(run="run-d0n0")
+        assert isinstance(records[0].body, Request)
+    assert "half of d0n0" not in await texts(path)
+    # Later the rest goes, too.
+    later = pruned(path, Retention(records=8 * DAY_MS, messages=5 * DAY_MS))
+    assert (later.rows, later.texts) == (3 * 4 * 3, 0)
+    verdict = verify_file(path)
+    assert verdict.ok, verdict
+    assert verdict.removed == found.texts
+
+
+async def test_a_dry_run_says_the_same_and_removes_nothing(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    before = verify_file(path)
+    told = pruned(path, ALL, dry=True)
+    assert verify_file(path) == before
+    done = pruned(path, ALL)
+    assert told[:5] == done[:5]
+    assert told.bytes > 0
+    assert pruned(path, ALL).is_empty
+
+
+async def test_the_words_of_what_was_pruned_are_found_no_more(tmp_path: Path) -> None:
+    path = await days(tmp_path, runs=40, users=("ann",))
+    clock = Clock(NOW_MS)
+    wanted = ContextFilter(keywords=("d0n39", "d9n39"), last_messages=500)
+    async with opened(path, clock) as store:
+        before = await store.messages("session of ann", wanted, now_ms=NOW_MS, tokens=1_000_000)
+        assert len(before) == 4
+    pruned(path, TEXTS)
+    async with opened(path, clock) as store:
+        after = await store.messages("session of ann", wanted, now_ms=NOW_MS, tokens=1_000_000)
+        assert [each.text for each in after] == ["Please sort d9n39", "sorted d9n39"]
+        # And what is said later is indexed as before.
+        await ask(store, clock, "later")
+        wanted = ContextFilter(keywords=("later",), last_messages=500)
+        assert len(await store.messages("session of ann", wanted, now_ms=NOW_MS, tokens=1_000_000)) == 2
+
+
+async def test_the_file_shrinks(tmp_path: Path) -> None:
+    path = await days(tmp_path, runs=60)
+    before = path.stat().st_size
+    found = pruned(path, ALL)
+    assert found.returned > 0
+    assert path.stat().st_size < 0.7 * before
+
+
+async def test_hubs_go_on_while_it_is_pruned(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    clock = Clock(NOW_MS)
+    async with opened(path, clock) as store:
+        await ask(store, clock, "before")
+        pruned(path, ALL)
+        await ask(store, clock, "after")
+        assert [each.run for each in await store.runs(limit=2)] == ["run-after", "run-before"]
+    assert verify_file(path).ok
+
+
+# ── attacks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_row_removed_beyond_the_pruned_range_is_found(tmp_path: Path) -> None:
+    """Y2: removing a row as pruning does, without the key, is found and named."""
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    connection = connect_writer(path, "process", 1)
+    ((seq, kind, at_ms, run, session, body, digest),) = connection.execute(
+        "SELECT seq, kind, at_ms, run, session, body, digest FROM record WHERE run = 'run-d7n1' LIMIT 1"
+    ).fetchall()
+    connection.execute("INSERT INTO removed VALUES (?,?,?)", (seq, leaf("started", at_ms, run, session, body), digest))
+    connection.execute("DELETE FROM record WHERE seq = ?", (seq,))
+    connection.close()
+    assert kind == 1
+    (finding,) = [each for each in verify_file(path).findings if each.first == seq]
+    assert finding.tampering is Tampering.DELETED
+    assert "no signed statement" in finding.message
+
+
+@pytest.mark.parametrize("run", ["run-d7n1", "run-open-one"])
+async def test_a_row_that_is_simply_deleted_is_found(tmp_path: Path, run: str) -> None:
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    sql(path, f"DELETE FROM record WHERE seq = (SELECT min(seq) FROM record WHERE run = '{run}')")
+    assert names(verify_file(path)) == {Tampering.DELETED}
+
+
+async def test_what_the_chain_keeps_of_a_pruned_row_cannot_be_changed(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    sql(path, "UPDATE removed SET leaf = zeroblob(32) WHERE seq = 5")
+    assert not verify_file(path).ok
+    sql(path, "DELETE FROM removed WHERE seq = 5")
+    assert Tampering.DELETED in names(verify_file(path))
+
+
+async def test_an_outline_cannot_be_changed(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    pruned(path, TEXTS)
+    sql(path, "UPDATE record SET body = replace(CAST(body AS TEXT), 'ann', 'bob') WHERE seq = 1")
+    (finding,) = verify_file(path).findings
+    assert (finding.tampering, finding.first) == (Tampering.EDITED, 1)
+
+
+def _forge(path: Path, key: CheckpointKey, row: int) -> None:
+    """Remove a row, and append a statement about it that is signed with *key*, hashed as the chain demands."""
+    connection = connect_writer(path, "process", 1)
+    _, genuine = removals(connection)[0]
+    ((head, last),) = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchall()
+    ((at_ms, run, session, body, digest),) = connection.execute(
+        "SELECT at_ms, run, session, body, digest FROM record WHERE seq = ?", (row,)
+    ).fetchall()
+    connection.execute("INSERT INTO removed VALUES (?,?,?)", (row, leaf("started", at_ms, run, session, body), digest))
+    ((before,),) = connection.execute("SELECT digest FROM record WHERE seq = ?", (row - 1,)).fetchall()
+    connection.execute("DELETE FROM record WHERE seq = ?", (row,))
+    forged = sign_removal(
+        key,
+        replace(genuine, first=row, last=row, gone=(row, row), before=before.hex(), after=digest.hex(), outlined=()),
+    )
+    raw = encode(forged)
+    own = link(last, head + 1, leaf("removed", NOW_MS, "remit-store", "remit-store", raw))
+    connection.execute(
+        "INSERT INTO record VALUES (?,?,?,?,?,?,?)", (head + 1, 11, NOW_MS, "remit-store", "remit-store", raw, own)
+    )
+    connection.close()
+
+
+async def test_a_forged_statement_is_found(tmp_path: Path) -> None:
+    """Y3: a statement that the store's key did not sign covers nothing."""
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    connection = connect_reader(path, 1)
+    ((row,),) = connection.execute("SELECT min(seq) FROM record WHERE run = 'run-d7n1'").fetchall()
+    connection.close()
+    _forge(path, CheckpointKey(bytes(32)), row)
+    assert {Tampering.REMOVAL_FORGED, Tampering.DELETED} <= names(verify_file(path))
+
+
+async def test_a_statement_cannot_be_made_to_say_more(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    sql(path, "UPDATE record SET body = replace(CAST(body AS TEXT), '\"gone\":[1,', '\"gone\":[1,') WHERE kind = 11")
+    assert verify_file(path).ok
+    sql(path, "UPDATE record SET body = replace(CAST(body AS TEXT), '5d', '4d') WHERE kind = 11")
+    assert {Tampering.REMOVAL_FORGED, Tampering.EDITED} <= names(verify_file(path))
+
+
+async def test_a_segment_that_was_tampered_with_is_not_pruned(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    sql(path, """UPDATE record SET body = '{"delegation":"x","agent":"y","text":"z"}' WHERE seq = 2""")
+    found = pruned(path, ALL)
+    assert found.rows == 5 * 4 * 3
+    (refused,) = found.refused
+    assert "row 2 was changed" in refused
+    assert (Tampering.EDITED, 2) in [(each.tampering, each.first) for each in verify_file(path).findings]
+
+
+async def test_a_statement_of_an_announced_key_counts(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    (tmp_path / "hub.db.key").unlink()
+    async with opened(path, Clock(NOW_MS)) as store:
+        assert store.secret()
+    assert names(verify_file(path)) == {Tampering.KEY_CHANGED}
+    assert pruned(path, ALL, now_ms=NOW_MS + 2 * DAY_MS).rows > 0
+    assert names(verify_file(path)) == {Tampering.KEY_CHANGED}
+    assert read_key(tmp_path / "hub.db.key")
+
+
+async def test_a_statement_says_when_and_by_which_rule(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    pruned(path, ALL)
+    connection = connect_reader(path, 1)
+    stated = [each for _, each in removals(connection)]
+    connection.close()
+    assert [(each.why, each.rule, each.at_ms) for each in stated] == [
+        ("pruned", "records 5d, messages 5d, vault 5d, facts 5d", NOW_MS)
+    ] * 6
+
+
+async def test_a_hub_prunes_by_itself_once_a_day(tmp_path: Path) -> None:
+    path = await days(tmp_path)
+    clock = Clock(NOW_MS)
+    store = SqliteStore(path, durability="process", wall_ms=clock, retention=ALL)
+    await store.open()
+    await store.sweep(max_attempts=3, keep_ms=DAY_MS)
+    await eventually(lambda: verify_file(path).removed == 6 * 4 * 3)
+    await store.close()
+    assert verify_file(path).ok
+    clock.now_ms += DAY_MS // 2
+    other = SqliteStore(path, durability="process", wall_ms=clock, retention=Retention(records=1, messages=1))
+    await other.open()
+    await other.sweep(max_attempts=3, keep_ms=DAY_MS)
+    await other.close()
+    assert verify_file(path).removed == 6 * 4 * 3
+
+
+# ── kills ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PRUNER = Path(__file__).with_name("pruner.py")
+
+
+@pytest.mark.parametrize("what", ["rows", "texts"])
+async def test_being_killed_anywhere_leaves_the_store_whole(tmp_path: Path, what: str) -> None:
+    """Y4: kill -9 in the middle of pruning loses nothing and breaks nothing; the next one goes on."""
+    path = await days(tmp_path, days=10, runs=6)
+    rows = 6 * 6 * 3
+    seen: set[int] = set()
+    for kill in range(12):
+        process = popen([sys.executable, str(PRUNER), what, str(path), str(NOW_MS)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        time.sleep(0.012 * kill)  # anywhere in its work: that there is no event to wait for is the point
+        process.kill()
+        process.communicate()
+        async with opened(path, Clock(NOW_MS)):
+            pass  # whoever opens it next signs what the killed process did not
+        verdict = verify_file(path)
+        assert verdict.ok, verdict
+        seen.add(verdict.removed)
+        if verdict.removed == rows:
+            break
+    pruned(path, ALL)
+    verdict = verify_file(path)
+    assert (verdict.ok, verdict.removed) == (True, rows)
+
+
+async def test_a_store_that_nobody_used_for_years_loses_even_its_last_row(tmp_path: Path) -> None:
+    path = await days(tmp_path, days=1)
+    async with opened(path, Clock(START_MS)) as store:
+        await store.sweep(max_attempts=3, keep_ms=0)
+    assert pruned(path, ALL).rows == 12
+    assert verify_file(path).ok
+    async with opened(path, Clock(NOW_MS)) as store:
+        await ask(store, Clock(NOW_MS), "again")
+    assert verify_file(path).ok

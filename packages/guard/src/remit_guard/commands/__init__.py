@@ -1,0 +1,1 @@
+"""The commands of the guard; the `remit` command alone loads them."""

@@ -1,0 +1,197 @@
+"""The process that answers the hooks of all tools of one user, over a Unix socket."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from remit.hub.hub import Hub
+from remit.policy.limits import Limits
+from remit.protocol.errors import RemitError
+from remit_guard.console import GuardConsole
+from remit_guard.days import DayLedger
+from remit_guard.lock import only_guard
+from remit_guard.notices import Show, asking
+from remit_guard.places import days_of, guard_store, heard_of, socket_of
+from remit_guard.service import GuardService
+from remit_guard.settings import GuardSettings
+from remit_guard.tools.known_tools import TOOLS
+
+_log = logging.getLogger("remit.guard")
+# A hook tells a prompt, the input of a tool and its result; the largest of these are files.
+MAX_BYTES = 64 * 1_048_576
+# Half an event that never ends must not keep the guard from stopping. Hooks that wait for a person are answered before.
+STOP_S = 5
+# A tool waits an hour for the answer to a spawn. A question that nobody answers is over before that.
+APPROVAL_MS = 55 * 60_000
+# How often a hook that was given up is looked at: it may come to ask a person only then.
+LEFT_S = 1
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def hub_for(folder: Path, settings: GuardSettings, show: Show | None = None) -> Hub:
+    """Return the hub of the guard, with limits that let each tool have its own."""
+    widest = settings.widest()
+    limits = Limits(
+        max_depth=widest.depth,
+        max_chain=widest.depth + 1,
+        max_fan_out=widest.at_once,
+        root_tokens=widest.tokens,
+        root_time_ms=widest.time_ms,
+        delegation_time_ms=widest.time_ms,
+        overrun="call",
+        approval_timeout_ms=APPROVAL_MS,
+    )
+    approver = asking(lambda: hub, show, desktop=settings.notify)
+    hub = Hub(name="guard", store=guard_store(folder), durability="process", limits=limits, approver=approver)
+    return hub
+
+
+class GuardApp:
+    """The answers to hooks and to `remit guard status`, as an ASGI application."""
+
+    def __init__(
+        self, service: GuardService, user: str, folder: Path, link: Callable[[], Awaitable[str]], part_of: str
+    ) -> None:
+        self._tools = {name: tool.answering(service, user) for name, tool in TOOLS.items()}
+        self._service = service
+        self._link = link
+        self._part_of = part_of
+        self._heard = {name: heard_of(folder, name) for name in TOOLS}
+        for path in self._heard.values():
+            path.parent.mkdir(exist_ok=True)
+        self.seen: dict[str, int] = {}
+        """How many hooks each tool has sent."""
+        self._answering: set[asyncio.Task[tuple[int, bytes]]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        answering = asyncio.create_task(self._answer(scope["method"], scope["path"], await _body(receive)))
+        self._answering.add(answering)
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            while not answering.done():
+                # The tool has given the hook up. What it told is noted all the same, but nobody needs to be asked.
+                if self._service.is_asking(answering):
+                    answering.cancel()
+                await asyncio.wait({answering}, timeout=LEFT_S)
+        finally:
+            leaving.cancel()
+            answering.cancel()
+            self._answering.discard(answering)
+        status, body = (503, b'{"error": "the guard is stopped"}') if answering.cancelled() else answering.result()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def stop(self) -> None:
+        """Answer hooks that wait for a person, so that the server need not wait: what they ask for does not start."""
+        for answering in self._answering:
+            answering.cancel()
+
+    async def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        if (method, path) == ("GET", "/status"):
+            sessions = [{"tool": tool, "session": name} for tool, name in self._service.sessions]
+            about = {"process": os.getpid(), "part_of": self._part_of}
+            return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, **about})
+        if (method, path) == ("POST", "/console"):
+            return await self._console()
+        tool = path.removeprefix("/hooks/")
+        if method != "POST" or tool not in self._tools:
+            return 404, b'{"error": "no such address"}'
+        if body is None:
+            return 413, b'{"error": "the event is too large"}'
+        try:
+            answer = await self._tools[tool](body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            _log.warning("an event of %s is not understood, and does not count: %s", tool, error)
+            return 400, msgspec.json.encode({"error": str(error)})
+        self.seen[tool] = self.seen.get(tool, 0) + 1
+        with suppress(OSError):  # on a full disk, what was decided holds all the same
+            self._heard[tool].touch()
+        return 200, msgspec.json.encode(answer)
+
+    async def _console(self) -> tuple[int, bytes]:
+        try:
+            return 200, msgspec.json.encode({"link": await self._link()})
+        except RemitError as error:
+            return 503, msgspec.json.encode({"error": error.fault.message, "suggestion": error.fault.suggestion})
+
+
+async def _body(receive: Receive) -> bytes | None:
+    parts = list[bytes]()
+    size = 0
+    while True:
+        message = await receive()
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size <= MAX_BYTES:
+            parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts) if size <= MAX_BYTES else None
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until a client that has sent its request whole closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@asynccontextmanager
+async def running_guard(
+    folder: Path, settings: Callable[[str], GuardSettings], user: str, show: Show | None = None, *, part_of: str = ""
+) -> AsyncGenerator[Path]:
+    """Answer hooks at the socket of a folder that exists, until the context ends.
+
+    *show* tells of questions; *part_of* is the command whose process does other things, too.
+    """
+    import uvicorn
+
+    started = asyncio.Event()
+
+    class QuietServer(uvicorn.Server):
+        """A server that says when it answers, and leaves signals to its process."""
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            yield
+
+        async def startup(self, sockets: list[Any] | None = None) -> None:
+            await super().startup(sockets)
+            started.set()
+
+    with only_guard(folder):
+        async with hub_for(folder, settings(""), show) as hub:
+            for question in await hub.store.pending():  # of a guard that was killed: nobody waits for an answer
+                await hub.store.withdraw(question.id)
+            service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
+            path = socket_of(folder)
+            options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
+            options["timeout_graceful_shutdown"] = STOP_S
+            app = GuardApp(service, user, folder, console.link, part_of)
+            server = QuietServer(uvicorn.Config(app, uds=str(path), **options))
+            serving = asyncio.create_task(server.serve())
+            begins = asyncio.create_task(started.wait())
+            try:
+                await asyncio.wait({serving, begins}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    await serving
+                path.chmod(0o600)  # the server lets everybody in who can reach it
+                yield path
+            finally:
+                begins.cancel()
+                app.stop()
+                server.should_exit = True
+                await asyncio.gather(serving, return_exceptions=True)
+                await console.close()
+                for tool, name in list(service.sessions):
+                    await service.close(tool, name, "the guard was stopped")

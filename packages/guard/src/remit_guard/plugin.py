@@ -1,0 +1,32 @@
+"""Brings the guard of coding tools to the `remit` command."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from remit.plugin import CommandSpec, NamedStore
+
+if TYPE_CHECKING:
+    from remit_cli.config.team import Team
+
+
+def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
+    """Return the commands of the guard."""
+    line = "Put limits on the sub-agents of coding tools."
+    return {"Decide": {"guard": CommandSpec("remit_guard.commands.guard:guard", line)}}
+
+
+def named_stores() -> Mapping[str, NamedStore]:
+    """Return the store with the sessions of all tools."""
+    return {"guard": NamedStore("remit_guard.places:users_store", "coding tools")}
+
+
+def beside_device(team: "Team") -> str | None:
+    """Return what runs the guard beside a device, if the team file has one."""
+    from remit_guard.section import GUARD
+
+    return None if GUARD.of(team) is None else "remit_guard.commands.guarding:guarding_beside"
+
+
+def sections() -> tuple[str, ...]:
+    """Return the addresses of the sections of the team file."""
+    return ("remit_guard.section:GUARD",)

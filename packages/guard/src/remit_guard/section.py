@@ -1,0 +1,142 @@
+"""The section `[guard]` of the team file: what sub-agents of coding tools may do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from remit.protocol.problems import WrongPart
+from remit_cli.config.team_section import Inspection, TeamSection
+from remit_cli.config.values import Duration, Section, duration, in_code
+from remit_guard.settings import (
+    AtLimit,
+    GuardSettings,
+    KindLimits,
+    Positive,
+    ProjectLimits,
+    Share,
+    ShellRule,
+    ToolLimits,
+)
+
+_SETTINGS = GuardSettings()
+
+
+class GuardKindSection(Section, frozen=True, kw_only=True):
+    """Limits of one kind of sub-agent, by the name that the tool gives it."""
+
+    tokens: Annotated[Positive, Meta(description="Tokens of one sub-agent of this kind, with all below it.")]
+
+
+Tokens = Annotated[Positive, Meta(description="Tokens of a session and all of its sub-agents.")]
+Depth = Annotated[Positive, Meta(description="Levels of sub-agents below the session.")]
+AtOnce = Annotated[Positive, Meta(description="Sub-agents of one agent that run at once.")]
+Time = Annotated[Duration, Meta(description="How long a session may start sub-agents.")]
+Reserve = Annotated[Positive, Meta(description="Tokens that are set aside for each sub-agent when it starts.")]
+AskAt = Annotated[
+    Share, Meta(description="Share of the tokens at which a person is asked whether more sub-agents may start.")
+]
+Rule = Annotated[
+    AtLimit,
+    Meta(
+        description="At the limit of tokens: `ask` a person before each further sub-agent, `stop`, so that none "
+        "starts, or `warn` and go on."
+    ),
+]
+Cached = Annotated[bool, Meta(description="Whether tokens count that the model's provider reads from a cache.")]
+
+
+class GuardToolSection(Section, frozen=True, kw_only=True):
+    """Limits of the sessions of one tool; a key that is missing is taken from `[guard]`."""
+
+    tokens: Tokens | None = None
+    depth: Depth | None = None
+    at_once: AtOnce | None = None
+    time: Time | None = None
+    reserve: Reserve | None = None
+    ask_at: AskAt | None = None
+    at_limit: Rule | None = None
+    cached: Cached | None = None
+
+    def limits(self) -> ToolLimits:
+        """Return them for the guard."""
+        return ToolLimits(**in_code(self, ToolLimits.__struct_fields__))
+
+
+class GuardProjectSection(Section, frozen=True, kw_only=True):
+    """Limits of the sessions in a folder and those below it; of several that fit, the innermost holds."""
+
+    tokens: Tokens | None = None
+    day: Annotated[Positive, Meta(description="Tokens of all sessions in it in a day.")] | None = None
+
+
+class GuardSection(Section, frozen=True, kw_only=True):
+    """Limits of each session of a coding tool; see `remit docs guard-coding-tools`."""
+
+    tokens: Tokens = _SETTINGS.tokens
+    depth: Depth = _SETTINGS.depth
+    at_once: AtOnce = _SETTINGS.at_once
+    time: Time = duration(_SETTINGS.time_ms)
+    reserve: Reserve = _SETTINGS.reserve
+    ask_at: AskAt = _SETTINGS.ask_at
+    at_limit: Rule = _SETTINGS.at_limit
+    cached: Cached = _SETTINGS.cached
+    kinds: Annotated[dict[str, GuardKindSection], Meta(description="Limits of kinds of sub-agents, by name.")] = {}
+    tools: Annotated[dict[str, GuardToolSection], Meta(description="Limits of single tools, by name.")] = {}
+
+    day: Annotated[
+        Positive | None, Meta(description="Tokens of all sessions in a day, in local time (default: no limit).")
+    ] = None
+    projects: Annotated[
+        dict[str, GuardProjectSection], Meta(description="Limits of projects, by folder; `~` is your home.")
+    ] = {}
+
+    notify: Annotated[
+        bool, Meta(description="Whether a question is also told on the desktop, by `notify-send` or `osascript`.")
+    ] = _SETTINGS.notify
+
+    shell: Annotated[
+        ShellRule,
+        Meta(
+            description="A shell command that starts a session of a coding tool outside of the tree, such as "
+            "`claude -p`: `allow` it, `ask` a person, or `deny` it."
+        ),
+    ] = _SETTINGS.shell
+
+    def settings(self) -> GuardSettings:
+        """Return them for the guard."""
+        said = in_code(self, GuardSettings.__struct_fields__)
+        said["kinds"] = {name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()}
+        said["projects"] = {
+            name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()
+        }
+        said["tools"] = {name: each.limits() for name, each in self.tools.items()}
+        return GuardSettings(**said)
+
+
+def _misnamed(file: Inspection) -> Iterator[WrongPart]:
+    """Return tools that the guard does not know, and folders that depend on where it is started."""
+    section = GUARD.of(file.team)
+    if section is None:
+        return
+    for name in section.projects:
+        if not name.startswith("~") and not Path(name).is_absolute():
+            message = "expected the folder of a project from the root or your home on, such as `~/shop`"
+            yield WrongPart(("guard", "projects", name), message)
+    if not section.tools:
+        return
+    from remit_guard.tools.known_tools import TOOLS  # they bring a hub
+
+    for name in section.tools:
+        if name not in TOOLS:
+            message = f"there is no coding tool `{name}`; known tools: {', '.join(TOOLS)}"
+            yield WrongPart(("guard", "tools", name), message)
+
+
+GUARD: TeamSection[GuardSection | None] = TeamSection(
+    key="guard",
+    kind=Annotated[GuardSection | None, Meta(description="Limits of the sub-agents of coding tools.")],
+    default=None,
+    problems=_misnamed,
+)

@@ -1,0 +1,396 @@
+"""One session of a coding tool as a run of a hub.
+
+The session is the root of the run. Each sub-agent is a delegation on its parent's brief, and lasts as long as the tool
+runs it, so that depth, fan-out, tokens and time are judged by the same guards as in any other run.
+"""
+
+import asyncio
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from remit.hub.hub import Hub
+from remit.protocol.envelope import MODEL, Answer, Json, Response, Usage
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.brief import Brief
+from remit_guard.days import DayLedger, DayLimit, DayTotal
+from remit_guard.settings import GuardSettings
+from remit_guard.shell_commands import started_tool
+from remit_guard.tokens import TokenUse
+
+# What is recorded of a task: enough to know it again.
+TASK_CHARACTERS = 4_000
+# Whoever watches sees what an agent used in steps of this share of the limit.
+REPORTED_SHARE = 0.005
+# What is shown of a shell command: a few lines.
+COMMAND_CHARACTERS = 400
+
+_REPORT = "Do not go on; report what you have."
+_OVER = f"The time of this session is over, or it was cancelled. {_REPORT}"
+_NO_TOKENS = f"The tokens of this session are spent. {_REPORT}"
+
+
+@dataclass(slots=True, eq=False)
+class GuardedAgent:
+    """An agent that a tool runs: the session itself, or a sub-agent."""
+
+    kind: str
+    brief: Brief | None = None
+    """Its delegation, once that was allowed."""
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    outcome: str = ""
+    stopped: str = ""
+    """Why it must not go on; empty: it may."""
+    refused: Fault | None = None
+    """Why it must not start."""
+    counted: dict[str, TokenUse] = field(default_factory=dict[str, TokenUse])
+    """What was charged already, by message of the model."""
+    counts_cached: bool = False
+    """Whether tokens that were read from a cache are part of its usage."""
+    reported: int = 0
+    """The tokens that those who watch were told of."""
+
+    @property
+    def spent(self) -> TokenUse:
+        """What it spent itself, without its sub-agents."""
+        return sum(self.counted.values(), TokenUse())
+
+    async def last(self, brief: Brief) -> Answer:
+        """Run as the code of a delegation: from the moment it is allowed to the end that the tool reports."""
+        self.brief = brief
+        self.started.set()
+        try:
+            await self.ended.wait()
+        except asyncio.CancelledError:
+            self.stopped = self.stopped or _OVER
+            raise
+        return Answer(self.outcome, metadata={MODEL: self._model()})
+
+    def _model(self) -> dict[str, Json]:
+        """Return what the record tells of its model: prices and the spend are reckoned from it."""
+        names = [use.model for use in self.counted.values() if use.model]
+        cached = self.spent.cached
+        told = {"cached" if self.counts_cached else "beside": cached} if cached else {}
+        return {"name": names[-1] if names else "", **told}
+
+
+class GuardedSession:
+    """The tree of agents of one session."""
+
+    def __init__(
+        self, hub: Hub, tool: str, name: str, settings: GuardSettings, days: DayLedger, project: str = ""
+    ) -> None:
+        self.tool = tool
+        self.name = name
+        self.project = project
+        """The project whose limits hold for it; empty: none."""
+        self.settings = settings
+        self.heard_s = 0.0
+        """When the tool last told of it, by the clock of the service."""
+        self.root = GuardedAgent(tool, counts_cached=settings.cached)
+        self.agents: dict[str, GuardedAgent] = {}
+        """Sub-agents that the tool has started, by the id that it gives them."""
+        self.waiting: dict[str, GuardedAgent] = {}
+        """Sub-agents that may start, by the id of the tool's request."""
+        self.asking: set[asyncio.Task[Any]] = set()
+        """Tasks that wait for a person."""
+        self._hub = hub
+        self._calls: dict[GuardedAgent, asyncio.Task[Response]] = {}
+        self._run: asyncio.Task[Response] | None = None
+        self._limit = settings.tokens
+        """The tokens of the session, with those that were granted later."""
+        self._near_limit = asyncio.Lock()
+        """Held while a person is asked about sub-agents near the limit."""
+        self._near_limit_agreed = False
+        """Whether a person has agreed that sub-agents start up to the limit."""
+        self._near_limit_declined = 0
+        """How often a person did not."""
+        self._days = days
+        self._day_limits = settings.day_limits(project)
+        self._by_day: dict[date, int] = {}
+        """The tokens of the session on each day."""
+        self._warned: set[tuple[date, DayLimit]] = set()
+
+    # ── the session ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, user: str, task: str) -> Fault | None:
+        """Begin the run; return why it is refused."""
+        settings = self.settings
+        self._run = asyncio.create_task(
+            self._hub.ask(
+                self.tool,
+                task,
+                user=user,
+                correlation=self.name,
+                max_tokens=settings.tokens,
+                deadline_ms=settings.time_ms,
+                max_depth=settings.depth,
+            )
+        )
+        refused = await _first(self.root.started, self._run)
+        return None if refused is None else refused.fault
+
+    @property
+    def run(self) -> str:
+        """The id of the run; empty before it has begun."""
+        return "" if self.root.brief is None else self.root.brief.request.run
+
+    async def close(self, outcome: str) -> None:
+        """End the run, and every sub-agent that the tool did not report as ended."""
+        for agent in (*self.agents.values(), *self.waiting.values()):
+            self._end(agent, "The session ended before it did.")
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        self._end(self.root, outcome)
+        if self._run is not None:
+            await asyncio.gather(self._run, return_exceptions=True)
+
+    # ── sub-agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def spawn(
+        self, parent: GuardedAgent, request: str, agent: str, title: str, task: str, tokens: int
+    ) -> str | None:
+        """Ask whether *parent* may start an agent of a kind; return the refusal as a sentence for its model."""
+        if parent.stopped or parent.brief is None:
+            return parent.stopped or _OVER
+        refused = await self._agree(agent) or await self._agree_to_day(agent, tokens)
+        if isinstance(refused, str):
+            return refused
+        if request in self.waiting:  # the guard is in two files of the tool, and the answer to the first hook decides
+            return None
+        return await self.begin(parent, request, agent, title, task, tokens, refused)
+
+    async def begin(
+        self,
+        parent: GuardedAgent,
+        request: str,
+        agent: str,
+        title: str,
+        task: str,
+        tokens: int,
+        refused: Fault | None = None,
+    ) -> str | None:
+        """Begin the delegation of a sub-agent that nobody needs to agree to; return the refusal by the hub."""
+        assert parent.brief is not None
+        new = self.waiting[request] = GuardedAgent(agent, refused=refused, counts_cached=self.settings.cached)
+        self._days.hold(new, self.project, tokens)
+        call = asyncio.create_task(
+            parent.brief.delegate(
+                agent, objective=title, input=task[:TASK_CHARACTERS], correlation=request, max_tokens=tokens
+            )
+        )
+        call.add_done_callback(lambda _: self._days.release(new))
+        reply = await _first(new.started, call)
+        if reply is None:
+            self._calls[new] = call
+            return None
+        self.waiting.pop(request, None)
+        return _sentence(reply)
+
+    def bind(self, request: str, agent: str) -> GuardedAgent | None:
+        """Note the id that the tool gives a sub-agent that may start; None if nobody allowed it."""
+        found = self.waiting.pop(request, None)
+        if found is not None:
+            if (earlier := self.agents.get(agent)) is not None:  # it was woken: what it was charged for stays charged
+                found.counted = earlier.counted
+            self.agents[agent] = found
+        return found
+
+    def settle(self, agent: str, kind: str, stopped: str = "") -> GuardedAgent:
+        """Note a sub-agent without a delegation, whose tokens are charged to the session: it ended, or must end."""
+        known = self.agents[agent] = GuardedAgent(kind, stopped=stopped)
+        known.ended.set()
+        return known
+
+    def give_up(self, request: str) -> None:
+        """Note that a sub-agent that may start does not."""
+        if (found := self.waiting.pop(request, None)) is not None:
+            self._end(found, "It was not started.")
+
+    def end(self, agent: str, outcome: str) -> None:
+        """Note that a sub-agent has ended."""
+        if (found := self.agents.get(agent)) is not None:
+            self._end(found, outcome)
+
+    def _end(self, agent: GuardedAgent, outcome: str) -> None:
+        if not agent.ended.is_set():
+            agent.outcome = outcome
+            agent.ended.set()
+
+    async def refusal_of_command(self, command: str) -> str | None:
+        """Judge a command of the tool's shell; return why it may not run as a sentence for its model."""
+        rule, brief = self.settings.shell, self.root.brief
+        program = None if rule == "allow" or brief is None else started_tool(command)
+        if program is None or brief is None:
+            return None
+        shown = f"`{program}` in a shell of {self.tool} is a session outside of this tree"
+        try:
+            if rule == "ask" and await self._ask(f"{shown}: {command[:COMMAND_CHARACTERS]}\nMay it run?"):
+                return None
+            brief.progress(f"refused: {shown}")
+        except RemitError:
+            pass  # the run is over, and nobody can be asked
+        return f"{shown}, with a budget of its own. Start a sub-agent instead, or do the work yourself."
+
+    # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def count(self, agent: GuardedAgent, uses: Mapping[str, TokenUse]) -> None:
+        """Charge what an agent's messages cost, as far as it was not charged before.
+
+        What becomes known after an agent has ended is charged to the session, so that the total is right.
+        """
+        payer = self.root if agent.ended.is_set() else agent
+        added = 0
+        for message, use in uses.items():
+            new = use - agent.counted.get(message, TokenUse())
+            agent.counted[message] = use
+            usage = new.usage(cached=self.settings.cached)
+            if usage.total:
+                day = use.day or self._days.today()
+                self._by_day[day] = self._by_day.get(day, 0) + usage.total
+                self._charge(payer, usage)
+                added += usage.total
+        if added:
+            for day, tokens in self._by_day.items():
+                self._days.note(day, DayTotal(self.tool, self.name, self.project, tokens))
+            self._days.use_held(payer, added)
+            if not self._days.held(payer) and (limit := self._exceeded(0)) is not None:
+                self._stop(payer, f"The {limit.name} are spent. {_REPORT}")
+
+    def _charge(self, agent: GuardedAgent, usage: Usage) -> None:
+        if agent.brief is None or agent.ended.is_set():
+            return
+        try:
+            agent.brief.spend(prompt=usage.prompt, completion=usage.completion)
+            self._report(agent)
+        except RemitError as error:
+            if self.settings.at_limit == "warn":
+                self._go_on()
+            self._stop(agent, f"{_NO_TOKENS} ({error.fault.message})")
+
+    def _report(self, agent: GuardedAgent) -> None:
+        """Let those who watch see what an agent has used, each time that it is noticeably more."""
+        used = agent.spent.usage(cached=self.settings.cached).total
+        if agent.brief is not None and used - agent.reported >= REPORTED_SHARE * self.settings.tokens:
+            agent.reported = used
+            agent.brief.progress("")
+
+    def _stop(self, agent: GuardedAgent, why: str) -> None:
+        # A person works with the session itself; that one only starts no more.
+        if self.settings.at_limit != "warn" and agent is not self.root:
+            agent.stopped = agent.stopped or why
+
+    @property
+    def used(self) -> int:
+        """The tokens of all agents that count."""
+        everyone = (self.root, *self.agents.values(), *self.waiting.values())
+        return sum(agent.spent.usage(cached=self.settings.cached).total for agent in everyone)
+
+    async def _agree(self, kind: str) -> str | None:
+        """Have a person agree to more sub-agents near and at the limit; return the refusal."""
+        assert self.root.brief is not None
+        settings, used = self.settings, self.used
+        told = f"{self.tool} has used {used:,} of {self._limit:,} tokens."
+        is_at_limit = self.root.brief.tokens_left() < settings.reserve
+        match settings.at_limit:
+            case "stop":
+                pass  # the guards refuse it, with their own sentence
+            case "warn":
+                if is_at_limit:
+                    self._go_on()
+            case "ask" if is_at_limit:
+                if not await self._ask(f"{told} Start one more {kind}?"):
+                    return f"{_NO_TOKENS} A person was asked, and did not agree to more."
+                self._extend(self._beyond + settings.reserve, "a person agreed to one more sub-agent")
+            case "ask":
+                if used >= settings.ask_at * settings.tokens and not await self._agree_near_limit(told):
+                    return "A person was asked whether more sub-agents may start, and did not agree."
+        return None
+
+    async def _agree_near_limit(self, told: str) -> bool:
+        """Have a person agree once to all sub-agents up to the limit; one answer is for all that ask at once."""
+        declined = self._near_limit_declined
+        with self._waiting_for_person():
+            async with self._near_limit:
+                if not self._near_limit_agreed and self._near_limit_declined == declined:
+                    self._near_limit_agreed = await self._ask(f"{told} May it start more sub-agents, up to the limit?")
+                    self._near_limit_declined += not self._near_limit_agreed
+                return self._near_limit_agreed
+
+    async def _agree_to_day(self, kind: str, tokens: int) -> str | Fault | None:
+        """Have a person agree to one more sub-agent at the limit of a day; return the refusal.
+
+        It ends with a look at the limits and no wait after it, so that nobody else takes what is left meanwhile.
+        """
+        assert self.root.brief is not None
+        while (limit := self._exceeded(tokens)) is not None:
+            told = f"{self._days.used(limit):,} of the {limit.name} are used or set aside"
+            match self.settings.at_limit:
+                case "stop":
+                    return fault(Code.TOKEN_BUDGET_EXCEEDED, told, suggestion=_REPORT)
+                case "warn":
+                    key = self._days.today(), limit
+                    if key not in self._warned:
+                        self._warned.add(key)
+                        self.root.brief.progress(f"{told}; the limit only warns")
+                    return None
+                case "ask":
+                    if not await self._ask(f"{told}. Start one more {kind}?"):
+                        return f"The {limit.name} are spent. A person was asked, and did not agree to more. {_REPORT}"
+                    self._days.grant(limit, max(0, tokens - self._days.left(limit)))
+        return None
+
+    def _exceeded(self, tokens: int) -> DayLimit | None:
+        """Return a limit of the day that leaves less than so many tokens."""
+        return next((each for each in self._day_limits if self._days.left(each) < tokens), None)
+
+    async def _ask(self, question: str) -> bool:
+        """Ask a person."""
+        assert self.root.brief is not None
+        with self._waiting_for_person():
+            return await self.root.brief.confirm(question)
+
+    @contextmanager
+    def _waiting_for_person(self) -> Generator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        is_new = task not in self.asking
+        self.asking.add(task)
+        try:
+            yield
+        finally:
+            if is_new:
+                self.asking.discard(task)
+
+    @property
+    def _beyond(self) -> int:
+        """The tokens that were used beyond the limit."""
+        return max(0, self.used - self._limit)
+
+    def _go_on(self) -> None:
+        reason = f"{self.used:,} of {self._limit:,} were used; the limit only warns"
+        self._extend(self._beyond + self.settings.tokens, reason)
+
+    def _extend(self, tokens: int, reason: str) -> None:
+        if self._hub.extend(self.run, tokens, reason):
+            self._limit += tokens
+
+
+async def _first(started: asyncio.Event, call: asyncio.Task[Response]) -> Response | None:
+    """Wait until a callee has started, or its call has ended without that; return the response then."""
+    begins = asyncio.create_task(started.wait())
+    try:
+        await asyncio.wait({begins, call}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        begins.cancel()
+    return None if started.is_set() else await call
+
+
+def _sentence(reply: Response) -> str:
+    """Return a refusal as its model should read it: what happened, and what to do."""
+    fault = reply.fault
+    if fault is None:
+        return "The sub-agent was not started."
+    return f"{fault.code}: {fault.message.rstrip('.')}. {fault.suggestion}".strip()

@@ -1,0 +1,102 @@
+"""Whether the guard works: what a running one tells when it is asked, and what is known of each tool."""
+
+import socket
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.json import decode
+
+from remit.protocol.errors import RemitError
+from remit_guard.install import Installed, installed, is_in, script_problem
+from remit_guard.lock import holder
+from remit_guard.places import heard_of, socket_of
+from remit_guard.tools.known_tools import TOOLS
+from remit_guard.versions import installed_version
+from remit_server.documents.guard import GuardedTool, GuardReport
+
+# A guard that has just started answers other hooks first.
+PATIENCE_S = 30
+
+
+class GuardStatus(Struct, frozen=True, kw_only=True):
+    """The state of a running guard."""
+
+    process: int
+    part_of: str = ""
+    """The command of which it is a part; empty: the process is a guard and nothing else."""
+    hooks: dict[str, int] = {}
+    """How many hooks it has heard, by tool."""
+    sessions: tuple[dict[str, str], ...] = ()
+
+
+class GuardConsoleLink(Struct, frozen=True, kw_only=True):
+    """A link to the console of a guard, or why there is none."""
+
+    link: str = ""
+    error: str = ""
+    suggestion: str = ""
+
+
+def asked(folder: Path) -> GuardStatus | None:
+    """Ask the guard for its state; None if none answers."""
+    told = _told(folder, b"GET /status")
+    return None if told is None else decode(told, type=GuardStatus)
+
+
+def console_link(folder: Path) -> GuardConsoleLink | None:
+    """Ask the guard for a link to its console; None if none answers."""
+    told = _told(folder, b"POST /console")
+    return None if told is None else decode(told, type=GuardConsoleLink)
+
+
+def _told(folder: Path, request: bytes) -> bytes | None:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(PATIENCE_S)
+            connection.connect(str(socket_of(folder)))
+            connection.sendall(request + b" HTTP/1.1\r\nHost: guard\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            told = b"".join(iter(lambda: connection.recv(65_536), b""))
+    except OSError:
+        return None
+    return told.partition(b"\r\n\r\n")[2]
+
+
+def report(folder: Path) -> GuardReport:
+    """Return whether the guard runs, is in all files that it was put into, and hears the tools."""
+    told = asked(folder)
+    tools = tuple(_tool(folder, each, told) for each in installed(folder))
+    return GuardReport(
+        ok=told is not None and all(each.state != "gone" and not each.obstacle for each in tools),
+        process=None if told is None else told.process,
+        unanswering=holder(folder) if told is None else None,
+        sessions=0 if told is None else len(told.sessions),
+        tools=tools,
+    )
+
+
+def _tool(folder: Path, put: Installed, told: GuardStatus | None) -> GuardedTool:
+    tool = TOOLS[put.tool]
+    try:
+        heard_ms = heard_of(folder, put.tool).stat().st_mtime_ns // 1_000_000
+    except OSError:
+        heard_ms = None
+    path = Path(put.path)
+    try:
+        is_gone = not is_in(tool, path, folder)
+        obstacle = "" if is_gone else script_problem(path, folder) or tool.obstacle(path, folder)
+    except (RemitError, OSError) as error:  # one file that cannot be read hides no other
+        is_gone, obstacle = True, f"{path} cannot be read: {error}"
+    if is_gone:
+        state = "gone"
+    else:
+        state = "silent" if heard_ms is None or heard_ms < put.at_ms else "heard"
+    return GuardedTool(
+        tool=put.tool,
+        path=put.path,
+        state=state,
+        heard_ms=heard_ms,
+        events=0 if told is None else told.hooks.get(put.tool, 0),
+        version=installed_version(tool.command or tool.name),
+        tried=tool.tried,
+        obstacle=obstacle,
+    )

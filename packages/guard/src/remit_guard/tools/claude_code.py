@@ -1,0 +1,322 @@
+"""Hooks of Claude Code: what it tells of a session, and what it is answered."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from remit.protocol.errors import Fault, RemitError
+from remit_guard.service import GuardService
+from remit_guard.session import GuardedAgent, GuardedSession
+from remit_guard.tools.claude_agents import AgentNote, is_running, note_of, transcripts_in
+from remit_guard.tools.claude_transcripts import ToolTranscript
+from remit_guard.tools.coding_tool import Answering, CodingTool
+from remit_guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
+
+TOOL = "claude-code"
+# The tool that starts a sub-agent, under its present and its former name.
+SPAWNING = ("Agent", "Task")
+# Tools that run a command.
+SHELLS = ("Bash", "PowerShell", "Monitor")
+# The tool that sends a message to another agent, and wakes one that has ended.
+WAKING = "SendMessage"
+
+_NO_TRANSCRIPT = (
+    "This session keeps no transcript, so that its tokens cannot be counted, and no sub-agent may start. "
+    "Do the task without sub-agents."
+)
+
+HOOKS = (
+    ToolHook("SessionStart"),
+    ToolHook("UserPromptSubmit"),
+    ToolHook("PreToolUse", "Agent|Task|SendMessage", is_spawn=True),
+    ToolHook("PreToolUse", "Bash|PowerShell|Monitor", is_patient=True),
+    ToolHook("PreToolUse", "^(?!(Agent|Task|SendMessage|Bash|PowerShell|Monitor)$).*"),
+    ToolHook("PostToolUse", "Agent|Task|SendMessage"),
+    ToolHook("SubagentStart"),
+    ToolHook("SubagentStop"),
+    ToolHook("Stop"),
+    ToolHook("SessionEnd"),
+)
+
+
+class ClaudeCode(CodingTool):
+    """Claude Code: hooks in its settings."""
+
+    name = TOOL
+    title = "Claude Code"
+    command = "claude"
+    tried = ("2.1.326",)
+
+    def path(self, project: Path | None) -> Path:
+        if project is not None:
+            return project / ".claude" / "settings.local.json"
+        return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "settings.json"
+
+    def changes(self, path: Path) -> str:
+        events = ", ".join(dict.fromkeys(hook.event for hook in HOOKS))
+        return f"This adds hooks to {path}: {events}.\nThey ask the guard by curl."
+
+    def put_in(self, text: str | None, folder: Path) -> str:
+        return with_hooks(text, folder, TOOL, HOOKS)
+
+    def take_out(self, text: str, folder: Path) -> str | None:
+        return written(without_hooks(settings_of(text), folder))
+
+    def is_in(self, text: str, folder: Path) -> bool:
+        return has_hooks(text, folder, HOOKS)
+
+    def obstacle(self, path: Path, folder: Path) -> str:  # noqa: ARG002 - it holds for all hooks
+        for each in (path, path.with_name("settings.json"), self.path(None)):
+            if _switches_hooks_off(each):
+                return f'{each} switches all hooks off\n→ remove "disableAllHooks" from it'
+        return ""
+
+    def answering(self, service: GuardService, user: str) -> Answering:
+        hooks = ClaudeCodeHooks(service, user)
+        return lambda body: hooks.answer(msgspec.json.decode(body, type=HookEvent))
+
+
+def _switches_hooks_off(path: Path) -> bool:
+    try:
+        return settings_of(path.read_text(encoding="utf-8")).get("disableAllHooks") is True
+    except (OSError, UnicodeDecodeError, RemitError):  # the tool does not read it either
+        return False
+
+
+class HookEvent(Struct, frozen=True, kw_only=True):
+    """What a hook is told; fields that do not matter here are left out."""
+
+    session_id: str
+    hook_event_name: str
+    transcript_path: str = ""
+    cwd: str = ""
+    prompt: str = ""
+    agent_id: str = ""
+    """The sub-agent that it is about; empty: the session itself."""
+    agent_type: str = ""
+    agent_transcript_path: str = ""
+    last_assistant_message: str = ""
+    tool_name: str = ""
+    tool_use_id: str = ""
+    tool_input: dict[str, Any] = {}
+    tool_response: Any = None
+    reason: str = ""
+    source: str = ""
+    """Why a session starts: its context may have been compacted while it runs."""
+
+
+class ClaudeCodeHooks:
+    """Answers the hooks of all sessions of Claude Code."""
+
+    def __init__(self, service: GuardService, user: str) -> None:
+        self._service = service
+        self._user = user
+        self._transcripts: dict[str, dict[Path, ToolTranscript]] = {}
+        """The transcripts of each open session."""
+        self._waking: dict[str, str] = {}
+        """The requests that wake sub-agents, by the ids of these."""
+        self._woken = Counter[str]()
+        """How often each sub-agent was woken."""
+        service.when_closed(TOOL, self._forget)
+
+    async def answer(self, event: HookEvent) -> dict[str, Any]:
+        """Return the answer to one hook."""
+        session = await self._service.session(
+            TOOL,
+            event.session_id,
+            user=self._user,
+            task=event.prompt or f"A session in {event.cwd}",
+            folder=event.cwd,
+            take_up=lambda new: self._take_up(new, event),
+        )
+        if isinstance(session, Fault):
+            return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
+        if event.agent_id and event.agent_id not in session.agents and event.hook_event_name != "SubagentStart":
+            session.bind(self._noted_request(event), event.agent_id)  # the hook of its start was lost
+        match event.hook_event_name:
+            case "PreToolUse" if event.tool_name in SPAWNING:
+                return await self._spawn(session, event)
+            case "PreToolUse" if event.tool_name == WAKING and self._is_asleep(session, event):
+                return await self._wake(session, event)
+            case "PreToolUse":
+                return await self._go_on(session, event)
+            case "SubagentStart":
+                self._bind(session, event)
+            case "PostToolUse":
+                self._started(session, event)
+            case "SubagentStop":
+                self._count(session, event)
+                session.end(event.agent_id, event.last_assistant_message)
+            case "SessionEnd":
+                self._count_all(session)
+                await self._service.close(TOOL, event.session_id, event.reason or "ended")
+            case _:
+                self._count(session, event)
+        return {}
+
+    # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _spawn(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
+        given = event.tool_input
+        kind = str(given.get("subagent_type") or "general-purpose")
+        title, task = str(given.get("description") or "A sub-agent"), str(given.get("prompt") or "")
+        return await self._ask(session, event, kind, title, task)
+
+    async def _wake(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
+        """Ask for a sub-agent that has ended and goes on with a message, as for a new one."""
+        note = note_of(self._folder(event), _recipient(event)) or AgentNote()
+        self._woken[_recipient(event)] += 1
+        # The same message may be sent again: that is no cycle.
+        title = f"{note.description} (woken, {self._woken[_recipient(event)]})"
+        answer = await self._ask(session, event, note.agent_type, title, str(event.tool_input.get("message") or ""))
+        if not answer:
+            self._waking[_recipient(event)] = event.tool_use_id
+        return answer
+
+    async def _ask(self, session: GuardedSession, event: HookEvent, kind: str, title: str, task: str) -> dict[str, Any]:
+        transcript = self._transcript(event)
+        await transcript.read_up_to(event.tool_use_id)
+        if not transcript.is_there:
+            return _denied(_NO_TRANSCRIPT)
+        self._count_all(session)
+        request = event.tool_use_id or uuid4().hex
+        refused = await self._service.spawn(session, self._parent(session, event), request, kind, title, task)
+        return {} if refused is None else _denied(refused)
+
+    async def _go_on(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
+        """Let an agent use a tool, unless its tokens or its time are over."""
+        self._count(session, event)
+        agent = self._agent(session, event)
+        if agent is session.root or not agent.stopped:
+            command = event.tool_input.get("command") if event.tool_name in SHELLS else None
+            refused = await session.refusal_of_command(command) if isinstance(command, str) else None
+            return {} if refused is None else _denied(refused)
+        return _denied(agent.stopped) | {"continue": False, "stopReason": agent.stopped}
+
+    def _started(self, session: GuardedSession, event: HookEvent) -> None:
+        """Learn the id of a sub-agent from what its start returned, if its first hook did not tell."""
+        self._count(session, event)
+        told: object = event.tool_response
+        returned = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+        if event.tool_use_id not in session.waiting:
+            return
+        if event.tool_name in SPAWNING and returned:
+            session.bind(event.tool_use_id, str(returned.get("agentId") or event.tool_use_id))
+        elif event.tool_name == WAKING and not returned.get("resumedAgentId"):
+            session.give_up(event.tool_use_id)
+
+    def _bind(self, session: GuardedSession, event: HookEvent) -> None:
+        request = self._waking.pop(event.agent_id, "") or self._noted_request(event)
+        if not request:  # the tool has not noted yet which request it is
+            kind = [name for name, agent in session.waiting.items() if agent.kind == event.agent_type]
+            request = kind[0] if kind else next(iter(session.waiting), "")
+        session.bind(request, event.agent_id)
+
+    def _noted_request(self, event: HookEvent) -> str:
+        """Return the request that started a sub-agent, as the tool has noted it; empty: it has not."""
+        note = note_of(self._folder(event), event.agent_id)
+        return "" if note is None else note.tool_use_id
+
+    def _agent(self, session: GuardedSession, event: HookEvent) -> GuardedAgent:
+        return session.agents.get(event.agent_id, session.root)
+
+    def _parent(self, session: GuardedSession, event: HookEvent) -> GuardedAgent:
+        """Return the agent that starts another; one without a delegation starts it in the name of the session."""
+        agent = self._agent(session, event)
+        return session.root if agent.ended.is_set() and not agent.stopped else agent
+
+    def _is_asleep(self, session: GuardedSession, event: HookEvent) -> bool:
+        """Return whether a message is for a sub-agent of this session that has ended."""
+        known = session.agents.get(_recipient(event))
+        return known is not None and known.ended.is_set()
+
+    async def _take_up(self, session: GuardedSession, event: HookEvent) -> None:
+        """Learn what happened before the guard knew a session: it was begun without it, or the guard was restarted.
+
+        What was spent is charged, and sub-agents that run become delegations again, those above first.
+        """
+        whole = ToolTranscript(Path(event.transcript_path))
+        known = self._transcripts[session.name] = {whole.path: whole}
+        whole.read()
+        session.count(session.root, whole.uses)
+        folder = self._folder(event)
+        is_process_new = event.hook_event_name == "SessionStart" and event.source != "compact"
+        earlier = [(name, transcript, note_of(folder, name)) for name, transcript in transcripts_in(folder)]
+        for name, transcript, note in sorted(earlier, key=lambda each: each[2].spawn_depth if each[2] else 0):
+            known[transcript.path] = transcript
+            agent = None
+            if note is not None and not is_process_new and is_running(note, transcript):
+                agent = await self._revive(session, name, note, transcript.task)
+            kind = "agent" if note is None else note.agent_type
+            session.count(agent or session.settle(name, kind), transcript.uses)
+
+    async def _revive(self, session: GuardedSession, name: str, note: AgentNote, task: str) -> GuardedAgent | None:
+        parent = session.agents.get(note.parent_agent_id, session.root)
+        if parent.brief is None or parent.ended.is_set():  # it outlived the one that started it
+            parent = session.root
+        request = note.tool_use_id or name
+        refused = await self._service.revive(session, parent, request, note.agent_type, note.description, task)
+        return session.bind(request, name) if refused is None else session.settle(name, note.agent_type, refused)
+
+    # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _count(self, session: GuardedSession, event: HookEvent) -> None:
+        transcript = self._transcript(event)
+        transcript.read()
+        session.count(self._agent(session, event), transcript.uses)
+
+    def _count_all(self, session: GuardedSession) -> None:
+        for path, transcript in self._transcripts.get(session.name, {}).items():
+            name = path.stem.removeprefix("agent-")
+            if session.name == name or name in session.agents:
+                transcript.read()
+                session.count(session.agents.get(name, session.root), transcript.uses)
+                self._end_failed(session, transcript.failed)
+
+    def _end_failed(self, session: GuardedSession, failed: set[str]) -> None:
+        """Give up sub-agents whose start was refused by others or interrupted: the tool sends no hook then."""
+        for request in failed & session.waiting.keys():
+            session.give_up(request)
+        for name, agent in session.agents.items():
+            if agent.brief is not None and agent.brief.request.correlation in failed:
+                session.end(name, "It was broken off.")
+
+    def _transcript(self, event: HookEvent) -> ToolTranscript:
+        if not event.agent_id:
+            path = Path(event.transcript_path)
+        elif event.agent_transcript_path:
+            path = Path(event.agent_transcript_path)
+        else:
+            path = self._folder(event) / f"agent-{event.agent_id}.jsonl"
+        return self._transcripts.setdefault(event.session_id, {}).setdefault(path, ToolTranscript(path))
+
+    def _forget(self, session: GuardedSession) -> None:
+        """Keep nothing of a session that ends: a guard runs for months."""
+        self._transcripts.pop(session.name, None)
+        for agent in session.agents:
+            self._woken.pop(agent, None)
+            self._waking.pop(agent, None)
+
+    def _folder(self, event: HookEvent) -> Path:
+        path = Path(event.transcript_path)
+        return path.parent / path.stem / "subagents"
+
+
+def _recipient(event: HookEvent) -> str:
+    """Return the agent that a message is for, as the tool has found it by its name."""
+    return str(event.tool_input.get("recipient") or event.tool_input.get("to") or "")
+
+
+def _denied(sentence: str) -> dict[str, Any]:
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": f"Remit: {sentence}",
+        }
+    }

@@ -1,0 +1,419 @@
+"""Enforces the limits of a brief on one run of a framework's agent, from the hooks that the framework has."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from concurrent import futures
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from remit.policy.budget import estimate
+from remit.protocol.card import Schema
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Json, Source
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.plain import written
+from remit.runtime.aside import stepping_aside
+from remit.runtime.brief import HISTORY_TOKENS, Brief
+from remit.runtime.origin import worded
+from remit_models.model_output import answer_of
+from remit_models.prompting import ModelPrompt, prompt_of
+from remit_models.toolbox import ToolOffer, offers
+
+# A longer run of characters without a space is not text but an encoded picture or file.
+OPAQUE = 4_000
+
+# The names of an answer's fields: as the models of `ModelAgent` use them, or as `Answer` does.
+_FIELDS = {
+    "answer": "answer",
+    "result": "answer",
+    "summary": "summary",
+    "confidence": "confidence",
+    "sources": "sources",
+    "facts": "facts",
+    "new_facts": "facts",
+    "artifacts": "artifacts",
+    "follow_up": "follow_up",
+    "requires_followup": "follow_up",
+}
+
+
+def answer_from(output: object, schema: Schema | None, *, user: str, references: Iterable[Source] = ()) -> Answer:
+    """Return the output of a run as an answer: a text, JSON, or the fields of an answer (X2).
+
+    *schema* is the schema of the result, None if there is none. A text is parsed as JSON if the schema requires that.
+    """
+    if isinstance(output, Answer):
+        return replace(output, result=plain(output.result))
+    free = schema is None or schema.get("type") == "string"
+    if isinstance(output, str):
+        if not free:
+            with suppress(ValueError):  # the hub rejects a result that does not fit, with its own message
+                return Answer(json.loads(output.strip().removeprefix("```json").strip("`")))
+        return Answer(str(output))
+    result = plain(output)
+    # A result with a schema is used as it is, whatever the names of its fields are.
+    if free and (fields := fields_of(result)) is not None:
+        return answer_of(fields, text="", user=user, references=references)
+    return Answer(result)
+
+
+def fields_of(result: Json) -> dict[str, Json] | None:
+    """Return a result as the fields of an answer; None unless it has an answer, something more, and no other field.
+
+    A result with any other field is left whole, because an answer has no place for that field.
+    """
+    if not isinstance(result, dict):
+        return None
+    given = cast("dict[str, Json]", result)
+    if not given.keys() <= _FIELDS.keys():
+        return None
+    fields = {_FIELDS[name]: value for name, value in given.items()}
+    return fields if "answer" in fields and 1 < len(fields) == len(given) else None
+
+
+def plain(value: object, *, without_none: bool = False) -> Json:
+    """Return a value as JSON; a value without a JSON form becomes its text."""
+    from pydantic_core import to_jsonable_python  # every adapted framework depends on it
+
+    try:
+        return to_jsonable_python(value, exclude_none=without_none, bytes_mode="base64", fallback=_other)
+    except ValueError:  # bytes in a text field, or a value that contains itself
+        return str(value)[:OPAQUE]
+
+
+def _other(value: object) -> object:
+    """Return a value that pydantic does not know, such as an msgspec Struct, as JSON or as text."""
+    try:
+        return msgspec.to_builtins(value, enc_hook=written)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+T = TypeVar("T")
+
+# An agent that has called its model this often is lost, whatever is left of its budget.
+MAX_MODEL_CALLS = 50
+# Every current model can write this much at once, and some reject a higher limit. If more is left, a call is not
+# limited, and its usage is metered like any other.
+CAPPED_BELOW = 8_192
+# Some providers accept no lower limit, and no answer is shorter.
+LEAST_OUTPUT = 16
+# How often a waiting thread checks whether its run still exists.
+LOOK_S = 1.0
+
+
+class RunningTool(NamedTuple):
+    """A running tool of the agent itself."""
+
+    tool: str
+    arguments: object
+    started_s: float
+
+
+class Bounds:
+    """The tools, tokens and messages of one run.
+
+    An error that must end the run is raised where it happens, and kept. A framework may report an exception to its
+    model, or wrap it in its own; `ended` raises the original again.
+    """
+
+    def __init__(self, brief: Brief) -> None:
+        self.brief = brief
+        self.offers: dict[str, ToolOffer] = {offer.name: offer for offer in offers(brief)}
+        self.stopped_by: RemitError | None = None
+        self._name = brief.request.target
+        self._calls = 0
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._waited_for: set[futures.Future[Any]] = set()
+        self._in_flight: list[int] = []
+        """The estimated prompt tokens of each model call in progress."""
+        self._heard: list[str] = []
+        """The model's text since the last finished call."""
+
+    async def prompt(self) -> ModelPrompt:
+        """Return the agent's prompt, including the format of its answer if there is one."""
+        # At most half of the remaining tokens are spent on reading earlier messages.
+        prompt = await prompt_of(self.brief, max_tokens=min(HISTORY_TOKENS, self.brief.tokens_left() // 2))
+        if (schema := self.brief.result_schema) is None or schema.get("type") == "string":
+            return prompt
+        wanted = f"Answer with nothing but JSON that fits this schema:\n{text_of(schema)}"
+        return replace(prompt, instructions="\n\n".join(part for part in (prompt.instructions, wanted) if part))
+
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the remit limits the tools."""
+        return self.brief.remit.tools is not None
+
+    def allows(self, tool: str) -> bool:
+        """Return whether a tool may be used, whether it is the hub's or the agent's own."""
+        allowed = self.brief.remit.tools
+        return allowed is None or tool in allowed or tool in self.offers
+
+    def allowed(self, tools: Iterable[T], name: Callable[[T], str]) -> list[T]:
+        """Return the agent's own tools that may be used."""
+        return [tool for tool in tools if self.allows(name(tool))]
+
+    def refuse_restriction(self, why: str) -> NoReturn:
+        """Refuse a remit that limits the tools, for an agent on which that cannot be enforced."""
+        named = ", ".join(sorted(self.brief.remit.tools or ())) or "none"
+        message = f"{self._name} cannot be held to the tools that its remit names ({named}): {why}"
+        suggestion = "Ask it without naming tools, or ask an agent that can be held to them."
+        self.stop(fault(Code.TOOL_NOT_ALLOWED, message, suggestion=suggestion))
+
+    def refuse_clash(self, own: Iterable[str]) -> None:
+        """Refuse a team in which an agent's own tool has the name of an offered one."""
+        for name in own:
+            if name in self.offers:
+                why = f"{self._name} has a tool of its own named `{name}`, and is offered another of that name"
+                self.stop(fault(Code.TEAM_INVALID, why, suggestion="Rename its own, or do not offer the other."))
+
+    async def use(self, tool: str, arguments: dict[str, Json] | str) -> str:
+        """Call an offered tool and return the text for the model; *arguments* may still be JSON."""
+        if isinstance(arguments, str):
+            try:
+                arguments = dict(json.loads(arguments or "{}"))
+            except (ValueError, TypeError):
+                return f"Error {Code.INPUT_VALIDATION_FAILED}: the arguments of {tool} must be a JSON object"
+        with self.stopping():
+            return await self.offers[tool].call(arguments)
+
+    def begin(self, tool: str, arguments: object) -> "RunningTool":
+        """Record that the agent starts to use one of its own tools."""
+        self.raise_if_stopped()
+        return RunningTool(tool, arguments, time.monotonic())
+
+    def end(self, use: "RunningTool", error: BaseException | str | None = None) -> None:
+        """Record that the agent used one of its own tools, how long that took, and how it failed if it did."""
+        duration_ms = round((time.monotonic() - use.started_s) * 1_000)
+        words = worded(error) if isinstance(error, BaseException) else error
+        try:
+            with self.stopping():
+                self.brief.record_tool_use(use.tool, plain(use.arguments), duration_ms=duration_ms, error=words)
+        except RemitError:
+            # A stopped delegation records nothing more, and is stopping already.
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+
+    @contextmanager
+    def using(self, tool: str, arguments: object) -> Generator[None]:
+        """Record the use of one of the agent's own tools around the block, however it ends."""
+        use = self.begin(tool, arguments)
+        try:
+            yield
+        except (Exception, asyncio.CancelledError) as error:
+            self.end(use, error)
+            raise
+        self.end(use)
+
+    # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def next_call(self, prompt: int) -> int | None:
+        """Count a model call and return its `room`; raises if the model was called too often."""
+        room = self.room(prompt)
+        if self._calls >= MAX_MODEL_CALLS:
+            why = f"{self._name} asked its model {MAX_MODEL_CALLS} times and did not come to an end"
+            self.stop(fault(Code.DELEGATION_FAILED, why))
+        self._calls += 1
+        self._in_flight.append(prompt)
+        return room
+
+    def room(self, prompt: int) -> int | None:
+        """Return how many tokens a model call may write; None for no limit.
+
+        *prompt* is the estimated number of prompt tokens; raises if not even these are left.
+        """
+        self.raise_if_stopped()
+        left = self.brief.tokens_left()
+        if left - prompt < LEAST_OUTPUT:
+            why = f"a call of {self._name}'s model takes about {prompt} tokens and its answer; {left} are left"
+            self.stop(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
+        return left - prompt if left - prompt < CAPPED_BELOW else None
+
+    def spent(self, prompt: int, completion: int, *, estimated: bool = False) -> None:
+        """Meter the usage of a model call; raises if it was more than the remaining budget."""
+        if prompt or completion:
+            del self._in_flight[:1]
+            self._heard.clear()
+        with self.stopping():
+            self.brief.spend(prompt=prompt, completion=completion, estimated=estimated)
+
+    def _spend_in_flight(self) -> None:
+        """Meter the usage of interrupted model calls, as far as it can be estimated."""
+        cut, self._in_flight = self._in_flight, []
+        for place, prompt in enumerate(cut):
+            wrote = estimate("".join(self._heard)) if place == 0 and self._heard else 0
+            with suppress(RemitError):  # an exhausted budget or a cancellation changes nothing any more
+                self.brief.spend(prompt=prompt, completion=wrote, estimated=True)
+
+    def say(self, text: str) -> None:
+        """Stream a text to the listeners."""
+        self._heard.append(str(text))
+        with self.stopping():
+            self.brief.say(str(text))  # a framework may have its own string type
+
+    # ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def in_loop(self, work: Callable[[], T]) -> T:
+        """Call a function in the event loop of the brief, from any thread of the framework."""
+        self.raise_if_stopped()
+        if threading.get_ident() == self._thread:
+            return work()
+        done: futures.Future[T] = futures.Future()
+
+        def do() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(do)
+        return self._result(done)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait in a thread for a coroutine in the event loop of the brief; the wait ends with the run."""
+        if self.stopped_by is not None:
+            work.close()
+            raise self.stopped_by
+        with stepping_aside.get()():
+            doing = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._waited_for.add(doing)
+            try:
+                return self._result(doing)
+            finally:
+                self._waited_for.discard(doing)
+
+    def _result(self, done: futures.Future[T]) -> T:
+        # A run, and then its loop, may end before this thread: nobody would ever notify it.
+        while not futures.wait({done}, LOOK_S).done:
+            if self._loop.is_closed():
+                raise RuntimeError("the event loop of this run is closed")
+        return done.result()
+
+    def give_up(self) -> None:
+        """Stop the waits of threads, and the threads at their next step, because they cannot be cancelled."""
+        why = fault(Code.CANCELLED, f"{self._name} was told to stop")
+        self.stopped_by = self.stopped_by or RemitError(why)
+        for doing in tuple(self._waited_for):
+            doing.cancel()
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def raise_if_stopped(self) -> None:
+        """Raise the error that stopped the run, if there is one: the framework may have taken it for a tool's error."""
+        if self.stopped_by is not None:
+            raise self.stopped_by
+
+    def stop(self, why: Fault) -> NoReturn:
+        """End the run for a reason that the framework must not handle."""
+        with self.stopping():
+            raise RemitError(why)
+
+    @contextmanager
+    def stopping(self) -> Generator[None]:
+        """Record a `RemitError` from the block as the error that ended the run."""
+        try:
+            yield
+        except RemitError as error:
+            self.stopped_by = self.stopped_by or error
+            raise
+
+    async def ended(self, run: Awaitable[T]) -> T:
+        """Await a framework's run; raise the error that stopped it, whatever the framework made of that error."""
+        try:
+            result = await run
+        except asyncio.CancelledError:
+            self._spend_in_flight()
+            self.give_up()
+            raise
+        except Exception as error:
+            if self.stopped_by is not None:
+                raise self.stopped_by from None
+            self.refused_by_provider(error)
+            raise
+        self.raise_if_stopped()
+        return result
+
+    def refused_by_provider(self, error: BaseException) -> None:
+        """End the run if a provider refused a model call with HTTP 429, however that error is wrapped."""
+        if (limited := too_many_requests(error)) is not None:
+            why = f"the provider of {self._name}'s model is asked too often (HTTP 429)"
+            self.stop(fault(Code.RATE_LIMITED, why, retry_after_ms=limited.retry_after_ms))
+
+    def unfinished(self, waits_for: str) -> NoReturn:
+        """Fail a run that ended with a question that only a program of the framework itself could answer."""
+        self.stop(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
+
+    def answer(self, output: object) -> Answer:
+        """Return the output of a run as an answer: see `answer_from`."""
+        brief = self.brief
+        return answer_from(output, brief.result_schema, user=brief.user, references=brief.handoff.references)
+
+
+class TooManyRequests(NamedTuple):
+    """A provider's response with HTTP 429."""
+
+    retry_after_ms: int | None
+
+
+# Errors wrap errors, and a circular chain must not be followed for ever.
+_MAX_CAUSES = 16
+_STATUS_FIELDS = ("status_code", "code", "http_status", "status")
+
+
+def too_many_requests(error: BaseException) -> TooManyRequests | None:
+    """Return when to retry if a provider refused a call with 429, however the framework wrapped that error.
+
+    Each client has its own errors: those of OpenAI and LiteLLM have a `status_code`, those of Google a `code`.
+    """
+    rest = [error]
+    for _ in range(_MAX_CAUSES):
+        if not rest:
+            return None
+        each = rest.pop(0)
+        response = getattr(each, "response", None)
+        found = [getattr(each, field, None) for field in _STATUS_FIELDS] + [getattr(response, "status_code", None)]
+        if 429 in found:
+            return TooManyRequests(_retry_after_ms(response))
+        rest += (
+            cast("BaseExceptionGroup[BaseException]", each).exceptions if isinstance(each, BaseExceptionGroup) else ()
+        )
+        rest += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+    return None
+
+
+def _retry_after_ms(response: Any) -> int | None:
+    try:
+        return max(0, round(float(response.headers["retry-after"]) * 1_000))
+    except (AttributeError, KeyError, TypeError, ValueError):  # missing, or given as a date
+        return None
+
+
+def capped(asked: int | None, left: int | None) -> int | None:
+    """Return the smaller of the output limit in an agent's settings and the remaining tokens; None is no limit."""
+    return min((each for each in (asked, left) if each is not None), default=None)
+
+
+def tokens_of(*values: object) -> int:
+    """Return the estimated tokens of these texts; pictures and the like are left out."""
+    said = (each if isinstance(each, str) else _readable(plain(each, without_none=True)) for each in values)
+    return sum(estimate(each) for each in said if each)
+
+
+def _readable(value: Json) -> Json:
+    if isinstance(value, str):
+        start = value[:OPAQUE]
+        return "" if len(start) == OPAQUE and start.isascii() and not any(map(str.isspace, start)) else value
+    if isinstance(value, list):
+        return [_readable(each) for each in cast("list[Json]", value)]
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in cast("dict[str, Json]", value).items()}
+    return value

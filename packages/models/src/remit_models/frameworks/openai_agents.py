@@ -1,0 +1,301 @@
+"""Agents of the OpenAI Agents SDK. Each run gets clones of the agent and of all agents that it can hand off to.
+
+Imported only when a program adds such an agent. The SDK is not a dependency, so its types are not known here.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from remit.protocol.envelope import Answer
+from remit.protocol.errors import Code, RemitError
+from remit.runtime.brief import Brief
+from remit.runtime.origin import worded
+from remit_models.frameworks.bounds import Bounds, RunningTool, capped, tokens_of
+from remit_models.prompting import ModelPrompt
+from remit_models.toolbox import ToolOffer
+
+sdk: Any = import_module("agents")
+
+TESTED_WITH = {"openai-agents": "0.24.0"}
+# Private names that this module uses; other versions may not have them.
+PRIVATE_NAMES = {"agents:Model": ("_cleanup_on_run_end",)}
+
+# Tools that a provider runs itself while it answers; other calls are returned and executed here.
+_HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+
+
+def adapt(agent: Any) -> "OpenAIAgent":
+    """Return a function that answers a brief with an agent of the OpenAI Agents SDK."""
+    return OpenAIAgent(agent)
+
+
+class OpenAIAgent:
+    """Runs an agent of the OpenAI Agents SDK in a hub; the agent itself is not changed."""
+
+    def __init__(self, agent: Any) -> None:
+        self.description: str = agent.handoff_description or ""
+        self._agent = agent
+
+    async def __call__(self, brief: Brief) -> Answer:
+        bounds = Bounds(brief)
+        prompt = await bounds.prompt()
+        within = BoundsHooks(bounds, prompt)
+        result = await within.run(await within.clone(self._agent))
+        if result.interruptions:
+            waiting = ", ".join(each.name or "?" for each in result.interruptions)
+            bounds.unfinished(f"a decision on its tool calls ({waiting})")
+        return bounds.answer(result.final_output)
+
+
+class BoundsHooks(sdk.RunHooks):
+    """Limits one run to its brief, by its clones, its models, and the hooks that the SDK calls."""
+
+    def __init__(self, bounds: Bounds, prompt: ModelPrompt) -> None:
+        self.bounds = bounds
+        self.answered = False
+        self._prompt = prompt
+        self._clones: dict[int, Any] = {}
+        self._originals: list[Any] = []  # so that no other object gets the same id
+        self._usage: Any = None
+        self._settled = (0, 0)
+        self._failed: dict[str, str] = {}
+        self._begun: dict[str, RunningTool] = {}
+
+    async def run(self, agent: Any) -> Any:
+        config = sdk.RunConfig(
+            tracing_disabled=True,  # it would be sent to OpenAI
+            model_provider=Provider(sdk.MultiProvider(), self),
+            call_model_input_filter=self._instruct,
+            tool_error_formatter=self._note_failure,
+            tool_not_found_behavior="return_error_to_model",  # otherwise an unknown tool name ends the run
+        )
+        said = [{"role": each.role, "content": each.text} for each in self._prompt.messages]
+        options = {
+            "input": [*said, {"role": "user", "content": self._prompt.task}],
+            "max_turns": None,  # the bounds count
+            "hooks": self,
+            "run_config": config,
+        }
+        try:
+            try:
+                return await self.bounds.ended(self._streamed(agent, options))
+            except NotImplementedError:  # some models cannot stream, above all those made for tests
+                if self.answered:
+                    raise
+                return await self.bounds.ended(sdk.Runner.run(agent, **options))
+        finally:
+            with suppress(RemitError):
+                self._record_rest()
+                self._settle()
+
+    async def _streamed(self, agent: Any, options: dict[str, Any]) -> Any:
+        result = sdk.Runner.run_streamed(agent, **options)
+        try:
+            async for event in result.stream_events():
+                if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                    self.bounds.say(event.data.delta)
+        finally:
+            if not result.is_complete:
+                result.cancel()
+        return result
+
+    # ── clones ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def clone(self, agent: Any) -> Any:
+        """Return a clone of the agent with the tools that it may use here, and clones of all agents that it can
+        hand off to.
+        """
+        if (known := self._clones.get(id(agent))) is not None:
+            return known
+        if self.bounds.restricted and agent.prompt is not None:
+            self.bounds.refuse_restriction("its prompt is kept by OpenAI, and may bring tools that are not known here")
+        own, servers = list(agent.tools), list(agent.mcp_servers)
+        if self.bounds.restricted and servers:
+            own += await agent.get_mcp_tools(sdk.RunContextWrapper(None))
+            servers = []
+        self.bounds.refuse_clash(tool.name for tool in own)
+        clone = agent.clone(
+            tools=[
+                *(each if self.bounds.allows(each.name) else _forbidden(each.name) for each in own),
+                *(_tool(self.bounds, each) for each in self.bounds.offers.values()),
+            ],
+            mcp_servers=servers,
+            handoffs=[],
+            model=BoundedModel(agent.model, self) if isinstance(agent.model, sdk.Model) else agent.model,
+        )
+        self._originals.append(agent)
+        self._clones[id(agent)] = clone
+        for each in agent.handoffs:
+            clone.handoffs.append(self._handoff(each) if isinstance(each, sdk.Handoff) else await self.clone(each))
+        return clone
+
+    def shown(self, tools: list[Any]) -> list[Any]:
+        """Return the tools that a model is told of, without the placeholders for forbidden ones."""
+        return [each for each in tools if not isinstance(each, ForbiddenTool)]
+
+    def _handoff(self, handoff: Any) -> Any:
+        async def invoke(context: Any, arguments: str) -> Any:
+            return await self.clone(await handoff.on_invoke_handoff(context, arguments))
+
+        return replace(handoff, on_invoke_handoff=invoke)
+
+    def _instruct(self, data: Any) -> Any:
+        """Add the instructions of the brief to those of the agent; not for agents that its tools call in turn."""
+        given = data.model_data
+        if not self._prompt.instructions or all(data.agent is not clone for clone in self._clones.values()):
+            return given
+        both = [part for part in (given.instructions, self._prompt.instructions) if part]
+        return replace(given, instructions="\n\n".join(both))
+
+    # ── hooks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        self._usage = context.usage
+        self._settle()
+        for item in response.output:
+            if item.type in _HOSTED:
+                # It was used before this hook, and how long that took is unknown.
+                self.bounds.end(self.bounds.begin(_hosted(item), None))
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self.bounds.raise_if_stopped()
+        if tool.name not in self.bounds.offers and self.bounds.allows(tool.name):
+            self._begun[_call_of(context, tool)] = self.bounds.begin(tool.name, _arguments(context))
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
+        call = _call_of(context, tool)
+        if (use := self._begun.pop(call, None)) is not None:
+            self.bounds.end(use, self._failed.pop(call, None))
+        self._settle()
+
+    def _note_failure(self, failed: Any) -> None:
+        """Keep the error text of a failed tool; None leaves the text to the SDK."""
+        if failed.error is not None:
+            self._failed[failed.call_id] = worded(failed.error)
+
+    def _record_rest(self) -> None:
+        for call, use in self._begun.items():
+            self.bounds.end(use, self._failed.get(call, "it did not end"))
+
+    def _settle(self) -> None:
+        """Meter the usage since the last time, including that of agents that tools ran within this run."""
+        if self._usage is not None:
+            seen, self._settled = self._settled, (self._usage.input_tokens, self._usage.output_tokens)
+            self.bounds.spent(self._settled[0] - seen[0], self._settled[1] - seen[1])
+
+
+class BoundedModel(sdk.Model):
+    """A model that limits every call to the bounds of a run."""
+
+    def __init__(self, model: Any, within: BoundsHooks) -> None:
+        self._model = model
+        self._within = within
+
+    async def get_response(
+        self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
+    ) -> Any:
+        tools = self._within.shown(tools)
+        settings, asked = self._capped(system_instructions, input, model_settings, tools)
+        response = await self._model.get_response(system_instructions, input, settings, tools, *rest, **options)
+        self._answered(response.usage, asked, response.output)
+        return response
+
+    async def stream_response(
+        self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
+    ) -> AsyncIterator[Any]:
+        tools = self._within.shown(tools)
+        settings, asked = self._capped(system_instructions, input, model_settings, tools)
+        async for event in self._model.stream_response(system_instructions, input, settings, tools, *rest, **options):
+            if event.type == "response.completed":
+                self._answered(event.response.usage, asked, event.response.output)
+            yield event
+
+    def _capped(self, instructions: Any, said: Any, settings: Any, tools: Any) -> tuple[Any, int]:
+        """Return the settings with the remaining tokens as a limit, and the estimated prompt tokens."""
+        schemas = [(each.name, each.description, each.params_json_schema) for each in tools if _is_function(each)]
+        asked = tokens_of(instructions, said, schemas)
+        most = capped(settings.max_tokens, self._within.bounds.next_call(asked))
+        return replace(settings, max_tokens=most), asked
+
+    def _answered(self, usage: Any, asked: int, output: Any) -> None:
+        self._within.answered = True
+        if usage is None or not usage.total_tokens:
+            self._within.bounds.spent(asked, tokens_of(*map(_item_text, output)), estimated=True)
+
+    def get_retry_advice(self, request: Any) -> Any:
+        return self._model.get_retry_advice(request)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    async def _cleanup_on_run_end(self, owner: object) -> None:
+        await self._model._cleanup_on_run_end(owner)
+
+
+class Provider(sdk.ModelProvider):
+    """Finds models by name, as the SDK does, and limits them to the bounds of a run."""
+
+    def __init__(self, provider: Any, within: BoundsHooks) -> None:
+        self._provider = provider
+        self._within = within
+
+    def get_model(self, model_name: str | None) -> BoundedModel:
+        return BoundedModel(self._provider.get_model(model_name), self._within)
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+
+def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
+    async def invoke(_: Any, arguments: str) -> str:
+        return await bounds.use(offer.name, arguments)
+
+    return sdk.FunctionTool(
+        name=offer.name,
+        description=offer.description,
+        params_json_schema=offer.schema,
+        on_invoke_tool=invoke,
+        strict_json_schema=False,  # strict schemas have no optional fields
+    )
+
+
+class ForbiddenTool(sdk.FunctionTool):
+    """A placeholder for a forbidden tool, because the SDK ends a run whose model names an unknown tool."""
+
+
+def _forbidden(name: str) -> Any:
+    async def refuse(_: Any, __: str) -> str:
+        return f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here"
+
+    return ForbiddenTool(
+        name=name, description="", params_json_schema={}, on_invoke_tool=refuse, strict_json_schema=False
+    )
+
+
+def _is_function(tool: Any) -> bool:
+    return isinstance(tool, sdk.FunctionTool)
+
+
+def _call_of(context: Any, tool: Any) -> str:
+    return getattr(context, "tool_call_id", tool.name)
+
+
+def _arguments(context: Any) -> object:
+    with suppress(ValueError):
+        return json.loads(getattr(context, "tool_arguments", None) or "null")
+    return context.tool_arguments
+
+
+def _hosted(item: Any) -> str:
+    return getattr(item, "name", None) or item.type.removesuffix("_call")
+
+
+def _item_text(item: Any) -> str:
+    """Return an item of a model's output as text: a message, or a tool call."""
+    if item.type == "message":
+        return "".join(getattr(part, "text", "") for part in item.content)
+    return str(getattr(item, "arguments", ""))

@@ -1,0 +1,194 @@
+"""Agents of pydantic-ai. Each run gets one more capability, which limits it to its brief.
+
+Imported only when a program adds such an agent, because pydantic-ai takes seconds to load.
+"""
+
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, RunUsage, Tool, UsageLimits
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from remit.protocol.envelope import Answer, Json, Message
+from remit.protocol.errors import RemitError
+from remit.runtime.brief import Brief
+from remit_models.frameworks.bounds import Bounds, capped
+from remit_models.metering import prompt_tokens, spent
+from remit_models.providers import without_key
+from remit_models.toolbox import ToolOffer
+
+Arguments = dict[str, Any]
+
+# pydantic-ai prints a greeting in a terminal; a hub's output must not contain it.
+os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
+
+
+def adapt(agent: AbstractAgent[Any, Any], *, deps: Callable[[Brief], object] | None = None) -> "PydanticAgent":
+    """Return a function that answers a brief with a pydantic-ai agent; *deps* makes the dependencies of each run."""
+    return PydanticAgent(agent, deps)
+
+
+class PydanticAgent:
+    """Runs a pydantic-ai agent in a hub; the agent itself is not changed."""
+
+    def __init__(self, agent: AbstractAgent[Any, Any], deps: Callable[[Brief], object] | None) -> None:
+        self.description = agent.description or ""
+        self._agent = agent
+        self._deps = deps
+
+    async def __call__(self, brief: Brief) -> Answer:
+        bounds = Bounds(brief)
+        prompt, within = await bounds.prompt(), BoundsCapability(bounds)
+        run = self._agent.run(
+            prompt.task,
+            message_history=[_message(each) for each in prompt.messages] or None,
+            instructions=prompt.instructions or None,
+            deps=self._deps(brief) if self._deps else None,
+            usage=within.usage,
+            usage_limits=UsageLimits(request_limit=None),  # the bounds count
+            toolsets=[FunctionToolset([_tool(bounds, offer) for offer in bounds.offers.values()], id="remit")],
+            # Given a history, pydantic-ai looks for the system prompt only there.
+            capabilities=[within, ReinjectSystemPrompt()],
+            infer_name=False,  # it would be written into the agent
+        )
+        try:
+            result = await bounds.ended(run)
+        except UserError as error:
+            if "conflicts with existing tool" in str(error):
+                bounds.refuse_clash(name for name in bounds.offers if repr(name) in str(error))
+            if (unusable := without_key(error, self._agent.model)) is not None:
+                raise unusable from error
+            raise
+        finally:
+            with suppress(RemitError):  # more than the remaining budget: the hub handles that
+                within.settle()
+        if isinstance(result.output, DeferredToolRequests):
+            waiting = (*result.output.approvals, *result.output.calls)
+            bounds.unfinished(f"a decision on its tool calls ({', '.join(each.tool_name for each in waiting)})")
+        return bounds.answer(result.output)
+
+
+class BoundsCapability(AbstractCapability[Any]):
+    """Limits one run to its brief."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.usage = RunUsage()
+        """The usage of the run as pydantic-ai counts it, including that of agents that its tools ran."""
+        self._bounds = bounds
+        self._streams = False
+        self._settled = RunUsage()
+
+    def settle(self) -> None:
+        """Meter the usage since the last time."""
+        seen, self._settled = self._settled, replace(self.usage)
+        self._bounds.spent(self.usage.input_tokens - seen.input_tokens, self.usage.output_tokens - seen.output_tokens)
+
+    async def for_run(self, ctx: RunContext[Any]) -> "BoundsCapability":
+        self._streams = _streams(ctx.model)
+        return self
+
+    async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
+        return [each for each in tool_defs if self._bounds.allows(each.name)]
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        settings: dict[str, Any] = {**(request_context.model_settings or {})}
+        parameters = request_context.model_request_parameters
+        asking = prompt_tokens(request_context.messages, parameters)
+        if (most := capped(settings.get("max_tokens"), self._bounds.next_call(asking))) is not None:
+            settings["max_tokens"] = most
+        allowed = [each for each in parameters.native_tools if self._bounds.allows(each.unique_id)]
+        return replace(
+            request_context,
+            model_settings=ModelSettings(**settings),
+            model_request_parameters=replace(parameters, native_tools=allowed),
+        )
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        asked = prompt_tokens(request_context.messages, request_context.model_request_parameters)
+        usage = spent(response.usage, asked, response.parts)
+        if usage.estimated:
+            self._bounds.spent(usage.prompt, usage.completion, estimated=True)
+        else:
+            self.settle()
+        return response
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: Arguments,
+        handler: Any,
+    ) -> Any:
+        if call.tool_name in self._bounds.offers:
+            return await handler(args)
+        with self._bounds.using(call.tool_name, args):
+            result = await handler(args)
+        self.settle()
+        return result
+
+    @property
+    def has_wrap_run_event_stream(self) -> bool:
+        return self._streams
+
+    async def wrap_run_event_stream(
+        self, ctx: RunContext[Any], *, stream: AsyncIterable[AgentStreamEvent]
+    ) -> AsyncIterator[AgentStreamEvent]:
+        async for event in super().wrap_run_event_stream(ctx, stream=stream):
+            match event:
+                case (
+                    PartStartEvent(part=TextPart(content=text))
+                    | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+                ):
+                    self._bounds.say(text)
+                case _:
+                    pass
+            yield event
+
+
+def _tool(bounds: Bounds, offer: ToolOffer) -> Tool[Any]:
+    async def call(**arguments: Json) -> str:
+        return await bounds.use(offer.name, arguments)
+
+    return Tool.from_schema(call, offer.name, offer.description, offer.schema)
+
+
+def _message(said: Message) -> ModelMessage:
+    if said.role == "user":
+        return ModelRequest(parts=[UserPromptPart(content=said.text)])
+    return ModelResponse(parts=[TextPart(content=said.text)])
+
+
+def _streams(model: Any) -> bool:
+    """Return whether a model can stream its answer."""
+    while (wrapped := getattr(model, "wrapped", None)) is not None:
+        model = wrapped
+    if isinstance(model, FunctionModel):
+        return model.stream_function is not None
+    return any("request_stream" in vars(kind) for kind in type(model).__mro__ if kind is not Model)

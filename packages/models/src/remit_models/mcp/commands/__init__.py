@@ -1,0 +1,1 @@
+"""`remit mcp`; the plugin of MCP names it."""

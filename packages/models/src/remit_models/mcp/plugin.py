@@ -1,0 +1,21 @@
+"""Brings MCP to the `remit` command."""
+
+from collections.abc import Mapping, Sequence
+
+from remit.plugin import CommandSpec
+
+
+def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
+    """Return the command for MCP hosts and MCP servers."""
+    line = "Serve the team's agents to an MCP host, over stdin and stdout."
+    return {"Connect": {"mcp": CommandSpec("remit_models.mcp.commands.mcp:mcp", line)}}
+
+
+def checks() -> Sequence[str]:
+    """Return the check of logins at MCP servers."""
+    return ["remit_models.mcp.commands.doctor:check_logins"]
+
+
+def sections() -> tuple[str, ...]:
+    """Return the addresses of the sections of the team file."""
+    return ("remit_models.mcp.section:MCP",)

@@ -1,0 +1,121 @@
+"""The tools offered to a model within a brief: the hub's tools that card and remit allow, and delegation."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from remit.agents.cards import Arguments
+from remit.protocol.card import Schema
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError
+from remit.runtime.brief import Brief
+from remit.runtime.schemas import schema_for_models
+from remit_models.subagent import SubAgentToolArgs, list_agents, sub_agent
+
+# Errors that end an agent's work; all other errors are reported to the model.
+ENDS_THE_TURN = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.TOKEN_BUDGET_EXCEEDED, Code.STORE_UNAVAILABLE})
+
+# This many characters of an agent's description are sent with every model call.
+_DESCRIBED = 200
+
+# The arguments that small models fill in correctly; they make up all others.
+_SHORT = ("agent_name", "task", "input")
+
+
+class ToolOffer(NamedTuple):
+    """One tool as it is offered to a model: the schema of its arguments, and the function to call with them."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    call: Callable[[dict[str, Json]], Awaitable[str]]
+    """Returns the text for the model: the result or the error; raises errors that end the turn."""
+
+
+def offers(
+    brief: Brief,
+    *,
+    delegation: Literal["sub_agent", "delegate_task"] = "sub_agent",
+    arguments: Arguments = "short",
+) -> tuple[ToolOffer, ...]:
+    """Return the tools of a brief: those of the hub, and `sub_agent` if agents can be called.
+
+    If an agent's description is too long to be sent with every call, `list_agents` returns the whole text.
+
+    *delegation* is the name of the delegation tool: hosts that have their own `sub_agent` call it `delegate_task`. A
+    model is told of the three required *arguments*, or of all; all are accepted in either case.
+    """
+    found = [_hub_tool(brief, card.name, card.description, card.input_schema) for card in brief.tool_cards]
+    if brief.delegates:
+        taken = {offer.name for offer in found}  # by a tool of the team, which keeps its name
+        name = "delegate_task" if delegation in taken else delegation
+        found += [offer for offer in _delegation(brief, name, arguments) if offer.name not in taken]
+    return tuple(found)
+
+
+def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any]) -> ToolOffer:
+    async def call(arguments: dict[str, Json]) -> str:
+        return await _result_text(lambda: brief.use(name, **arguments))
+
+    # Providers accept only letters, digits, `_` and `-` in a name, and at most 64 of them.
+    return ToolOffer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
+
+
+def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[ToolOffer]:
+    described = {each.name: " ".join(each.description.split()) for each in brief.delegates}
+    known = "\n".join(
+        f"- {each.name}: {_shortened(described[each.name])}"
+        + (f" (can {', '.join(each.capabilities)})" if each.capabilities else "")
+        for each in brief.delegates
+    )
+    # Each word of it is sent with every model call.
+    seen = "`task`, `input` and the messages that `context` chooses" if arguments == "full" else "`task` and `input`"
+    description = f"Have another agent do a part of the work. It sees only {seen}.\nAgents:\n{known}"
+
+    async def ask(given: dict[str, Json]) -> str:
+        return await _result_text(lambda: sub_agent(brief, given))
+
+    async def show(_: dict[str, Json]) -> str:
+        return text_of(list_agents(brief))
+
+    found = [ToolOffer(name, description, _schema_of(brief, arguments), ask)]
+    if any(len(each) > _DESCRIBED for each in described.values()):  # otherwise the descriptions are complete already
+        found.append(ToolOffer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
+    return found
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _DESCRIBED else text[: _DESCRIBED - 1] + "…"
+
+
+def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
+    """Return the schema of the tool's arguments; `agent_name` is one of the agents that can be called."""
+    schema = schema_for_models(SubAgentToolArgs)
+    properties: dict[str, Schema] = schema["properties"]
+    named = properties["agent_name"] | {"enum": [each.name for each in brief.delegates]}
+    told = {name: properties[name] for name in (_SHORT if arguments == "short" else properties)}
+    if arguments == "short":
+        told = {
+            name: {key: value for key, value in each.items() if key != "description"} for name, each in told.items()
+        }
+        named = {"type": "string", "enum": named["enum"]}
+    return schema | {"properties": told | {"agent_name": named}}
+
+
+async def _result_text(work: Callable[[], Awaitable[Any]]) -> str:
+    """Return a tool's result as text for the model; for an error, what was wrong and what the model can do."""
+    try:
+        value = await work()
+    except RemitError as error:
+        if error.fault.code in ENDS_THE_TURN:
+            raise
+        why = error.fault
+        details = "".join(f"\n- {problem.path}: {problem.message}" for problem in why.problems)
+        return f"Error {why.code}: {why.message}{details}\n{why.suggestion}".strip()
+    return text_of(msgspec.to_builtins(value))
+
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}

@@ -1,0 +1,64 @@
+"""One turn of a model: what its answer must fit, and what a summary may cost."""
+
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+from remit import Code, Hub
+from remit.protocol.envelope import MODEL, Response
+from remit_models import ModelAgent
+from remit_models.turn import summary
+from remit_testing import MemoryStore
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def test_an_answer_that_never_fits_the_agents_own_schema_is_no_success() -> None:
+    calls: list[int] = []
+
+    def stubborn(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        calls.append(1)
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"n": "x"})])
+
+    hub = Hub(store=MemoryStore())
+    hub.add("a", ModelAgent(FunctionModel(stubborn), output_schema=SCHEMA))
+    async with hub:
+        response = await hub.ask("a", "go", user="u")
+    assert response.fault is not None
+    assert (response.fault.code, [problem.path for problem in response.fault.problems], len(calls)) == (
+        Code.RESULT_VALIDATION_FAILED,
+        ["$.n"],
+        3,
+    )
+
+
+async def test_a_summary_may_be_no_longer_than_was_asked_for_whatever_the_settings_say() -> None:
+    asked: list[object] = []
+
+    def short(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(dict(info.model_settings or {}).get("max_tokens"))
+        return ModelResponse(parts=[TextPart("short")])
+
+    for settings in ({}, {"max_tokens": 8_192}, {"max_tokens": 100}):
+        await summary(FunctionModel(short), "a long story", 600, settings)
+    assert asked == [600, 600, 100]
+
+
+async def test_the_record_names_the_model_of_an_answer_and_what_its_provider_had_read_before() -> None:
+    def briefly(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        usage = RequestUsage(input_tokens=900, output_tokens=10, cache_read_tokens=600)
+        return ModelResponse(parts=[TextPart("yes")], usage=usage, finish_reason="stop")
+
+    hub = Hub(store=MemoryStore())
+    hub.add("a", ModelAgent(FunctionModel(briefly, model_name="tiny")))
+    async with hub:
+        response = await hub.ask("a", "go", user="u")
+        (*_, last) = await hub.store.records(run=response.run)
+    assert isinstance(last.body, Response)
+    model: Any = last.body.metadata[MODEL]
+    assert (model["name"], model["cached"]) == ("tiny", 600)
+    calls = model["calls"]
+    assert sum(each["input"] + each["output"] for each in calls) == last.body.usage.total
+    assert {"at_ms", "ms", "finish", "provider"} <= calls[0].keys()

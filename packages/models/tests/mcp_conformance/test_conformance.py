@@ -1,0 +1,124 @@
+"""The conformance suite of MCP, against a hub as server and against a hub as client."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from a2a_install import UnreachableError, install
+from checkout import TESTS
+from commands import forked_command
+from waiting import PATIENCE_S
+
+HERE = Path(__file__).resolve().parent
+SUITE = HERE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+PIPE = asyncio.subprocess.PIPE
+VARIABLES = {**os.environ, "PYTHONPATH": str(TESTS)}
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    try:
+        return str(install(HERE))
+    except UnreachableError as error:
+        pytest.skip(f"the conformance suite of MCP cannot be installed, because npm reaches no registry: {error}")
+
+
+async def ran(node: str, folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run the suite, and return its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        node, SUITE, *arguments, cwd=folder, env=VARIABLES, stdout=PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[str]:
+    """Serve the hub of the suite, and yield the address of its MCP server."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        HERE / "suite_server.py",
+        env=VARIABLES,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield (await process.stdout.readline()).decode().strip()
+            process.stdin.close()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path) -> None:
+    async with served() as url:
+        arguments = ("--url", url, "--suite", "all")
+        code, said = await ran(node, tmp_path, "server", *arguments)
+    assert code == 0, said
+    passed = re.findall(r"^✓ ([\w-]+):", said, re.MULTILINE)
+    assert len(passed) == 32, said
+
+
+# Of the suite `auth`; the suite runs them in one process, which takes longer to start than any scenario.
+AUTH = {
+    "metadata-default",
+    "metadata-var1",
+    "metadata-var2",
+    "metadata-var3",
+    "basic-cimd",
+    "pre-registration",
+    "scope-from-www-authenticate",
+    "scope-from-scopes-supported",
+    "scope-omitted-when-undefined",
+    "scope-step-up",
+    "scope-retry-limit",
+    "token-endpoint-auth-basic",
+    "token-endpoint-auth-post",
+    "token-endpoint-auth-none",
+}
+SCENARIOS = (
+    "initialize",
+    "tools_call",
+    "elicitation-sep1034-client-defaults",
+    "sse-retry",
+    "auth/2025-03-26-oauth-metadata-backcompat",
+    "auth/2025-03-26-oauth-endpoint-fallback",
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+    "auth/client-credentials-jwt",
+    "auth/client-credentials-basic",
+    "auth/cross-app-access-complete-flow",
+)
+
+
+async def test_a_hub_logs_in_as_the_suite_asks_for(node: str, tmp_path: Path) -> None:
+    command = " ".join(forked_command(HERE / "suite_client.py"))
+    bound = f"{PATIENCE_S * 1_000:.0f}"
+    code, said = await ran(node, tmp_path, "client", "--command", command, "--suite", "auth", "--timeout", bound)
+    assert code == 0, said
+    assert set(re.findall(r"^✓ auth/([\w-]+): \d+ passed, 0 failed$", said, re.MULTILINE)) >= AUTH, said
+    assert re.search(r"^Total: \d+ passed, 0 failed, 0 warnings$", said, re.MULTILINE), said
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_hub_is_a_client_as_the_suite_asks_for(node: str, tmp_path: Path, scenario: str) -> None:
+    command = " ".join(forked_command(HERE / "suite_client.py"))
+    code, said = await ran(node, tmp_path, "client", "--command", command, "--scenario", scenario)
+    assert code == 0, said
+    assert "OVERALL: PASSED" in said
+    assert ", 0 warnings" in said

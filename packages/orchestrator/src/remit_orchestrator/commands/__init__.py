@@ -1,0 +1,1 @@
+"""What the orchestrator adds to commands; its plugin names it."""

@@ -1,0 +1,305 @@
+"""What an orchestrator remembers of a conversation: given values, what was done, and what was answered.
+
+It is kept in the session's state: over restarts, redacted, for one user and one orchestrator.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from remit.policy.redaction import TOKEN
+from remit.protocol.card import Capability, Schema
+from remit.protocol.codec import encode, text_of
+from remit.protocol.envelope import Handoff, Json, Response
+from remit.protocol.errors import Code, RemitError
+from remit.runtime.brief import Brief
+from remit.runtime.schemas import misfits
+from remit.words.components import cut, in_words, said_shortly, squeezed
+from remit_orchestrator.text.field_values import find_values
+from remit_orchestrator.text.given_values import (
+    EarlierValues,
+    GivenValue,
+    as_before,
+    earlier_values,
+    given_values,
+    newest,
+)
+from remit_orchestrator.text.replies import inputs, wanted
+
+_KEPT = "memory"
+# A person gives a dozen values in a long conversation; the oldest is the least likely to be meant again.
+_MOST_GIVEN = 32
+# What is handed over counts against what a callee may be shown (4,000 tokens): together some 1,000 tokens.
+_MOST_DONE = 6
+_LONGEST_OUTPUT = 700
+_LONGEST_REQUEST = 160
+# Answers to questions that may be asked again: a page each.
+_MOST_ANSWERS = 4
+_LONGEST_ANSWER = 6_000
+# "But" before a value would exclude it; after a yes it introduces another one.
+_YES_BUT = re.compile(r"\W*(?:yes|yeah|yep|yup|ja|oui|sí)\b\W*(?:(?:but|aber|only|nur)\b\W*)?", re.IGNORECASE)
+
+
+class DoneWork(Struct, frozen=True, omit_defaults=True):
+    """Something that was done in a conversation, for those who are asked next."""
+
+    code: str
+    agent: str
+    request: str
+    output: Json = None
+
+
+class KnownAnswer(Struct, frozen=True):
+    """An answer to a question that only read something; it holds until something is changed or decided."""
+
+    key: str
+    text: str
+    at_ms: int
+    confidence: float | None = None
+    codes: tuple[str, ...] = ()
+    request: str = ""
+    given: Json = None
+
+
+class Memory(Struct, frozen=True, omit_defaults=True):
+    """What is remembered of one conversation."""
+
+    given: tuple[GivenValue, ...] = ()
+    done: tuple[DoneWork, ...] = ()
+    answers: tuple[KnownAnswer, ...] = ()
+
+
+class FieldSources(Struct, frozen=True):
+    """The values for the fields of an input, by where they come from."""
+
+    said: dict[str, Json]
+    """Found in the words of this request."""
+    earlier: EarlierValues
+
+    @property
+    def certain(self) -> dict[str, Json]:
+        return {**self.earlier.certain, **self.said}
+
+
+class Conversation:
+    """The conversation of one run, as it was when the run began."""
+
+    def __init__(self, memory: Memory, now_ms: int) -> None:
+        self._memory = memory
+        self._fresh = Memory()
+        self.now_ms = now_ms
+        self.anew = False
+        """Whether the user wants a new look at what was answered before."""
+
+    @property
+    def today(self) -> date:
+        """The day on which the user speaks, where the hub runs."""
+        return datetime.fromtimestamp(self.now_ms / 1_000, UTC).astimezone().date()
+
+    def sources(self, capability: Capability, text: str, given: Json) -> FieldSources:
+        """Return the values that stand in a text, or were given before, for the fields of a capability."""
+        schema = capability.input_schema or {}
+        properties = cast("Mapping[str, Schema]", schema.get("properties") or {})
+        here = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+        required = frozenset(cast("Sequence[str]", schema.get("required", ())))
+        wanted = {name: each for name, each in properties.items() if name not in here}
+        found = find_values(text, wanted, required, fits, self.today) if wanted else {}
+        said: dict[str, Json] = {name: each.value for name, each in found.items()}
+        left = {name: each for name, each in wanted.items() if name in required and name not in said}
+        changes = not capability.read_only
+        known = (*self._memory.given, *self._fresh.given)
+        earlier = earlier_values(known, capability.code, left, text, fits, changes=changes) if left else _NOTHING
+        self._learn(given=given_values(capability.code, schema, {**here, **said}))
+        return FieldSources(said, earlier)
+
+    def corrected(self, capabilities: Sequence[Capability], reply: str, given: Json) -> Json:
+        """Return the input of a request with the values that a reply changes: "yes, but on Tuesday"."""
+        found: dict[str, Json] = {}
+        said = _YES_BUT.sub("", reply, count=1)
+        for capability in capabilities:
+            found |= self.sources(capability, said, None).said
+        return {**cast("dict[str, Json]", given or {}), **found} if found and isinstance(given, dict | None) else given
+
+    def handoff(self) -> Handoff:
+        """Return what was done before in this conversation, for those who are asked now."""
+        done = self._memory.done
+        return Handoff(
+            prior_agents=tuple(dict.fromkeys(each.agent for each in done)),
+            prior_outputs={each.code: each.output for each in done},
+        )
+
+    def learn_done(self, codes: Mapping[str, str], text: str, responses: Mapping[str, Response]) -> None:
+        """Remember the results of the steps, each under the code of its capability; also a part that was finished."""
+        request = cut(squeezed(text), _LONGEST_REQUEST)
+        done = [
+            DoneWork(codes[step], response.target, request, _shortened(response.result))
+            for step, response in responses.items()
+            if step in codes and (response.ok or response.result is not None)
+        ]
+        self._learn(done=done)
+
+    def answered(self, key: str, within_ms: int) -> KnownAnswer | None:
+        """Return the answer to the same question, if it was given within that time."""
+        known = [each for each in self._memory.answers if each.key == key]
+        return known[-1] if known and 0 <= self.now_ms - known[-1].at_ms < within_ms else None
+
+    def last_code(self) -> str:
+        """Return the capability that was used last; empty if none was."""
+        return self._memory.done[-1].code if self._memory.done else ""
+
+    def given_for(self, code: str) -> dict[str, Json]:
+        """Return the newest values that the user gave for a capability."""
+        return {each.name: each.value for each in self._memory.given if each.code == code}
+
+    def last_answer(self) -> KnownAnswer | None:
+        """Return the last answer that only read something, however old."""
+        return self._memory.answers[-1] if self._memory.answers else None
+
+    def learn_answer(self, answer: KnownAnswer) -> None:
+        """Remember the answer to a question that only read something, unless it is long."""
+        if len(answer.text) + len(answer.request) + len(encode(answer.given)) <= _LONGEST_ANSWER:
+            self._learn(answers=[answer])
+
+    def _learn(self, **fresh: Sequence[Any]) -> None:
+        self._fresh = _added(self._fresh, Memory(**{name: tuple(each) for name, each in fresh.items()}))
+
+    async def keep(self, brief: Brief, *, changed: bool = False) -> None:
+        """Store what was learned; *changed*: answers from before may be out of date, so they are forgotten."""
+        fresh, self._fresh = self._fresh, Memory()
+        if fresh == Memory() and not (changed and self._memory.answers):
+            return
+        while True:
+            kept = _read((await brief.state()).get(_KEPT))
+            kept = msgspec.structs.replace(kept, answers=()) if changed else kept
+            try:
+                await brief.update_state(**{_KEPT: msgspec.to_builtins(_added(kept, fresh))})
+            except RemitError as error:
+                if error.fault.code is Code.STATE_CONFLICT:
+                    continue  # another run of the session was faster: both are remembered
+                raise
+            return
+
+
+class FilledInputs(Struct, frozen=True):
+    """The inputs of several capabilities: what is known for each, and what is missing."""
+
+    inputs: tuple[Json, ...]
+    missing: dict[str, Schema]
+    offered: dict[str, Json]
+    """Values from before for missing fields, to be asked about."""
+    said: Json
+    """What came with the request, and what stands in it."""
+    earlier: dict[str, Json]
+    """Values from before that were used."""
+
+    @classmethod
+    def of(cls, talk: Conversation, capabilities: Sequence[Capability], text: str, given: Json) -> "FilledInputs":
+        made: list[Json] = []
+        missing: dict[str, Schema] = {}
+        offered: dict[str, Json] = {}
+        earlier: dict[str, Json] = {}
+        said: dict[str, Json] = {}
+        for capability in capabilities:
+            sources = talk.sources(capability, text, given)
+            values, lacking = inputs(capability.input_schema, text, given, sources.certain)
+            made.append(values)
+            missing |= wanted(capability.input_schema, lacking)
+            offered |= {name: each for name, each in sources.earlier.offered.items() if name in lacking}
+            earlier |= sources.earlier.certain
+            said |= sources.said
+        known = cast("Json", {**said, **given} if isinstance(given, dict) else said or given)
+        if missing and not isinstance(known, dict):
+            known = {}
+        return cls(tuple(made), missing, offered, known, earlier)
+
+    def said_back(self, question: str) -> str:
+        """Return a question that confirms a request, with the values that it would be done with."""
+        known: dict[str, Json] = {}
+        for given in self.inputs:
+            known |= cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+        values = [f"{in_words(name)}: {short}" for name, each in known.items() if (short := said_shortly(each))]
+        asked, mark, rest = question.partition("?")
+        return f"{asked} ({', '.join(values)}){mark}{rest}" if values and mark else question
+
+    @property
+    def lead(self) -> str:
+        """The sentence that says which values were taken from before, and a space; empty without any."""
+        said = as_before(self.earlier)
+        return f"{said} " if said else ""
+
+
+class RecalledConversations:
+    """The conversations of the runs in progress, each read once."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._open: dict[str, Conversation] = {}
+
+    async def of(self, brief: Brief) -> Conversation:
+        """Return the conversation of a brief; after a restart, as it was before."""
+        path = brief.request.path
+        if (known := self._open.get(path)) is None:
+
+            async def recall() -> Json:
+                return {"now_ms": self._wall_ms(), _KEPT: (await brief.state()).get(_KEPT)}
+
+            kept = cast("dict[str, Any]", await brief.once("conversation", recall))
+            known = self._open[path] = Conversation(_read(kept[_KEPT]), kept["now_ms"])
+        return known
+
+    def close(self, brief: Brief) -> None:
+        """Forget the conversation of a run that has ended."""
+        self._open.pop(brief.request.path, None)
+
+
+def question_key(codes: Sequence[str], text: str, inputs: Sequence[Json], notes: Sequence[str]) -> str:
+    """Return the key of a question: the same words with the same input, while the same was decided and demanded."""
+    said = " ".join(text.casefold().split()).rstrip(" ?!.")
+    digest = hashlib.blake2b(encode((sorted(codes), said, list(inputs), list(notes))), digest_size=16).hexdigest()
+    # As short words: in one piece it would be taken for a secret, and redacted.
+    letters = digest.translate(_LETTERS)
+    return " ".join(letters[place : place + 4] for place in range(0, len(letters), 4))
+
+
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+
+
+_NOTHING = EarlierValues({}, {})
+
+
+def _read(kept: Json) -> Memory:
+    return msgspec.convert(kept, Memory) if kept else Memory()
+
+
+def _added(memory: Memory, fresh: Memory) -> Memory:
+    done = {each.code: each for each in memory.done}
+    for each in fresh.done:
+        done.pop(each.code, None)
+        done[each.code] = each
+    answers = {each.key: each for each in memory.answers if each.key not in {new.key for new in fresh.answers}}
+    answers |= {each.key: each for each in fresh.answers}
+    return Memory(
+        given=newest((*memory.given, *fresh.given), _MOST_GIVEN),
+        done=tuple(done.values())[-_MOST_DONE:],
+        answers=tuple(answers.values())[-_MOST_ANSWERS:],
+    )
+
+
+def _shortened(result: Json) -> Json:
+    """Return a result as it is handed on: whole if it is short, else the beginning of its text."""
+    if result is None or len(encode(result)) <= _LONGEST_OUTPUT:
+        return result
+    return cut(squeezed(text_of(result)), _LONGEST_OUTPUT)
+
+
+def fits(schema: Schema, value: Json) -> bool:
+    """Return whether a value fits a schema; values behind redaction tokens are checked by the hub when sending."""
+    try:
+        return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)
+    except ValueError:  # it refers to another part of the schema: then the hub checks it, too
+        return True

@@ -1,0 +1,33 @@
+"""What the orchestrator brings to the core and to the `remit` command, as a plugin."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from remit.hub.hub import Hub
+    from remit.protocol.card import AgentCard
+    from remit.runtime.brief import Agent
+    from remit_orchestrator.rule_reader import RuleReader
+
+
+def routed_agent(hub: "Hub", card: "AgentCard", agent: "Agent") -> "Agent":
+    """Return an agent that hands requests to others where that is better."""
+    from remit_orchestrator.adding import routed
+
+    return routed(hub, card, agent)
+
+
+def sections() -> list[str]:
+    """Return what is done with the orchestrator and the workflows of a team file."""
+    return ["remit_orchestrator.section:ORCHESTRATION"]
+
+
+def text_reader() -> "RuleReader":
+    """Return what reads texts."""
+    from remit_orchestrator.rule_reader import RuleReader
+
+    return RuleReader()
+
+
+def placing() -> str:
+    """Return what advises whether an agent should delegate a request."""
+    return "remit_orchestrator.commands.placing:placed"

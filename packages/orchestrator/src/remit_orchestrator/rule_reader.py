@@ -1,0 +1,47 @@
+"""Reads the texts of people and agents by rules, for the core."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from remit.policy.aggregate import Blend
+from remit.protocol.card import AgentCard, Capability
+from remit.protocol.envelope import Answer, Json, Response
+from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.runtime.ports.agents import ConversationReader
+from remit.words.components import Component, Findings
+
+# Each method loads what it needs: most hubs read few kinds of texts.
+
+
+class RuleReader:
+    """Reads English and German by rules."""
+
+    def conversations(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
+        from remit_orchestrator.summaries import Summaries
+
+        return Summaries(store, summarizer, count)
+
+    def conflicts(
+        self, components: Sequence[Component], codes: Sequence[str | None], capabilities: Iterable[Capability]
+    ) -> Findings | None:
+        from remit_orchestrator.text.conflicts import find
+        from remit_orchestrator.text.conflicts.same_fields import same_fields, with_same_fields
+
+        if len(set(codes)) > 1:
+            same = same_fields(each for each in capabilities if each.code in codes)
+            components = with_same_fields(components, codes, same)
+        return find(components)
+
+    def gist(self, text: str) -> Json:
+        from remit_orchestrator.text.paraphrases import gist
+
+        return gist(text)
+
+    def for_user(self, response: Response, cards: Callable[[], Iterable[AgentCard]]) -> Response:
+        from remit_orchestrator.text.user_response import for_user
+
+        return for_user(response, cards)
+
+    def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
+        from remit_orchestrator.text.blending import blended
+
+        return blended(merged, text, blend)

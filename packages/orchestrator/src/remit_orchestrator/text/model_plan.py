@@ -1,0 +1,382 @@
+"""Asks a model for the plan of a request, and checks the proposal against the words of the request.
+
+A proposal may only point at words of the user: everything that is shown or handed over is quoted from the request.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from remit.policy.thresholds import Thresholds
+from remit.protocol.card import Capability, Schema
+from remit.protocol.envelope import Json
+from remit_orchestrator.text.classification import ClassifiedText
+from remit_orchestrator.text.field_values import find_values, is_denied
+from remit_orchestrator.text.intent import (
+    Decision,
+    DetectedIntent,
+    Label,
+    Option,
+    Planned,
+    PlannedPart,
+    Trust,
+    intents_of,
+    trust,
+    words_for,
+)
+from remit_orchestrator.text.mentions import content_words
+from remit_orchestrator.text.plan_prompt import field_schemas
+from remit_orchestrator.text.planning import plan
+from remit_orchestrator.text.request_clauses import withdraws
+from remit_orchestrator.text.request_part import Condition, RequestPart
+from remit_orchestrator.text.request_plan import MOST_PARTS, parts
+from remit_orchestrator.text.request_references import refers
+
+# Errors repeat at most this much of a model's invalid answer.
+_LONGEST_REPEATED = 60
+
+
+# ── the prompt ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+# ── the proposal ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _SaidCondition(Struct, frozen=True, forbid_unknown_fields=True):
+    words: str
+    holds: bool = True
+
+
+class _SaidPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    words: str
+    capability: str | None
+    after: tuple[int, ...] = ()
+    condition: _SaidCondition | None = None
+    values: dict[str, Any] = {}
+
+
+class _SaidPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    parts: tuple[_SaidPart, ...]
+    not_understood: tuple[str, ...] = ()
+
+
+class QuotedSpan(NamedTuple):
+    """Where words stand in a request."""
+
+    start: int
+    end: int
+
+
+class ProposedPart(Struct, frozen=True, kw_only=True):
+    """A part of a proposal whose words, capability, order, condition and values are checked."""
+
+    text: str
+    code: str | None
+    after: tuple[int, ...] = ()
+    condition: Condition | None = None
+    values: dict[str, Json] = {}
+    checks: bool = False
+    """Whether it only finds out what a condition asks."""
+
+
+class ProposedPlan(Struct, frozen=True):
+    """A proposal that stands in the request."""
+
+    parts: tuple[ProposedPart, ...]
+    context: str = ""
+
+
+class _Unfit(Exception):
+    """The proposal does not fit the request; the message says why."""
+
+
+Fits = Callable[[Schema, Json], bool]
+
+
+def checked(
+    said: Json, text: str, rules: Decision, capabilities: Mapping[str, Capability], fits: Fits, today: date
+) -> ProposedPlan | str:
+    """Return a model's proposal if all of it stands in the request, or why it does not.
+
+    *rules* is the decision that the rules made: what it accounts for, the proposal has to account for as well.
+    """
+    try:
+        read = msgspec.convert(said, _SaidPlan)
+    except msgspec.ValidationError as error:
+        return f"the proposal has not the form that was asked for: {error}"
+    try:
+        return _Check(read, text, rules, capabilities, fits, today).plan()
+    except _Unfit as unfit:
+        return str(unfit)
+
+
+class _Check:
+    """Checks one proposal."""
+
+    def __init__(
+        self,
+        said: _SaidPlan,
+        text: str,
+        rules: Decision,
+        capabilities: Mapping[str, Capability],
+        fits: Fits,
+        today: date,
+    ) -> None:
+        self._said = said
+        self._text = text
+        self._rules = rules
+        self._capabilities = capabilities
+        self._fits = fits
+        self._today = today
+        self._clauses = parts(text)
+        self._spans: list[QuotedSpan] = []
+        self._covered: list[QuotedSpan] = []
+
+    def plan(self) -> ProposedPlan:
+        """Return the plan; raises `_Unfit` with the first thing that is wrong."""
+        said = self._said.parts
+        if not 0 < len(said) <= MOST_PARTS:
+            raise _Unfit(f"the proposal has {len(said)} parts")
+        for each in said:
+            self._spans.append(self._free(each.words))
+        unknown = [self._free(words) for words in self._said.not_understood]
+        self._covered = [*self._spans, *unknown]
+        conditions = [self._condition(at) for at in range(len(said))]
+        after = self._order(conditions)
+        made = [self._part(at, conditions[at], after[at]) for at in range(len(said))]
+        made += [ProposedPart(text=self._quoted(span), code=None) for span in unknown]
+        return ProposedPlan(tuple(made), self._context())
+
+    # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _found(self, words: str) -> list[QuotedSpan]:
+        """Return where the words stand in the request; spaces and case do not count."""
+        quoted = [re.escape(word) for word in words.strip(_AROUND).split()]
+        if not quoted:
+            raise _Unfit("a part of the proposal has no words")
+        pattern = re.compile(r"(?<!\w)" + r"\s+".join(quoted) + r"(?!\w)", re.IGNORECASE)
+        spans = [QuotedSpan(*found.span()) for found in pattern.finditer(self._text)]
+        if not spans:
+            raise _Unfit(f"“{_short(words)}” does not stand in the request")
+        return spans
+
+    def _free(self, words: str) -> QuotedSpan:
+        """Return where the words of a part stand; no other part may have them."""
+        for span in self._found(words):
+            if not any(span.start < each.end and each.start < span.end for each in self._spans):
+                return span
+        raise _Unfit(f"two parts have the words “{_short(words)}”")
+
+    def _quoted(self, span: QuotedSpan) -> str:
+        return self._text[span.start : span.end]
+
+    # ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _condition(self, at: int) -> Condition | None:
+        """Return the condition of a part as the rules read it, or else as it is proposed.
+
+        The rules know conjunctions: where they read a condition, the proposal has to have the same one.
+        """
+        said, words = self._said.parts[at], self._quoted(self._spans[at])
+        if any(each.condition is not None for each in parts(words)):
+            raise _Unfit(f"the condition of “{_short(words)}” is not told apart from it")
+        clause = self._clause_of(words)
+        known = None if clause is None else clause.condition
+        if said.condition is None:
+            if known is not None:
+                raise _Unfit(f"the condition of “{_short(words)}” is missing")
+            return None
+        span = self._found(said.condition.words)[0]
+        self._covered.append(span)
+        quoted = self._quoted(span)
+        if known is None:
+            opening = "if" if said.condition.holds else "unless"
+            return Condition(quoted, said.condition.holds, f"{opening} {quoted}")
+        if not (_within(quoted, known.clause) or _within(quoted, known.said)) or known.holds != said.condition.holds:
+            raise _Unfit(f"the condition of “{_short(words)}” is another one")
+        return known
+
+    def _clause_of(self, words: str) -> RequestPart | None:
+        """Return the clause in which the rules read the words of a part."""
+        return next((each for each in self._clauses if not each.checks and _within(words, each.text)), None)
+
+    # ── order ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _order(self, conditions: Sequence[Condition | None]) -> list[set[int]]:
+        """Return the places after which each part comes: as proposed, and as the rules read them."""
+        said = self._said.parts
+        after: list[set[int]] = []
+        for at, each in enumerate(said):
+            places = {number - 1 for number in each.after}
+            if not places <= set(range(len(said))) or at in places:
+                raise _Unfit(f"part {at + 1} of the proposal comes after one that there is not")
+            after.append(places)
+        places_of = [self._clause_of(self._quoted(span)) for span in self._spans]
+        for at, clause in enumerate(places_of):
+            for place in () if clause is None else clause.after:
+                earlier = self._clauses[place]
+                after[at] |= {other for other, one in enumerate(places_of) if one is earlier and other != at}
+        for at, condition in enumerate(conditions):
+            if condition is not None:
+                after[at] |= {other for other in range(at) if at not in _all_before(other, after)}
+        if any(at in _all_before(at, after) for at in range(len(said))):
+            raise _Unfit("the parts of the proposal wait for each other, or come in another order than in the words")
+        return after
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _part(self, at: int, condition: Condition | None, after: set[int]) -> ProposedPart:
+        said, span = self._said.parts[at], self._spans[at]
+        text, code = self._quoted(span), said.capability
+        checks = any(each.condition is not None and _within(text, each.condition.words) for each in self._said.parts)
+        if code is not None:
+            if code not in self._capabilities:
+                raise _Unfit(f"it named `{code[:_LONGEST_REPEATED]}`, which was not offered to it")
+            if checks and not self._capabilities[code].read_only:
+                raise _Unfit(f"“{_short(text)}” is a condition, and nothing may be changed to find it out")
+            if self._is_unwanted(span):
+                raise _Unfit(f"the user does not want “{_short(text)}”")
+            self._check_values(said.values, self._capabilities[code])
+        elif checks or said.values:
+            raise _Unfit(f"“{_short(text)}” is served by nothing, and is a condition or has values")
+        return ProposedPart(
+            text=text,
+            code=code,
+            after=tuple(sorted(after)),
+            condition=condition,
+            values=said.values,
+            checks=checks,
+        )
+
+    def _is_unwanted(self, span: QuotedSpan) -> bool:
+        """Return whether the user takes a part back, or rules it out by a word before or after it."""
+        text = self._quoted(span)
+        clause = self._clause_of(text)
+        if withdraws(text) or (clause is not None and withdraws(clause.text)):
+            return True
+        return bool(_NOT_BEFORE.search(self._text[: span.start]) or _NOT_AFTER.match(self._text[span.end :]))
+
+    def _check_values(self, values: Mapping[str, Json], capability: Capability) -> None:
+        known = field_schemas(capability)
+        for name, value in values.items():
+            if name not in known:
+                raise _Unfit(f"`{name[:_LONGEST_REPEATED]}` is no field of `{capability.code}`")
+            if not self._fits(known[name], value):
+                raise _Unfit(f"the value of `{name}` does not fit its schema")
+            if not self._stands(name, value, known[name]):
+                raise _Unfit(f"the value of `{name}` does not stand in the request")
+
+    def _stands(self, name: str, value: Json, schema: Schema) -> bool:
+        found = find_values(self._text, {name: schema}, frozenset({name}), self._fits, self._today)
+        if name in found and found[name].value == value:
+            return True
+        if isinstance(value, str) and value.strip():
+            literal = re.compile(rf"(?<!\w){re.escape(value.strip())}(?!\w)", re.IGNORECASE)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            literal = re.compile(r"(?<![\w.,])" + re.escape(f"{value:g}") + r"(?!\w|[.,]\d)")
+        else:
+            return False
+        return any(not is_denied(self._text, match.start()) for match in literal.finditer(self._text))
+
+    # ── what is left ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _context(self) -> str:
+        """Return the clauses that are no requests and in no part; raises if something that is asked for is in none."""
+        left = list(self._text)
+        for start, end in self._covered:
+            left[start:end] = " " * (end - start)
+        uncovered = set(content_words("".join(left)))
+        needed = [each.text for each in self._clauses if each.sure]
+        if isinstance(self._rules, Planned):
+            needed += [each.text for each in self._rules.parts if not each.checks]
+        for each in needed:
+            if missing := [word for word in content_words(each) if word in uncovered]:
+                raise _Unfit(f"no part of the proposal has “{_short(missing[0])}”")
+        besides = [each.text for each in self._clauses if not each.sure and not each.checks]
+        return " ".join(each for each in besides if set(content_words(each)) & uncovered)
+
+
+_NOT_BEFORE = re.compile(
+    r"(?:\b(?:not|never|without|instead of|rather than|nicht|niemals|ohne|statt|anstatt)|n['’]t)\s+(?:to\s+|zu\s+)?$",
+    re.IGNORECASE,
+)
+_NOT_AFTER = re.compile(r"\s+(?:not|nicht)\b", re.IGNORECASE)
+_AROUND = " \t\n.,;:!?\"'“”„«»()"
+
+
+def _short(words: str) -> str:
+    return " ".join(words.split())[:_LONGEST_REPEATED]
+
+
+def _within(one: str, other: str) -> bool:
+    """Return whether one of two texts stands in the other; spaces, case and marks around it do not count."""
+    first, second = (" ".join(each.casefold().strip(_AROUND).split()) for each in (one, other))
+    return bool(first and second) and (f" {first} " in f" {second} " or f" {second} " in f" {first} ")
+
+
+def _all_before(place: int, after: Sequence[set[int]]) -> set[int]:
+    found: set[int] = set()
+    left = [place]
+    while left:
+        for each in after[left.pop()] - found:
+            found.add(each)
+            left.append(each)
+    return found
+
+
+# ── what is done about it ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def judged_plan(
+    proposal: ProposedPlan, heard: Sequence[ClassifiedText], labels: Mapping[str, Label], thresholds: Thresholds
+) -> Planned | str:
+    """Return the plan of a proposal, held to what the classifier *heard* in the words of each part; or why not.
+
+    A model's choice is its own claim, and that of the classifier was measured. Where both agree, the part is treated as
+    any other. Where the classifier is sure of something else, the user is asked. Where it is not sure, the user has to
+    agree to what changes something.
+    """
+    found: list[PlannedPart] = []
+    for part, read in zip(proposal.parts, heard, strict=True):
+        if isinstance(plan(read, labels, thresholds), Planned):
+            return f"“{_short(part.text)}” asks for several things"
+        found.append(_judged(part, read, labels, thresholds))
+    return Planned(tuple(found), proposal.context, by="model")
+
+
+def _judged(
+    part: ProposedPart, heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds
+) -> PlannedPart:
+    intents = intents_of(heard.whole, labels)
+    how = trust(intents, heard.clarity, labels, thresholds, thresholds.act)
+    common: dict[str, Any] = {
+        "text": part.text,
+        "after": part.after,
+        "condition": part.condition,
+        "refers": bool(part.after) and refers(part.text),
+        "checks": part.checks,
+        "values": part.values,
+    }
+    likely = intents[0] if how != "ask" else None
+    if part.code is None:
+        if likely is None or part.checks:
+            return PlannedPart(how="cannot", **common)
+        return PlannedPart(how="ask", options=_options((likely,), labels), **common)
+    confidence = next((each.confidence for each in intents if each.code == part.code), 0.0)
+    meant = DetectedIntent(part.code, labels[part.code].target, confidence)
+    if likely is None:
+        agreed: Trust = "act" if labels[part.code].confirm == "never" else "confirm"
+        return PlannedPart(how=agreed, intent=meant, **common)
+    if likely.code == part.code:
+        return PlannedPart(how=how, intent=meant, **common)
+    options = _options((meant, likely), labels)
+    # What has no description cannot be offered, but agreed to.
+    return PlannedPart(how="ask", options=options, **common) if options else PlannedPart(how="cannot", **common)
+
+
+def _options(intents: Iterable[DetectedIntent], labels: Mapping[str, Label]) -> tuple[Option, ...]:
+    return tuple(Option(each, words) for each in intents if (words := words_for(each.code, labels)))

@@ -1,0 +1,354 @@
+"""Words that open a request, a condition, or the next of several requests, in English and German."""
+
+import re
+from functools import lru_cache
+
+from remit.words.components import words_of
+from remit.words.numbers import NUMBER_WORDS
+from remit_orchestrator.text.vocabulary import REQUEST_VERBS
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+# ── a request ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Common verbs in the imperative, besides those that agents are mostly asked for.
+_VERBS = REQUEST_VERBS | words_of("""
+    accept activate advise allocate approve authorise authorize award back ban bill block bring brew charge chase
+    clear clean collect compose contact cook count cut deactivate deduct deliver deposit disable discard dispatch
+    double drop empty end enrol enroll enter erase escalate exchange feed finance forward freeze grant hand hire hold
+    increase insert issue join leave lend light lock log lower mail make mow mute offer paint park pass pause permit
+    phone place play plot plug polish pour prescribe proceed purchase raise reactivate rebook recall reject release
+    remember rent renew rent reroute reschedule reset respond resume return ring sell serve settle ship shut sing
+    skip sweep switch swap teach text thank throw top transport trigger unblock unlock vacuum void waive wake warn
+    wash water wipe wire withdraw
+    ändere aktiviere bau bearbeite beantrage beauftrage bestätige bestell bestelle bezahle blockiere breche bring bringe
+    buch buche druck drucke entferne entsperre erhöhe erinnere ersetze erneuere fahr fahre frag frage füge füttere hol
+    hole informiere install installiere kauf kaufe koch koche kopiere kündige lass lege leg leite leih leihe mahne mail
+    melde mäh mähe nimm notiere öffne organisiere park pflanze räume reduziere reinige reserviere repariere ruf rufe
+    sag schalte schau schließe setz setze sieh speichere sperre starte stell stelle stopp stoppe storniere streich
+    streiche trag trage tausche überweise überprüfe unterschreibe verbinde vereinbare verlängere verschiebe verschicke
+    versende verkaufe warne wasche wechsle wiederhole zahl zahle zieh zünde benachrichtige kontrolliere ermittle such
+    bereite begleiche beende bitte
+""") - words_of("bitte")
+_DETERMINERS = words_of("""
+    a an the my our your his her its their this that these those some any all every each both no another
+    der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere unseren unserem
+    dein deine deinen ihr ihre ihren ihrem seine seinen seinem dieser diese dieses diesen alle jeden jede jedes
+    keine keinen
+""")
+_OBJECTS = words_of("""
+    me us him them it everything everyone everybody
+    mir mich uns ihm ihn ihnen es sie euch alles ihr
+""")
+# A word of these is no verb, whatever follows.
+_CLOSED = words_of("""
+    a an the my our your his her its their this that these those some any all every each both no another i you he she it
+    we they me us him them of in on at for from with without by to as about into up out over under after before during
+    until since per via and or but so if unless whether because while although though than then also not only just very
+    too more most less least here there now today tomorrow yesterday is are was were be been being am has have had do
+    does did can could will would shall should may might must what when where which who whom whose how why please
+    yes hello hi hey thanks dear mr mrs ms dr both either neither such next last first
+    der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere dein deine ihr ihre
+    sein seine dieser diese dieses diesen jener alle ich du er sie es wir man mir mich dir dich ihm ihn uns euch ihnen
+    von zu zum zur in im ins auf an am für mit ohne bei aus nach vor über unter durch gegen um bis seit wegen und oder
+    aber sondern denn weil dass ob wenn falls als wie so auch nicht nur sehr noch schon mal hier dort da jetzt heute
+    morgen gestern ist sind war waren bin hat habe haben hatte kann können könnte wird werden würde soll sollte muss
+    müssen darf was wann wo wer wen wem warum welche welcher welches bitte ja nein hallo danke liebe lieber herr frau
+    kein keine keinen sonst dann danach
+""")
+_ASKS = re.compile(
+    r"(?:(?:can|could|would|will) you|you (?:can|could|should|must|need to|have to)|(?:i|we)(?:'d| would)? (?:also )?"
+    r"(?:want|need|like|love|wish|have to|must|prefer)|(?:i'd|we'd|let's|let me|let us|make sure)"
+    r"|(?:i|we)(?:'ll| will) (?:take|have)"
+    r"|(?:möchten?|will|wollen|brauchen?|bräuchten?|hätten?|muss|müssen) (?:ich|wir)"
+    r"|(?:kannst|könntest|würdest|wirst) du|(?:können|könnten|würden) sie|(?:ich|wir) (?:möchte|möchten|will|wollen"
+    r"|brauche|brauchen|hätte|hätten|bitte|muss|müssen|wünsche)|lass uns|mir (?:bitte )?\w+)\b",
+    re.IGNORECASE,
+)
+# Names what the next clause is about: "what about my brother, did he pass?".
+_TOPIC = re.compile(
+    r"(?:and |but |und |aber )?(?:what about|how about|as for|was ist mit|wie (?:steht|ist) es mit)\b", re.IGNORECASE
+)
+_QUESTION = re.compile(
+    r"(?:what|which|who|whom|whose|where|why|how|when(?= (?:do|does|did|is|are|was|were|can|could|will|would|has"
+    r"|have|may"
+    r"|should|exactly)\b)|(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|am) (?:i"
+    r"|you|he|she"
+    r"|it|we|they|there|the|a|an|any|my|our|your|his|her|this|that|these|those|all|[A-Z]\w+|\w+)\b"
+    r"|was|wann|wo|wer|wen|wem|wie|warum|wieso|welche[rsnm]?|wohin|woher|wieviel"
+    r"|(?:ist|sind|hat|haben|habt|gibt|kann|können|könnt|wird|werden|war|waren|darf|dürfen|muss|müssen|soll"
+    r"|sollen|habe)"
+    r" (?:es|ich|du|er|sie|wir|ihr|man|der|die|das|den|dem|ein|eine|mein\w*|unser\w*|noch|schon|[A-ZÄÖÜ]\w+))\b",
+    re.IGNORECASE,
+)
+_WISH = re.compile(
+    r"(?:i|we)(?:'d| would| also| really)* (?:want|need|like|love|wish|have|must|prefer|plan|hope|intend)\b.{0,3} to \w"
+    r"|(?:i am|i'm|we are|we're) (?:going|planning|hoping) to \w"
+    r"|(?:ich|wir) (?:möchten?|will|wollen|muss|müssen|würden?)\b.* \w+e[lr]?n\W*$",
+    re.IGNORECASE,
+)
+
+
+def is_wish(text: str) -> bool:
+    """Return whether a clause says what the user wants to do: "we want to get married in June"."""
+    return _WISH.match(text.strip(" \"'“”()")) is not None
+
+
+_POLITE = re.compile(
+    r"(?:(?:please|kindly|just|also|too|as well|maybe|bitte|doch|mal|noch|auch|außerdem|zudem|zusätzlich|ferner"
+    r"|additionally|besides|furthermore|moreover|in addition|plus|go ahead and|don't forget to|remember to|and"
+    r"|und)\b,? *)+",
+    re.IGNORECASE,
+)
+
+
+_WITHDRAWS = re.compile(
+    r"(?:(?:ok|okay|well|actually|and|but|no|so|then|please|dann|also|bitte|und|nein|gut)\b,? )*"
+    r"(?:forget (?:about )?(?!to\b)|never ?mind\b|(?:do not|don't) (?!forget|worry|hesitate)"
+    r"|vergiss (?!nicht)|vergessen sie (?!nicht))",
+    re.IGNORECASE,
+)
+
+
+def withdraws(text: str) -> bool:
+    """Return whether a text begins by taking something back: "then forget the massage", "don't book it"."""
+    return _WITHDRAWS.match(text.strip(" \"'“”()")) is not None
+
+
+def takes_back(text: str) -> bool:
+    """Return whether a text only takes back what was said before: "never mind", "vergiss es"."""
+    said = text.strip(" \"'“”().,;!")
+    found = _WITHDRAWS.match(f"{said} ")
+    return found is not None and f"{said} "[found.end() :].strip().casefold() in _NOTHING_ELSE
+
+
+_NOTHING_ELSE = frozenset({"", "it", "that", "about it", "about that", "es", "das", "bother"})
+
+
+@lru_cache(maxsize=1024)
+def opens_request(text: str, *, first: bool = True) -> bool:
+    """Return whether a text begins as a request does: with a verb, a question, or "could you".
+
+    *first*: it begins a sentence, where a capital letter says nothing.
+    """
+    said = text.strip(" \"'“”()")
+    polite = _POLITE.match(said)
+    said = said[polite.end() :] if polite else said
+    if _TOPIC.match(said):
+        return False
+    if _ASKS.match(said) or _QUESTION.match(said):
+        return True
+    words = _WORD.findall(said[:300])
+    if not words or (words[0][0].isupper() and not first and not polite):
+        return False
+    return starts_with_verb(words) or _ends_with_infinitive(words)
+
+
+def starts_with_verb(words: list[str]) -> bool:
+    """Return whether words begin with a verb that tells somebody to do something."""
+    verb = words[0].casefold()
+    if verb in _CLOSED:
+        return False
+    if verb in _VERBS:
+        # "Order 12 is late", "report on sales": a noun, which a verb or a preposition of its own follows.
+        return not (len(words) > 1 and words[1].casefold() in _AFTER_NOUN)
+    if len(words) < 2 or verb.endswith(("s", "ing")):
+        return False
+    after = words[1].casefold()
+    return after in _DETERMINERS or after in _OBJECTS or after in NUMBER_WORDS
+
+
+_AFTER_NOUN = words_of("is are was were has have had will would of ist sind war waren hat haben wird")
+
+
+def _ends_with_infinitive(words: list[str]) -> bool:
+    """Return whether words are a German request such as "Termin bitte absagen"."""
+    last, low = words[-1], [word.casefold() for word in words]
+    if len(words) < 2 or not last.islower() or len(last) < 5 or not last.endswith(("en", "ern", "eln")):
+        return False
+    german = any(word[0].isupper() for word in words[:-1])
+    return german and not _FINITE & set(low) and last not in _CLOSED and last not in NUMBER_WORDS
+
+
+_FINITE = words_of("""
+    ist sind war waren hat habe haben hatte kann können wird werden würde soll sollte muss müssen darf ich wir er man
+    the my is are was will has
+""")
+
+
+def main_start(text: str) -> int | None:
+    """Return where, in a clause without a comma, the request begins: in "it is positive book a visit" at "book"."""
+    found = list(_WORD.finditer(text))
+    for place in range(1, len(found)):
+        word, before = found[place][0], found[place - 1][0].casefold()
+        if word[0].isupper() or word.casefold() not in _VERBS or before in _BEFORE_NOUN or before in _DETERMINERS:
+            continue
+        rest = [each[0] for each in found[place:]]
+        if len(rest) > 1 and starts_with_verb(rest) and rest[1].casefold() not in _CLOSED - _DETERMINERS - _OBJECTS:
+            return found[place].start()
+    return None
+
+
+_BEFORE_NOUN = words_of("""
+    i you he she it we they to can could will would should must may might do does did not of in on at for from with by
+    free new old next last first good more than any other same right is are was were be been a an the and or
+    ich du er sie es wir ihr zu
+""")
+
+
+def is_only_verb(text: str) -> bool:
+    """Return whether a request still lacks what it is about: "tell me", "prüfe", "schau nach"."""
+    words = [word.casefold() for word in _WORD.findall(text)]
+    return (
+        0 < len(words) <= _MOST_BEFORE_OBJECT
+        and (
+            all(word in _CLOSED for word in words[1:])
+            # "Mir sagen", "Ihnen mitteilen".
+            or (words[0] in _OBJECTS and words[-1].endswith("en") and all(word in _CLOSED for word in words[:-1]))
+        )
+    )
+
+
+# "Please let me know".
+_MOST_BEFORE_OBJECT = 4
+# What opens a clause that belongs to the one before.
+SUBORDINATE = re.compile(r"(?:ob|dass|weil|damit|whether|that|because|so that|which|who)\b", re.IGNORECASE)
+
+# ── order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+THEN = re.compile(
+    r"(?:and |und |but |aber )?(?:then|next|after that|after this|afterwards|afterward|subsequently|thereafter"
+    r"|following that"
+    r"|later on|(?:once|when|as soon as|after) (?:that|this|it)(?:'s| is| has been| was)? (?:done|finished|ready"
+    r"|complete|completed|over)"
+    r"|puis|ensuite|luego|después|poi|dopo|depois|daarna|dann|danach|anschließend|daraufhin|hinterher|nachher"
+    r"|im anschluss(?: daran)?|(?:wenn|sobald) das (?:erledigt|fertig) ist)\b,? *",
+    re.IGNORECASE,
+)
+LAST = re.compile(
+    r"(?:and |und )?(?:finally|lastly|last of all|last|at the end|in the end|to finish|zum schluss|zum abschluss"
+    r"|schließlich"
+    r"|zuletzt|am ende|abschließend)\b,? *",
+    re.IGNORECASE,
+)
+FIRST = re.compile(
+    r"(?:but |aber )?(?:first of all|firstly|first|to begin with|to start with|start by|begin by|zuerst|zunächst"
+    r"|als erstes|erst(?:ens)?)\b,? *",
+    re.IGNORECASE,
+)
+BEFORE = re.compile(
+    r"(?:but |and |aber |und )?(?:before that|before this|beforehand|prior to that|vorher|davor|zuvor)\b,? *",
+    re.IGNORECASE,
+)
+ALSO = re.compile(
+    r"(?:and |und )?(?:also|additionally|besides|furthermore|moreover|in addition|plus|secondly|thirdly|second|third"
+    r"|außerdem|zudem|zusätzlich|ferner|auch|zweitens|drittens|des weiteren)\b,? *",
+    re.IGNORECASE,
+)
+# What follows is asked for because of what was said before.
+HENCE = re.compile(
+    r"(?:and |und )?(?:so|therefore|thus|hence|that's why|that is why|deshalb|deswegen|daher|darum)\b,? +",
+    re.IGNORECASE,
+)
+ANYWAY = re.compile(
+    r"\b(?:in any case|in either case|either way|regardless|anyway|no matter what|whatever happens|in jedem fall"
+    r"|auf jeden fall"
+    r"|so oder so|jedenfalls|unabhängig davon)\b,? *",
+    re.IGNORECASE,
+)
+# In German, and at the end of an English clause, these stand within it.
+LATER_WITHIN = re.compile(
+    r"\b(?:afterwards|after that|dann|danach|anschließend|daraufhin|hinterher|schließlich|zum schluss|zuletzt)\b",
+    re.IGNORECASE,
+)
+SOONER_WITHIN = re.compile(r"\b(?:beforehand|before that|vorher|zuvor|davor)\b", re.IGNORECASE)
+
+# ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+IF = re.compile(
+    r"(?:(?:and|but|or|then|und|aber|oder|dann),? )?(?:but |aber )?(?:only |nur |nur dann,? )?"
+    r"(?P<if>if|in case|in the event that|provided(?: that)?|providing(?: that)?|assuming(?: that)?|as long as"
+    r"|on condition that"
+    r"|falls|wenn|sofern|solange|im falle?,? dass|vorausgesetzt,?(?: dass)?)\b,? *",
+    re.IGNORECASE,
+)
+UNLESS = re.compile(
+    r"(?:(?:and|but|und|aber),? )?(?P<if>unless|except if|except when|es sei denn,?(?: dass)?|außer,?(?: wenn"
+    r"| falls)?)\b,? *",
+    re.IGNORECASE,
+)
+SHOULD = re.compile(
+    r"(?:(?:and|but|und|aber),? )?(?P<if>should|sollten?)\b (?=(?:there|it|the|this|that|he|she|they|any|my|es"
+    r"|das|der|die|er|sie)\b)",
+    re.IGNORECASE,
+)
+ONCE = re.compile(
+    r"(?:(?:and|but|und|aber),? )?(?:only |erst,? )?"
+    # Not "once more" or "once a week".
+    r"(?P<if>once(?! (?:more|again|a|an|per|every|or)\b)|as soon as|when|whenever|sobald)\b "
+    r"(?!(?:do|does|did|is|are|was|were|can|could|will|would|should|may|exactly|to)\b)",
+    re.IGNORECASE,
+)
+# A comparison with a figure, "bei mehr als 800 Euro".
+GIVEN = re.compile(
+    r"(?P<if>bei|with|at|for)\b (?=(?:mehr|weniger|über|unter|mindestens|höchstens|more|less|fewer|over|under"
+    r"|above|below)\b)",
+    re.IGNORECASE,
+)
+OTHERWISE = re.compile(
+    r"(?:(?:and|but|or|und|aber),? )?(?:otherwise|else|or else|failing that|sonst|andernfalls|ansonsten"
+    r"|anderenfalls)\b,? *",
+    re.IGNORECASE,
+)
+IN_THAT_CASE = re.compile(
+    r"(?:(?:and|und),? )?(?:in that case|in this case|in diesem fall|in dem fall|dann ja)\b,? *", re.IGNORECASE
+)
+# "When" and its kind with somebody who acts: "after you have checked it", "before booking it".
+AFTER_DOING = re.compile(
+    r"(?:(?:and|but|only|und|aber|erst),? )*(?:(?:after|once|when|as soon as) (?:you|we)(?:'ve| have)? (?=\w)"
+    r"|(?:after|upon|following)"
+    r" (?=\w+ing\b)|(?:nachdem|sobald|wenn) (?:du|sie|ihr|wir) )",
+    re.IGNORECASE,
+)
+BEFORE_DOING = re.compile(
+    r"(?:(?:and|but|und|aber),? )*(?:before (?:you |we )(?=\w)|before (?=\w+ing\b)|(?:bevor|ehe) (?:du|sie|ihr"
+    r"|wir) )",
+    re.IGNORECASE,
+)
+# A German condition without "wenn": "liegt er noch im Bett, …". After a verb that also tells somebody to do something
+# only a subject counts.
+VERB_FIRST_IF = re.compile(
+    r"(?:(?:ist|sind|war|hat|haben|wird|werden|kann|können|gibt|liegt|liegen|steht|stehen|kostet|kosten|fehlt|fehlen"
+    r"|reicht|passt|geht|klappt|kommt|kommen|stimmt|bleibt|dauert|braucht|gilt)\b (?!ihr\b|du\b)"
+    r"|\w+t (?:er|der|man|jemand|niemand|keiner)\b)",
+    re.IGNORECASE,
+)
+# "If" after these means "whether".
+WHETHER = re.compile(
+    r"(?:\b(?:tell|ask|show|inform)\b(?: \w+){0,2}|\b(?:know|check|see|find out|look|verify|wonder|wondering|say"
+    r"|sure|decide|determine"
+    r"|confirm|doubt|test|matter|question|care)\b(?: for me| up)?)$",
+    re.IGNORECASE,
+)
+# These are courtesies, and no conditions.
+COURTESY = re.compile(
+    r"(?:(?:at all |that(?:'s| is) |it(?:'s| is) |das |es )?(?:possible|necessary|needed|required|applicable"
+    r"|convenient|ok|okay|fine|all right"
+    r"|möglich|nötig|geht|irgend möglich|machbar|recht)(?: ist| wäre)?(?: with you| for you)?|you (?:can|could"
+    r"|like|please|want|wish|don't mind"
+    r"|would|have time|get a chance)|i may|i might|du kannst|du magst|sie können|sie mögen|ihr könnt"
+    r"|ich bitten darf|es geht|es dir recht ist)"
+    r"(?=\W|$)",
+    re.IGNORECASE,
+)
+
+# ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Words that stand for something said before.
+REFERS = re.compile(
+    r"\b(?:it|them|that one(?! of\b)|this one|one of them|those|the (?:result|results|outcome|answer|findings|value)"
+    r"|about (?:it|that|this)|with (?:that|this)"
+    r"|a new one|the same|(?:this|that)(?=[.,;!?]|$)|one(?= for\b)|es|sie|ihn|ihm|ihr|das ergebnis|die ergebnisse"
+    r"|davon|damit|darüber|daraus|dazu)\b",
+    re.IGNORECASE,
+)

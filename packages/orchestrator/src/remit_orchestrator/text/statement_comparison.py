@@ -1,0 +1,248 @@
+"""Compares two parts of sentences: opposites, negations, limits, directions and other words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from remit.words.components import words_of
+from remit_orchestrator.text.markers import (
+    CONDITION,
+    DOUBT,
+    EXCEPTION,
+    ONLY,
+    POSSIBLY,
+    RESTRICTS,
+    STRICT_CONDITION,
+    STRICT_EXCEPTION,
+)
+from remit_orchestrator.text.sentence_segments import ReadSentence, Segment
+from remit_orchestrator.text.stated_figures import StatedFigure
+from remit_orchestrator.text.statements import EMPTY_WORDS
+from remit_orchestrator.text.word_relations import Sides, concept_of, same_meaning
+
+Why = Literal[
+    "figure", "name", "subject", "negation", "opposite", "bound", "direction", "certainty", "condition", "other word",
+    "advice", "cause", "not in the results",
+]  # fmt: skip
+"""What a sentence says otherwise than its sources, or in addition to them."""
+
+
+_FROM, _TO = words_of("from von aus ab"), words_of("to nach into zu zum zur an towards for für")
+
+
+def is_among(figure: StatedFigure, figures: Mapping[str, Sequence[StatedFigure]]) -> bool:
+    return any(figure.same(other) for token in figure.tokens for other in figures.get(token, ()))
+
+
+def words_in(said: ReadSentence | Segment) -> list[str]:
+    if isinstance(said, Segment):
+        return said.words
+    return [word for segment in said.segments for word in segment.words]
+
+
+_COPULAS = words_of("is are was were be been remains remain stays ist sind war waren bleibt wird wurde")
+
+
+def is_state(words: Sequence[str], word: str) -> bool:
+    """Return whether a word tells the state of something: it ends the statement, or follows "is"."""
+    at = words.index(word)
+    return at == len(words) - 1 or bool(at and words[at - 1] in _COPULAS)
+
+
+_OPPOSITE_PREPOSITIONS = (
+    *({"with", "without"}, {"before", "after"}, {"on", "off"}, {"in", "out"}, {"up", "down"}, {"inside", "outside"}),
+    *({"mit", "ohne"}, {"vor", "nach"}, {"an", "aus"}),
+)
+
+
+def trades_places(words: Sequence[str], pair: tuple[str, str]) -> bool:
+    """Return whether two nouns that change places change what is said: "A pays B", but not "A or B pays"."""
+    start, end = sorted(map(words.index, pair))
+    between = words[start + 1 : end]
+    return all(word.isalpha() and word not in EMPTY_WORDS for word in pair) and any(
+        word not in EMPTY_WORDS and not word[0].isdigit() for word in between
+    )
+
+
+def is_other(one: str, other: str) -> bool:
+    """Return whether two words that stand in one place may mean different things."""
+    if {one, other} in _OPPOSITE_PREPOSITIONS:
+        return True
+    if not (one.isalpha() and other.isalpha()) or one in EMPTY_WORDS or other in EMPTY_WORDS:
+        return False
+    return not same_meaning(one, other)
+
+
+def bounds_differ(one: StatedFigure, other: StatedFigure) -> bool:
+    if one.bound * other.bound < 0:
+        return True
+    return one.bound != other.bound and (one.strong or other.strong) and 0 in (one.bound, other.bound)
+
+
+def share_axis(sides: Sides, segment: Segment) -> bool:
+    axes = {axis for axis, _ in sides}
+    return any(axis in axes for each in segment.sides.values() for axis, _ in each)
+
+
+def count_opposites(one: Segment, other: Segment) -> int:
+    """Count the words of one segment that have their opposite in the other's."""
+    flips = 0
+    for concept, sides in one.sides.items():
+        if concept in other.own or concept in other.sides:
+            continue
+        opposed = {(axis, -sign) for axis, sign in sides}
+        there = [each for name, each in other.sides.items() if name not in one.own and name not in one.sides]
+        if any(opposed & each for each in there) and not any(sides & each for each in there):
+            flips += 1
+    return flips
+
+
+def same_predicate(one: Segment, other: Segment) -> bool:
+    words = {token for token in one.own if token in other.own}
+    flips = count_opposites(one, other)
+    shared = len(words) + flips
+    return shared > 1 or (shared > 0 and shared >= 0.6 * min(len(one.own), len(other.own)))
+
+
+def sense_differs(one: Segment, other: Segment) -> Why | None:
+    """Return what a segment denies, turns round or leaves out of a statement that speaks of the same."""
+    flips = count_opposites(one, other)
+    if (one.denies + other.denies + flips) % 2 and one.lacks == other.lacks:
+        plain, denied = (other, one) if one.denies else (one, other)
+        if not flips and any(_is_negative(plain, concept) for concept in plain.sides if concept not in denied.sides):
+            return None  # "cannot use it" and "it is closed"
+        if _STILL.search(denied.sentence.text.lower()) and _TO_BE.search(plain.text):
+            return None  # "still has to be done" and "has to be done"
+        if _BEFORE.search(denied.text) and _EARLIEST.search(plain.text):
+            return None  # "not before May" and "in May at the earliest"
+        if _FREE.search(plain.text) and _PRICED.search(denied.text):
+            return None  # "is free" and "pay nothing"
+        return "opposite" if flips else "negation"
+    if one.lacks != other.lacks and not (one.denies or other.denies):
+        plain, lacking = (other, one) if one.lacks else (one, other)
+        if lacking.lacked in plain.own and not any(_is_negative(plain, concept) for concept in plain.sides):
+            return "opposite"
+    return left_off(one, other)
+
+
+def left_off(one: Segment, other: Segment) -> Why | None:
+    """Return what limits a statement and is left off: an exception, a doubt or a condition."""
+    if STRICT_EXCEPTION.search(other.text) and not (one.denies or one.lacks or EXCEPTION.search(one.sentence.small)):
+        return "condition"
+    if ONLY.search(other.text) and not RESTRICTS.search(one.sentence.small):
+        return "condition"
+    if DOUBT.search(other.text) and not POSSIBLY.search(one.sentence.small):
+        return "certainty"
+    condition = STRICT_CONDITION.search(other.text)
+    if condition and not CONDITION.search(one.sentence.small):
+        # "If it rises above 5" and "above 5"
+        limits = [figure for figure in other.figures if figure.written.lower() in other.text[condition.end() :]]
+        if not any(figure.bound and any(map(figure.same, limits)) for figure in one.figures):
+            return "condition"
+    return None
+
+
+_UNTIL = words_of("to until till bis")
+_CONVERSES = tuple(
+    (frozenset(map(concept_of, one.split())), frozenset(map(concept_of, other.split())))
+    for one, other in (
+        ("sell verkaufen", "buy purchase kaufen"),
+        ("lend leihen", "borrow ausleihen"),
+        ("send give hand senden geben", "receive get erhalten bekommen"),
+        ("lose verlieren", "win beat defeat gewinnen besiegen"),
+    )
+)
+_COMPARATIVE = re.compile(r"\b(?:more|less|fewer|mehr|weniger|\w{2,}er)\b")
+
+
+def ends_range(one: Segment, other: Segment) -> bool:
+    """Return whether one says when something ends that the other says lasts until then: "closes at 6", "open to 6"."""
+    return any(
+        other.roles.get(token) in _UNTIL and one.roles.get(token) not in _UNTIL
+        for figure in one.figures
+        if figure.kind in "tdw"
+        for token in figure.tokens
+    )
+
+
+def is_converse(one: Segment, other: Segment) -> bool:
+    """Return whether two say the same from both ends: "A buys it", "it is sold to A"."""
+    for sides in (*_CONVERSES, *((b, a) for a, b in _CONVERSES)):
+        if sides[0] & one.own.keys() and sides[1] & other.own.keys():
+            return bool(_first_noun(one) & _partners(other) or _first_noun(other) & _partners(one))
+    return False
+
+
+def _first_noun(segment: Segment) -> set[str]:
+    return set(list(segment.own)[:2])
+
+
+def _partners(segment: Segment) -> set[str]:
+    """Return what stands after a preposition of the other party: "sold to the market"."""
+    found: set[str] = set()
+    for place, word in enumerate(segment.words):
+        if word in _PARTIES:
+            found.update(map(concept_of, segment.words[place + 1 : place + 4]))
+    return found
+
+
+_PARTIES = words_of("to from by against an von gegen")
+
+
+def compared_otherwise(one: Segment, other: Segment) -> bool:
+    """Return whether one says of A what the other says of B: "A is larger than B", "B is larger than A"."""
+    return not count_opposites(one, other) and _changes_places(one, other)
+
+
+def compared_from_both(one: Segment, other: Segment) -> bool:
+    """Return whether two compare the same from both ends: "A is larger than B", "B is smaller than A"."""
+    return count_opposites(one, other) == 1 and _changes_places(one, other)
+
+
+def _changes_places(one: Segment, other: Segment) -> bool:
+    here, there = _comparison(one), _comparison(other)
+    if here is None or there is None:
+        return False
+    (left, right), (first, second) = here, there
+    # What is measured may stand before "than" in both; what something is measured by stands after it.
+    return bool(left & second or right & first) and right.isdisjoint(second)
+
+
+def _comparison(segment: Segment) -> tuple[set[str], set[str]] | None:
+    """Return what is compared: the concepts before and after "than", without the comparative."""
+    words = segment.words
+    at = next((place for place, word in enumerate(words) if place and word in {"than", "als"}), 0)
+    if not at or not _COMPARATIVE.search(" ".join(words[:at])) or any(word[0].isdigit() for word in words[at + 1 :]):
+        return None
+    degrees = {
+        concept_of(word)
+        for last, word in pairwise(("", *words))
+        if _COMPARATIVE.fullmatch(word) or _COMPARATIVE.fullmatch(last)
+    }
+    known = segment.own.keys() - (degrees & segment.sides.keys())
+    before, after = ({concept_of(word) for word in part} & known for part in (words[:at], words[at + 1 :]))
+    return before - after, after - before
+
+
+_STILL = re.compile(r"\b(?:still|yet|remains?|noch)\b")
+_TO_BE = re.compile(r"\b(?:ha(?:s|ve) to|must|needs? to|(?:is|are) to|muss|müssen)\b")
+_BEFORE = re.compile(r"\b(?:before|until|till|vor)\b")
+_EARLIEST = re.compile(r"\b(?:earliest|frühestens|erst|from|ab|starting)\b")
+_FREE = re.compile(r"\b(?:free|gratis|kostenlos|kostenfrei|umsonst)\b")
+_PRICED = re.compile(r"\b(?:pays?|paid|costs?|charged?|fees?|price|kostet|kosten|zahl\w*|bezahl\w*|gebühr\w*)\b")
+
+
+# They stand on one side with "never" and "none", and say that there is something.
+_SELDOM = frozenset(
+    map(concept_of, words_of("sometimes seldom rarely some several few selten manchmal einige manche wenige"))
+)
+
+
+def _is_negative(segment: Segment, concept: str) -> bool:
+    return concept not in _SELDOM and any(sign < 0 for _, sign in segment.sides[concept])
+
+
+def direction_of(segment: Segment, name: str) -> int:
+    before = segment.roles.get(name, "")
+    return -1 if before in _FROM else 1 if before in _TO else 0

@@ -1,0 +1,241 @@
+"""The answer of a workflow, from the results of its steps."""
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import chain
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.aggregate import Blend, with_findings
+from remit.policy.plan import Step, StepOutcome, Workflow, questions
+from remit.protocol.card import Schema
+from remit.protocol.envelope import Answer, Json, Response
+from remit.protocol.files import fitting
+from remit.words.components import Findings, capital
+from remit.words.failures import plain_part
+from remit.words.names import unified, without_names
+from remit_orchestrator.text.conflicts.same_fields import SameFields, with_same_fields
+from remit_orchestrator.text.narration import NOTHING_DONE, NarrativeSection, narrate, progress_phrase, section_of
+
+# The answer if the step with the result was not done but others were, and the answer if no step had to be done.
+_NOT_REACHED = "This could not be finished."
+
+
+_NOT_NEEDED = "Nothing had to be done."
+
+
+class Wording(Struct, frozen=True, kw_only=True):
+    """A team's wording for texts to users, and the fields of its results that hold the same thing."""
+
+    glossary: Mapping[str, str] = {}
+    """The preferred term for each variant."""
+    phrases: Mapping[str, str] = {}
+    """Progress texts by capability code."""
+    descriptions: Mapping[str, str] = {}
+    """Descriptions of capabilities by code."""
+    forbidden: Collection[str] = ()
+    """Names of agents and codes of capabilities, which are never shown to users."""
+    data: Collection[str] = ()
+    """Codes of capabilities whose results are data, by their schemas."""
+    same_fields: Callable[[], SameFields] = dict[str, tuple[tuple[str, str], ...]]
+    """Reads the schemas of results; a function, because most answers compare nothing."""
+
+    def clean(self, text: str) -> str:
+        """Return a text with the team's terms, and without names and codes."""
+        return without_names(unified(text, self.glossary), self.forbidden)
+
+    def clean_question(self, text: str) -> str:
+        """Return a question, an offer or a title without names and codes; its words are the team's own already."""
+        return without_names(text, self.forbidden)
+
+    def clean_result(self, result: Json, capability: str | None) -> Json:
+        """Return a result that is a text for people as `clean` does; data are never rewritten.
+
+        Data are everything but texts, what the schema of its capability restricts, a single word, and a text that is
+        JSON or markup.
+        """
+        if not isinstance(result, str) or capability in self.data or not _is_prose(result):
+            return result
+        return self.clean(result)
+
+    def title(self, code: str) -> str:
+        """Return the title of a step for a capability, for users."""
+        return progress_phrase(code, self.phrases, self.descriptions.get(code, ""), forbidden=self.forbidden)
+
+    def progress(self, step: Step) -> str:
+        """Return the progress text of a step, for users (K6)."""
+        if step.title:
+            return without_names(step.title, self.forbidden)
+        about = self.descriptions.get(step.capability or "", "")
+        return progress_phrase(step.capability, self.phrases, about, forbidden=self.forbidden)
+
+
+def is_data(schema: Schema | None) -> bool:
+    """Return whether a schema describes data: anything but a text without restrictions on its content."""
+    return schema is not None and (schema.get("type") != "string" or not _RESTRICTIONS.isdisjoint(schema))
+
+
+_RESTRICTIONS = frozenset({"enum", "const", "pattern", "format", "contentMediaType", "contentEncoding"})
+
+
+def _is_prose(text: str) -> bool:
+    return len(text.split(None, 1)) > 1 and text.lstrip()[0] not in "{[<"
+
+
+def title_of(step: Step) -> str:
+    """Return the heading for a step's result: its progress text, without the words that say it is in progress."""
+    said = step.title.rstrip("…. ")
+    bare = said.removeprefix("Let me ").removeprefix("Working on ")
+    return (said if bare == said else capital(bare)) or step.name.replace("_", " ").capitalize()
+
+
+def blend_of(
+    workflow: Workflow,
+    ended: Mapping[str, StepOutcome],
+    responses: Mapping[str, Response],
+    words: Wording,
+    findings: Findings,
+    request: str,
+) -> Blend | None:
+    """Return the material from which a model writes a workflow's answer; None if there is at most one result.
+
+    A result that already combines others, and names conflicts or missing parts, is not rewritten: these could be lost.
+    """
+    _, told, _ = _reported_steps(workflow, ended)
+    sections = [each for step in told if (each := _section(step, ended, responses)).result not in (None, "")]
+    for section in sections:
+        response = responses[section.name]
+        if section.whole and (response.unfinished or response.requires_followup or _conflicts(response.metadata)):
+            return None
+    if len(sections) < 2:
+        return None
+    return Blend(
+        request=request, components=tuple(sections), conflicts=findings.conflicts, glossary=dict(words.glossary)
+    )
+
+
+def compared_of(
+    workflow: Workflow, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response], words: Wording
+) -> list[NarrativeSection]:
+    """Return the results that may contradict each other, each with the question that it answers."""
+    asked = questions(workflow)
+    useful, _, _ = _reported_steps(workflow, ended)
+    sections = [replace(_section(step, ended, responses), question=asked[step.name]) for step in useful]
+    if len(sections) < 2:
+        return sections
+    return with_same_fields(sections, [step.capability for step in useful], words.same_fields())
+
+
+def _reported_steps(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
+    """Return the steps with a result, those that users are told of, and whether all of that is the answer."""
+    steps = [step for step in workflow.steps if step.name in ended]
+    useful = [step for step in steps if ended[step.name].usable]
+    whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
+    # A step with a false condition was not requested, so it is not missing. The step with the result is never left out.
+    told = [step for step in steps if ended[step.name].wanted or step.name == workflow.result]
+    if whole and workflow.result is not None:
+        # The other steps served a goal that was not reached: their results are not what was asked for.
+        told = [step for step in told if step not in useful]
+    return useful, told, whole
+
+
+def answer_of(
+    workflow: Workflow,
+    ended: Mapping[str, StepOutcome],
+    responses: Mapping[str, Response],
+    words: Wording,
+    findings: Findings,
+    *,
+    blend: str = "",
+) -> Answer:
+    """Return the answer of a workflow: results and confidence, conflicts, missing parts and the reasons.
+
+    *blend* is a text that combines the results.
+    """
+    useful, told, whole = _reported_steps(workflow, ended)
+    answered = useful if whole else [step for step in useful if step.name == workflow.result]
+    came = [responses[step.name] for step in answered]
+    narrative = narrate(
+        [_section(step, ended, responses) for step in told],
+        findings,
+        glossary=words.glossary,
+        forbidden=words.forbidden,
+        blend=blend,
+        nothing=_without_results(useful, told),
+    )
+    rated = [each for step in useful if (each := ended[step.name].confidence) is not None]
+    finished = chain.from_iterable(_finished(step, responses[step.name]) for step in useful)
+    unfinished = (
+        *(title_of(step) for step in told if _is_unfinished(step, workflow, ended)),
+        # What is missing in a part is missing in the whole.
+        *(plain_part(missing) for response in came for missing in response.unfinished),
+    )
+    files, left_out = fitting([file for response in came for file in response.files])
+    answer = Answer(
+        narrative.text if whole else words.clean_result(ended[answered[0].name].result, answered[0].capability),
+        summary="" if whole else narrative.text,
+        confidence=sum(rated) / len(rated) if rated else None,
+        finished=tuple(map(words.clean_question, finished)),
+        unfinished=tuple(map(words.clean_question, unfinished)),
+        files=files,
+        warnings=left_out,
+        metadata={
+            "workflow": workflow.name,
+            "steps": {name: {"state": each.state, "why": each.why} for name, each in ended.items()},
+        },
+    )
+    answer = with_findings(answer, findings)
+    titles = {step.name: words.clean_question(title_of(step)) for step in useful}
+    conflicts = [_read_by_users(each, titles, words, asked=whole) for each in _conflicts(answer.metadata)]
+    conflicts += [each for response in came for each in _conflicts(response.metadata)]
+    return replace(
+        answer,
+        requires_followup=(whole and bool(narrative.questions)) or any(each.requires_followup for each in came),
+        metadata=answer.metadata | {"conflicts": conflicts},
+    )
+
+
+def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, StepOutcome]) -> bool:
+    """Return whether a step failed that its workflow needs: a required one, or the one that gives the result."""
+    return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
+
+
+def _without_results(useful: Collection[Step], told: Collection[Step]) -> str:
+    """Return the sentence for an answer without any text from a step; it agrees with what was finished."""
+    if useful:
+        return _NOT_REACHED
+    return NOTHING_DONE if told else _NOT_NEEDED
+
+
+def _finished(step: Step, response: Response) -> tuple[str, ...]:
+    """Return the finished work of a step; for a nested workflow, each of its own steps."""
+    return response.finished if "workflow" in response.metadata and response.finished else (title_of(step),)
+
+
+def _conflicts(metadata: Mapping[str, Json]) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", metadata.get("conflicts", []))
+
+
+def _read_by_users(
+    conflict: dict[str, Any], titles: Mapping[str, str], words: Wording, *, asked: bool
+) -> dict[str, Any]:
+    """Return a conflict with its question and its sources in the words that users read.
+
+    If only one result is returned, the user is not asked: the question would not be in the text that the user reads.
+    """
+    values = [each | {"sources": [titles[name] for name in each["names"]]} for each in conflict["values"]]
+    question = words.clean(conflict["question"]) if asked and conflict["question"] else None
+    return conflict | {"values": values, "question": question}
+
+
+def _section(step: Step, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]) -> NarrativeSection:
+    """Return the section of a step; sources are distinguished by the steps' names, which nobody reads."""
+    response = responses.get(step.name)
+    if response is None:
+        why = "what it builds on could not be done" if ended[step.name].wanted else "its condition does not hold"
+        return NarrativeSection(step.name, title=title_of(step), skipped=why)
+    # For a step that timed out, the finished part is included.
+    result = ended[step.name].result if ended[step.name].usable else response.result
+    whole = "workflow" in response.metadata and not response.summary
+    return replace(section_of(title_of(step), response), name=step.name, result=result, whole=whole)

@@ -1,0 +1,71 @@
+"""Contradictions are found in domains for which no rule was made, and few others are alarmed about."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from judgement_conflicts import alarms_between_capabilities, counts, labelled
+from remit import Brief, Capability, Hub
+from remit_orchestrator import add_orchestrator
+from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
+
+PAIRS = labelled()
+
+
+@pytest.mark.parametrize(
+    ("part", "recall"),
+    [
+        ("develop", 0.9),
+        ("held", 0.9),
+        ("second", 0.8),
+        ("third", 0.9),
+        ("fourth", 0.9),
+        ("fifth", 0.65),
+        ("sixth", 0.85),
+        ("seventh", 0.75),
+        ("eighth", 0.7),
+        ("ninth", 0.8),
+        ("tenth", 0.8),
+        ("eleventh", 0.65),
+    ],
+)
+def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
+    """K9: a false conflict costs the user as much as a hidden one."""
+    found = counts(PAIRS[part])
+    assert found.precision >= 0.95
+    assert found.recall >= recall
+    assert min(found.conflicting, found.harmless) >= 20
+
+
+def test_answers_of_two_capabilities_never_contradict_each_other() -> None:
+    assert alarms_between_capabilities(PAIRS["unrelated"]["pairs"]) == 0
+
+
+class Both:
+    """A classifier that hears two capabilities in every message."""
+
+    def __init__(self, _: Sequence[Capability]) -> None:
+        pass
+
+    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
+        both = [ScoredCapability("FREIGHT", 0.95), ScoredCapability("LABORATORY", 0.95)]
+        return ClassifiedText(both, [[each] for each in both])
+
+
+async def test_a_user_who_asks_for_two_things_is_told_of_no_conflict() -> None:
+    """K9: two capabilities that one message asks for answer two questions."""
+    pairs: list[list[Any]] = PAIRS["unrelated"]["pairs"]
+    hub = Hub()
+    for place, code in enumerate(("FREIGHT", "LABORATORY")):
+
+        @hub.agent(code.lower(), capabilities=[Capability(code=code, read_only=True)])
+        async def answer(brief: Brief, place: int = place) -> Any:
+            return pairs[int(brief.objective)][place]
+
+    add_orchestrator(hub, classifier=Both)
+    async with hub:
+        for number in range(len(pairs)):
+            response = await hub.ask("orchestrator", str(number), user="u")
+            assert len(response.finished) == 2
+            assert response.metadata["conflicts"] == []

@@ -1,0 +1,107 @@
+"""A local agent that speaks the Agent Client Protocol. Its SDK, an extra, is loaded with the first process."""
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+
+from remit.agents.program import Program
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import Clock
+from remit_relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny
+from remit_relay.bridge.supervised_agent import AgentLink, Ending, MissingError, SupervisedAgent
+
+# Real agents take up to twelve seconds on a slow machine; `npx` may first download some hundred megabytes.
+START_S = 120.0
+
+
+class AcpAgent(SupervisedAgent):
+    """The agent of a profile as a process that speaks ACP, version 1, on its stdin and stdout.
+
+    - Each run has a session of the agent, in the folder of its program. A new process resumes it if the agent can,
+      unless the previous process was lost during a turn of it. Every prompt contains the whole request as text
+      (`in_words`).
+    - The text after its last tool call is the draft; earlier text is about its work. The last line `[DONE]` means that
+      the objective is met. Thoughts and plans are ignored.
+    - Each tool call counts as a round. After one round too many, or a text that is too long, the turn is cancelled.
+    - Permission requests go to *ask_user*, and the time limit is paused meanwhile. The client offers no terminals and
+      no files; with *reads_files* it offers reading files of the folder (`FolderReader`). What the agent's own process
+      can do is not restricted here.
+    - An abandoned turn is cancelled; if it has not ended 3 s later, its process is ended.
+    """
+
+    def __init__(
+        self,
+        profile: str,
+        program: Program,
+        *,
+        ask_user: AskUser = deny,
+        reads_files: bool = False,
+        start_s: float = START_S,
+        ceiling_ms: int = WITH_TOOLS_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        """Use *program* for *profile*; raise a `RemitError` if the extra `acp` is not installed."""
+        if find_spec("acp") is None:
+            raise RemitError(
+                fault(
+                    Code.TEAM_INVALID,
+                    f"the local agent of {profile} needs the extra `acp`, which is not installed",
+                    suggestion="Install it: pip install 'remit[acp]'",
+                )
+            )
+        sessions: dict[str, str] = {}
+
+        def link() -> AgentLink:
+            from remit_relay.bridge.acp_link import AcpLink
+
+            return AcpLink(
+                profile,
+                program,
+                ask_user=ask_user,
+                reads_files=reads_files,
+                start_s=start_s,
+                sessions=sessions,
+                written=self._has_written,
+            )
+
+        super().__init__(lambda: _LazyLink(link), ceiling_ms=ceiling_ms, clock=clock)
+
+    def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
+        self.written(request, text)
+
+
+class _LazyLink(AgentLink):
+    """A link that loads the SDK when it is opened."""
+
+    def __init__(self, make: Callable[[], AgentLink]) -> None:
+        self._make = make
+        self._link: AgentLink | None = None
+        self._ended = False
+
+    async def open(self) -> None:
+        # It takes half a second, so it is done in a thread.
+        await asyncio.to_thread(import_module, "remit_relay.bridge.acp_link")
+        if self._ended:
+            raise MissingError("the local agent was closed before it started")
+        self._link = self._make()
+        await self._link.open()
+
+    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
+        assert self._link is not None, "open() comes before ask()"
+        return await self._link.ask(request, timer)
+
+    async def cancel_turn(self) -> bool:
+        return self._link is not None and await self._link.cancel_turn()
+
+    async def end(self) -> None:
+        self._ended = True
+        if self._link is not None:
+            await self._link.end()
+
+    async def exit_failure(self) -> Ending | None:
+        return None if self._link is None else await self._link.exit_failure()
+
+    @property
+    def is_up(self) -> bool:
+        return self._link is not None and self._link.is_up

@@ -1,0 +1,462 @@
+"""One transaction of a gateway: it locks the devices it is about, decides in memory, and writes everything at once.
+
+A receiver's row is locked until the commit. So the places of its messages are visible in their order, repeats are
+recognised and limits hold, through whichever gateways they come.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from remit.stores.database import NOW_MS
+from remit_cluster.postgres.connection import PgConnection
+from remit_relay.gateway.limits import DAY_S, GatewayLimits
+from remit_relay.gateway.ports import (
+    EARLIER_REFUSED,
+    FULL,
+    FULL_RECEIVER,
+    MOST_EXPIRED,
+    NO_DEVICES,
+    NO_NEW_DEVICES,
+    ROW_BYTES,
+    UNREACHABLE,
+    AdmittedDevice,
+    Fetched,
+    NoRoom,
+    Placed,
+    RateAllowance,
+    SentMessage,
+    StoreSize,
+)
+from remit_relay.gateway.postgres.device_rows import DeviceRow, DeviceRows, NewMessage, PairRow
+from remit_relay.gateway.postgres.jobs import (
+    Acknowledging,
+    Allowing,
+    Entering,
+    Fetching,
+    GatewayNotice,
+    Leaving,
+    Publishing,
+    StoreJob,
+)
+from remit_relay.wire import AllowSenders, BundleReply, Denied, Done, Expired, Fetch, Publish, Put, RefusalCode, Refused
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_SIZES = """
+    SELECT coalesce(octet_length(bundle), 0),
+        (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM remit_gateway.one_time o WHERE o.device = d.key),
+        (SELECT count(*) FROM remit_gateway.one_time o WHERE o.device = d.key AND body IS NOT NULL)
+    FROM remit_gateway.device d WHERE d.key = $1
+"""
+_FIND = """
+    SELECT d.key, d.bundle FROM remit_gateway.device d
+    WHERE d.id = $2 AND d.bundle IS NOT NULL AND (d.is_open OR EXISTS (
+        SELECT 1 FROM remit_gateway.allowed a WHERE a.receiver = d.key AND a.sender = $1))
+"""
+# Under the lock of its device, so that no two gateways hand out the same key.
+_TAKE = """
+    WITH oldest AS (
+        SELECT key, body FROM remit_gateway.one_time WHERE device = $1 AND body IS NOT NULL ORDER BY key LIMIT 1
+    )
+    UPDATE remit_gateway.one_time o SET body = NULL, used_ms = $2 FROM oldest WHERE o.key = oldest.key
+    RETURNING oldest.body
+"""
+_OLDEST = """
+    SELECT key, octet_length(body) FROM remit_gateway.one_time
+    WHERE device = $1 AND body IS NOT NULL ORDER BY key LIMIT $2
+"""
+LEFT = "SELECT count(*) FROM remit_gateway.one_time WHERE device = $1 AND body IS NOT NULL"
+
+
+class KeyChange(NamedTuple):
+    """The answer to a request about keys, and by how much it changed the size of the store."""
+
+    answer: Done | Denied
+    kept: int = 0
+
+
+async def publish_keys(
+    connection: PgConnection, device: int, asked: Publish, limits: GatewayLimits, room: int
+) -> KeyChange:
+    """Store a bundle and one-time keys, if no more than *room* bytes are added.
+
+    Beyond the limit the newest keys take the place of the oldest, which the device may have forgotten.
+    """
+    row = await connection.fetchrow(_SIZES, device)
+    assert row, "its device is connected"
+    bundle, one_time, count = row
+    over = count if asked.replace else max(0, count + len(asked.one_time) - limits.one_time_keys)
+    old = await connection.fetch(_OLDEST, device, over) if over else []
+    added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
+    added -= sum(size for _, size in old)
+    if reason := _objection(limits, len(asked.one_time), bundle + one_time, added, room):
+        return KeyChange(Denied(request=asked.request, code="full", reason=reason))
+    kept = 0
+    if old:
+        await connection.execute("DELETE FROM remit_gateway.one_time WHERE key = ANY($1)", [key for key, _ in old])
+        kept -= sum(ROW_BYTES + size for _, size in old)
+    if asked.bundle is not None:
+        await connection.execute("UPDATE remit_gateway.device SET bundle = $2 WHERE key = $1", device, asked.bundle)
+        kept += len(asked.bundle) - bundle
+    if asked.one_time:
+        digests = [hashlib.blake2b(body, digest_size=16).digest() for body in asked.one_time]
+        rows = await connection.fetch(
+            "INSERT INTO remit_gateway.one_time (device, digest, body)"
+            " SELECT $1, d, b FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS u (d, b, n) ORDER BY n"
+            " ON CONFLICT DO NOTHING RETURNING octet_length(body)",
+            device,
+            digests,
+            list(asked.one_time),
+        )
+        kept += sum(ROW_BYTES + size for (size,) in rows)
+    return KeyChange(Done(request=asked.request, one_time_left=await connection.fetchval(LEFT, device)), kept)
+
+
+def _objection(limits: GatewayLimits, count: int, size: int, added: int, room: int) -> str:
+    """Return why a device cannot store *added* more bytes; empty if it can. Storing less is always possible."""
+    if count > limits.one_time_keys:
+        return f"the gateway keeps {limits.one_time_keys} one-time keys of a device; publish fewer"
+    if added > 0 and size + added > limits.key_bytes:
+        return f"the gateway keeps {limits.key_bytes} bytes of keys of a device; publish fewer"
+    return FULL if added > 0 and added > room else ""
+
+
+async def fetch_keys(connection: PgConnection, sender: str, asked: Fetch, now_ms: int) -> tuple[Fetched, int]:
+    """Hand out the keys of a device to an allowed sender; also return by how much the store has shrunk."""
+    found = await connection.fetchrow(_FIND, sender, asked.device)
+    if found is None:
+        return Fetched(Denied(request=asked.request, code="unreachable", reason=UNREACHABLE), 0), 0
+    device, bundle = found
+    one_time: bytes | None = await connection.fetchval(_TAKE, device, now_ms)
+    answer = BundleReply(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
+    return Fetched(answer, await connection.fetchval(LEFT, device)), len(one_time or b"")
+
+
+async def allow_senders(connection: PgConnection, device: int, asked: AllowSenders) -> KeyChange:
+    """Replace the list of allowed senders of a device."""
+    gone = await connection.fetch("DELETE FROM remit_gateway.allowed WHERE receiver = $1 RETURNING 1", device)
+    senders = sorted(set(asked.senders or ()))
+    await connection.execute(
+        "INSERT INTO remit_gateway.allowed (receiver, sender) SELECT $1, unnest($2::text[])", device, senders
+    )
+    is_open = asked.senders is None
+    await connection.execute("UPDATE remit_gateway.device SET is_open = $2 WHERE key = $1", device, is_open)
+    left = await connection.fetchval(LEFT, device)
+    return KeyChange(Done(request=asked.request, one_time_left=left), ROW_BYTES * (len(senders) - len(gone)))
+
+
+# ── batches ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+# The server ends a transaction whose gateway has stopped, so that nobody waits for its locks for longer.
+BOUNDED = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
+TOTALS = f"""
+    SELECT {NOW_MS}, sum(devices)::bigint, sum(messages)::bigint, sum(size)::bigint, sum(kept)::bigint
+    FROM remit_gateway.gateway
+"""
+_ADD_TOTALS = """
+    INSERT INTO remit_gateway.gateway AS g (id, devices, messages, size, kept) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (id) DO UPDATE SET devices = g.devices + excluded.devices, messages = g.messages + excluded.messages,
+        size = g.size + excluded.size, kept = g.kept + excluded.kept
+"""
+_DELETE = """
+    WITH gone AS (
+        DELETE FROM remit_gateway.message m USING unnest($1::bigint[], $2::bigint[]) AS u (receiver, place)
+        WHERE m.receiver = u.receiver AND m.place <= u.place
+        RETURNING m.receiver, m.sender, octet_length(m.body) AS size
+    )
+    SELECT receiver, sender, count(*), sum(size)::bigint FROM gone GROUP BY receiver, sender
+"""
+_ALLOWED = """
+    SELECT a.receiver, a.sender FROM remit_gateway.allowed a
+    JOIN unnest($1::bigint[], $2::text[]) AS u (receiver, sender) ON a.receiver = u.receiver AND a.sender = u.sender
+"""
+_EXPIRED = """
+    SELECT p.sender, d.id, p.expired FROM remit_gateway.pair p JOIN remit_gateway.device d ON d.key = p.receiver
+    WHERE p.sender = ANY($1) AND p.expired > 0
+"""
+_LEFT = """
+    SELECT device, count(*) FROM remit_gateway.one_time WHERE device = ANY($1) AND body IS NOT NULL GROUP BY device
+"""
+
+
+class Totals:
+    """How much all gateways store, and what this transaction adds to it."""
+
+    def __init__(self, connection: PgConnection) -> None:
+        self._connection = connection
+        self.now_ms = 0
+        """The time of the server: those of gateways may differ."""
+        self.devices = self.messages = self.size = self.kept = 0
+
+    async def read(self) -> None:
+        row = await self._connection.fetchrow(TOTALS)
+        assert row
+        self.now_ms, *self._before = row
+        self.devices, self.messages, self.size, self.kept = self._before
+
+    async def write(self, gateway: int) -> None:
+        after = (self.devices, self.messages, self.size, self.kept)
+        added = [now - before for now, before in zip(after, self._before, strict=True)]
+        if any(added):
+            await self._connection.execute(_ADD_TOTALS, gateway, *added)
+
+    @property
+    def total(self) -> int:
+        """The size of everything."""
+        return self.size + ROW_BYTES * self.messages + self.kept
+
+    def sized(self) -> StoreSize:
+        return StoreSize(self.devices, self.messages, self.size, self.total)
+
+
+def expired_notice(limits: GatewayLimits, to: str, number: int) -> Expired:
+    """The notice to a sender about messages that nobody fetched."""
+    return Expired(to=to, number=number, reason=f"not fetched for {limits.keep_s / DAY_S:g} days")
+
+
+class GatewayBatch:
+    """The work of one transaction; everything in it is forgotten if the transaction fails."""
+
+    def __init__(
+        self,
+        connection: PgConnection,
+        *,
+        gateway: int,
+        limits: GatewayLimits,
+        wall_ms: int,
+        shut: dict[int, frozenset[str]],
+    ) -> None:
+        self._connection = connection
+        self._gateway = gateway
+        self._limits = limits
+        self._wall_ms = wall_ms
+        self.shut = dict(shut)
+        """For each connection the receivers for which a message was refused, until one is put `anew`."""
+        self.totals = Totals(connection)
+        self.notices: list[GatewayNotice] = []
+        self._rows = DeviceRows(connection)
+        self._allowed: set[tuple[int, str]] = set()
+        self._new: list[NewMessage] = []
+        self._woken: dict[str, DeviceRow] = {}
+
+    async def run(self, jobs: Sequence[StoreJob]) -> list[Any]:
+        """Do the work of all jobs in one transaction, and return their results once they are durable."""
+        async with self._connection.transaction():
+            await self._connection.execute(BOUNDED)
+            await self.totals.read()
+            await self._lock(jobs)
+            answers = await self._ask(jobs)
+            await self._delete([job.work for job in jobs if isinstance(job.work, Acknowledging)])
+            await self._read_pairs([job.work for job in jobs if isinstance(job.work, SentMessage)])
+            results = [self._do(job, answers.get(place)) for place, job in enumerate(jobs)]
+            await self._complete(results)
+            await self._write()
+        return results
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _lock(self, jobs: Sequence[StoreJob]) -> None:
+        ids: set[str] = set()
+        keys: set[int] = set()
+        for job in jobs:
+            match job.work:
+                case Entering(device=device):
+                    ids.add(device)
+                case Fetching(asked=asked):
+                    ids.add(asked.device)
+                case SentMessage(put=put):
+                    ids.add(put.to)
+                case Leaving(key=key) | Acknowledging(receiver=key) | Publishing(device=key) | Allowing(device=key):
+                    keys.add(key)
+        await self._rows.lock(ids, keys)
+        limits, totals = self._limits, self.totals
+        new = {
+            work.device
+            for work, _ in jobs
+            if isinstance(work, Entering) and work.may_be_new and work.device not in self._rows.by_id
+        }
+        room = limits.max_devices - totals.devices if totals.total < limits.total_bytes else 0
+        chosen = sorted(new)[: max(0, room)]
+        self._added = await self._rows.add(chosen, self._wall_ms) if chosen else set[str]()
+        totals.devices += len(self._added)
+        totals.kept += ROW_BYTES * len(self._added)
+
+    async def _ask(self, jobs: Sequence[StoreJob]) -> dict[int, Any]:
+        """Do what is about keys and lists, before messages: it changes who may send."""
+        answers: dict[int, Any] = {}
+        for place, job in enumerate(jobs):
+            match job.work:
+                case Publishing(device=device, asked=asked):
+                    room = self._limits.total_bytes - self.totals.total
+                    answer, kept = await publish_keys(self._connection, device, asked, self._limits, room)
+                    self.totals.kept += kept
+                    answers[place] = answer
+                case Allowing(device=device, asked=asked):
+                    answer, kept = await allow_senders(self._connection, device, asked)
+                    self.totals.kept += kept
+                    if row := self._rows.by_key.get(device):
+                        row.is_open = asked.senders is None
+                    answers[place] = answer
+                case Fetching(sender=sender, asked=asked):
+                    fetched, freed = await fetch_keys(self._connection, sender, asked, self._wall_ms)
+                    self.totals.kept -= freed
+                    answers[place] = fetched
+                    if not isinstance(fetched.answer, Denied) and fetched.answer.one_time is not None:
+                        self._tell(self._rows.by_id.get(asked.device), f"keys {asked.device} {fetched.one_time_left}")
+                case _:
+                    pass
+        return answers
+
+    async def _delete(self, acks: Sequence[Acknowledging]) -> None:
+        if not acks:
+            return
+        last: dict[int, int] = {}
+        for ack in acks:
+            last[ack.receiver] = max(ack.place, last.get(ack.receiver, 0))
+        rows = await self._connection.fetch(_DELETE, list(last), list(last.values()))
+        messages, size = await self._rows.free((row[0], row[1], row[2], row[3]) for row in rows)
+        self.totals.messages -= messages
+        self.totals.size -= size
+
+    async def _read_pairs(self, messages: Sequence[SentMessage]) -> None:
+        rows = self._rows.by_id
+        found = {(row, each.sender_key, each.sender) for each in messages if (row := rows.get(each.put.to))}
+        if not found:
+            return
+        await self._rows.read_pairs([(row.key, key) for row, key, _ in found])
+        closed = [(row.key, sender) for row, _, sender in found if not row.is_open]
+        if closed:
+            asked = [pair[0] for pair in closed], [pair[1] for pair in closed]
+            self._allowed = {(row[0], row[1]) for row in await self._connection.fetch(_ALLOWED, *asked)}
+
+    # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, job: StoreJob, answer: Any) -> Any:
+        match job.work:
+            case SentMessage() as message:
+                return self._put(message)
+            case Entering() as entering:
+                return self._enter(entering)
+            case Leaving() as leaving:
+                return self._leave(leaving)
+            case Acknowledging():
+                return None
+            case Publishing() | Fetching() | Allowing():
+                return answer
+
+    def _enter(self, entering: Entering) -> AdmittedDevice | NoRoom:
+        row = self._rows.by_id.get(entering.device)
+        if row is None:
+            if not entering.may_be_new:
+                return NoRoom("address_devices", NO_NEW_DEVICES)
+            return NoRoom("devices", NO_DEVICES)
+        if row.gateway not in (None, self._gateway):
+            self._tell(row, f"replaced {row.id} {row.session + 1}")
+        is_new = row.id in self._added
+        self._added.discard(row.id)
+        allowance = self._allowance(row, is_new=is_new)
+        row.session += 1
+        row.gateway = self._gateway
+        row.seen_ms = self._wall_ms
+        row.changed = True
+        return AdmittedDevice(row.key, 0, is_new, (), row.session, allowance)
+
+    def _allowance(self, row: DeviceRow, *, is_new: bool) -> RateAllowance | None:
+        """What is left of a device's rate limit: its last connection may have been at another gateway."""
+        limits = self._limits
+        if is_new:
+            return RateAllowance(limits.frames_burst, limits.bytes_burst)
+        if row.gateway == self._gateway:
+            return None  # this gateway knows
+        if row.gateway is not None:
+            # Its gateway was killed, or does not know yet that the connection has ended: whatever it had may be spent.
+            return RateAllowance(0.0, 0.0)
+        passed_s = max(0, self.totals.now_ms - row.left_ms) / 1_000
+        return RateAllowance(
+            min(limits.frames_burst, row.frames + passed_s * limits.frames_per_s),
+            min(limits.bytes_burst, row.octets + passed_s * limits.bytes_per_s),
+        )
+
+    def _leave(self, leaving: Leaving) -> None:
+        row = self._rows.by_key.get(leaving.key)
+        if row is None or row.session != leaving.session:
+            return
+        row.gateway = None
+        row.frames, row.octets = leaving.allowance or RateAllowance(0.0, 0.0)
+        row.left_ms = self.totals.now_ms
+        row.seen_ms = max(row.seen_ms, self._wall_ms)
+        row.changed = True
+
+    def _put(self, message: SentMessage) -> Placed | Refused:
+        connection, put = message.connection, message.put
+        shut = self.shut.get(connection, frozenset())
+        if put.to in shut and not put.anew:
+            return Refused(to=put.to, number=put.number, code="behind", reason=EARLIER_REFUSED)
+        row = self._rows.by_id.get(put.to)
+        if row is None or not (row.is_open or (row.key, message.sender) in self._allowed):
+            return self._refuse(connection, put, "unreachable", UNREACHABLE)
+        key = row.key, message.sender_key
+        pair = self._rows.pairs.get(key) or PairRow()
+        if put.number > pair.number and (objection := self._objection(row, pair, len(put.body))):
+            return self._refuse(connection, put, "full", objection, self._limits.full_retry_ms)
+        if put.to in shut:
+            self.shut[connection] = shut - {put.to}
+        if put.number <= pair.number:
+            return Placed(0, is_new=False)
+        if not pair.number:
+            self.totals.kept += ROW_BYTES
+        self._rows.pairs[key] = pair
+        size = len(put.body)
+        pair.number = put.number
+        pair.messages += 1
+        pair.size += size
+        pair.changed = True
+        row.place += 1
+        row.count(1, size)
+        self.totals.messages += 1
+        self.totals.size += size
+        self._new.append(NewMessage(row.key, row.place, message.sender_key, put.number, put.body))
+        self._woken[row.id] = row
+        return Placed(row.place, is_new=True)
+
+    def _objection(self, row: DeviceRow, pair: PairRow, size: int) -> str:
+        """Return why a message does not fit; empty if it does."""
+        limits = self._limits
+        if pair.messages and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
+            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
+        if row.messages and (row.messages >= limits.receiver_messages or row.size + size > limits.receiver_bytes):
+            return FULL_RECEIVER
+        return FULL if self.totals.total + size > limits.total_bytes else ""
+
+    def _refuse(self, connection: int, put: Put, code: RefusalCode, reason: str, retry_after_ms: int = 0) -> Refused:
+        self.shut[connection] = self.shut.get(connection, frozenset()) | {put.to}
+        return Refused(to=put.to, number=put.number, code=code, reason=reason, retry_after_ms=retry_after_ms)
+
+    def _tell(self, row: DeviceRow | None, text: str) -> None:
+        """Tell the gateway of a device something after the commit."""
+        if row is not None and row.gateway not in (None, self._gateway):
+            self.notices.append(GatewayNotice(row.gateway, text))
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _complete(self, results: list[Any]) -> None:
+        """Add to each admitted device how many keys it has left, and which of its messages nobody fetched."""
+        keys = [each.key for each in results if isinstance(each, AdmittedDevice)]
+        if not keys:
+            return
+        left = {row[0]: row[1] for row in await self._connection.fetch(_LEFT, keys)}
+        told: dict[int, list[Expired]] = {}
+        for sender, to, number in await self._connection.fetch(_EXPIRED, keys):
+            told.setdefault(sender, []).append(expired_notice(self._limits, to, number))
+        for place, each in enumerate(results):
+            if isinstance(each, AdmittedDevice):
+                expired = tuple(told.get(each.key, ())[:MOST_EXPIRED])
+                results[place] = each._replace(one_time_left=left.get(each.key, 0), expired=expired)
+
+    async def _write(self) -> None:
+        await self._rows.write(self._wall_ms, self._new)
+        await self.totals.write(self._gateway)
+        for row in self._woken.values():
+            self._tell(row, f"message {row.id} {row.place}")

@@ -1,0 +1,252 @@
+"""The cleanup of a database that gateways share, in small steps; one gateway at a time does it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from remit.stores.database import NOW_MS
+from remit_cluster.postgres.connection import Connections, PgConnection
+from remit_relay.gateway.limits import DAY_S, GatewayLimits
+from remit_relay.gateway.ports import ROW_BYTES, CleanupResult, StoreSize
+from remit_relay.gateway.postgres.batch import BOUNDED, Totals, expired_notice
+from remit_relay.gateway.postgres.device_rows import DeviceRows
+from remit_relay.gateway.postgres.jobs import GatewayNotice
+from remit_relay.gateway.postgres.schema import CLEANING
+from remit_relay.wire import Expired
+
+# This many rows take a few milliseconds; their devices are locked meanwhile.
+ROWS = 500
+# Pause between two steps, in which others get the locks.
+BETWEEN_STEPS_S = 0.05
+# Every gateway asks once an hour; after this time the first one gets it.
+AGAIN_S = 3_000.0
+
+_LIVE = f"SELECT id FROM remit_gateway.gateway WHERE lease_until_ms > {NOW_MS}"
+_CLAIM = "UPDATE remit_gateway.store SET cleaned_ms = $1::bigint WHERE cleaned_ms <= $1 - $2::bigint RETURNING one"
+_OLD = f"""
+    SELECT m.receiver, m.place, m.at_ms FROM remit_gateway.message m
+    WHERE m.at_ms < $1 AND (m.at_ms, m.receiver, m.place) > ($2, $3, $4) AND NOT EXISTS (
+        SELECT 1 FROM remit_gateway.device d WHERE d.key = m.receiver AND d.gateway IN ({_LIVE}))
+    ORDER BY m.at_ms, m.receiver, m.place LIMIT $5
+"""
+_DELETE = """
+    DELETE FROM remit_gateway.message m USING unnest($1::bigint[], $2::bigint[]) AS u (receiver, place)
+    WHERE m.receiver = u.receiver AND m.place = u.place
+    RETURNING m.receiver, m.sender, m.number, octet_length(m.body)
+"""
+_MARK = """
+    UPDATE remit_gateway.pair p SET expired = greatest(p.expired, u.number), used_ms = $4
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u (receiver, sender, number)
+    WHERE p.receiver = u.receiver AND p.sender = u.sender
+"""
+_IDS = "SELECT key, id, gateway FROM remit_gateway.device WHERE key = ANY($1)"
+_PAIRS = """
+    SELECT receiver, sender, used_ms < $1 AND messages = 0 FROM remit_gateway.pair
+    WHERE (receiver, sender) > ($2, $3) ORDER BY receiver, sender LIMIT $4
+"""
+_DROP_PAIRS = """
+    DELETE FROM remit_gateway.pair p USING unnest($1::bigint[], $2::bigint[]) AS u (receiver, sender)
+    WHERE p.receiver = u.receiver AND p.sender = u.sender AND p.used_ms < $3 AND p.messages = 0 RETURNING 1
+"""
+_DEVICES = f"""
+    SELECT key, seen_ms, coalesce(gateway IN ({_LIVE}), false) FROM remit_gateway.device
+    WHERE key > $1 ORDER BY key LIMIT $2
+"""
+_DROP_DEVICE = """
+    WITH pairs AS (DELETE FROM remit_gateway.pair WHERE receiver = $1 RETURNING 1),
+        listed AS (DELETE FROM remit_gateway.allowed WHERE receiver = $1 RETURNING 1),
+        keys AS (DELETE FROM remit_gateway.one_time WHERE device = $1 RETURNING octet_length(body) AS size),
+        gone AS (DELETE FROM remit_gateway.device WHERE key = $1 RETURNING octet_length(bundle) AS size)
+    SELECT (SELECT count(*) FROM pairs) + (SELECT count(*) FROM listed) + (SELECT count(*) FROM keys)
+        + (SELECT count(*) FROM gone), (SELECT coalesce(sum(size), 0)::bigint FROM keys)
+        + (SELECT coalesce(sum(size), 0)::bigint FROM gone)
+"""
+
+Step = Callable[[PgConnection, Totals], Awaitable[CleanupResult]]
+
+
+class Cleanup:
+    """One pass through all tables."""
+
+    def __init__(
+        self, connections: Connections, *, gateway: int, limits: GatewayLimits, wall_ms: Callable[[], int]
+    ) -> None:
+        self._connections = connections
+        self._gateway = gateway
+        self._limits = limits
+        self._wall_ms = wall_ms
+        self._after: tuple[int, ...] = ()
+        self._gone: list[int] = []
+        self.notices: list[GatewayNotice] = []
+        """What other gateways should hear; the caller sends and clears it."""
+        self.size: StoreSize | None = None
+        """How much is left after the last step."""
+
+    async def steps(self) -> AsyncIterator[CleanupResult]:
+        """Clean up everything once; a gateway that comes second does nothing."""
+        async with self._connections.lend() as connection:
+            if not await connection.fetch(_CLAIM, self._wall_ms(), round(AGAIN_S * 1_000)):
+                return
+        works: tuple[tuple[Step, tuple[int, ...]], ...] = (
+            (self._messages, (0, 0, 0)),
+            (self._pairs, (0, 0)),
+            (self._one_time, (0,)),
+            (self._devices, (0,)),
+        )
+        for work, self._after in works:
+            full = True
+            while full:
+                result = await self._step(work)
+                if result is None:
+                    return
+                yield result
+                full = result.full
+                if full:
+                    await asyncio.sleep(BETWEEN_STEPS_S)
+                while self._gone:
+                    result = await self._step(self._device)
+                    if result is None:
+                        return
+                    yield result
+
+    async def _step(self, work: Step) -> CleanupResult | None:
+        """Do a step in a transaction of its own; None if another gateway is at it."""
+        async with self._connections.lend() as connection, connection.transaction():
+            await connection.execute(BOUNDED)
+            if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", CLEANING):
+                return None
+            totals = Totals(connection)
+            await totals.read()
+            result = await work(connection, totals)
+            await totals.write(self._gateway)
+        self.size = totals.sized()
+        return result
+
+    async def _messages(self, connection: PgConnection, totals: Totals) -> CleanupResult:
+        """Delete messages that were not fetched in time, except those for connected devices, which get them soon."""
+        before_ms = self._before_ms(self._limits.keep_s)
+        receiver, place, at_ms = self._after
+        rows = await connection.fetch(_OLD, before_ms, at_ms, receiver, place, ROWS)
+        if rows:
+            self._after = rows[-1]
+        return await self._expire(connection, totals, [row[:2] for row in rows], full=len(rows) == ROWS)
+
+    async def _expire(
+        self, connection: PgConnection, totals: Totals, places: list[tuple[Any, ...]], *, full: bool, devices: int = 0
+    ) -> CleanupResult:
+        """Delete messages (receiver, place), and remember that for their senders."""
+        if not places:
+            return CleanupResult(full, devices=devices)
+        receivers, numbers = [place[0] for place in places], [place[1] for place in places]
+        locked = DeviceRows(connection)
+        await locked.lock((), set(receivers))
+        deleted = await connection.fetch(_DELETE, receivers, numbers)
+        messages, size = await locked.free(_summed(deleted))
+        totals.messages -= messages
+        totals.size -= size
+        await locked.write(self._wall_ms())
+        last: dict[tuple[int, int], int] = {}
+        for receiver, sender, number, _ in deleted:
+            last[receiver, sender] = max(number, last.get((receiver, sender), 0))
+        if last:
+            # Marked as used now, so that the sender is notified even if it connects only weeks later.
+            columns = [pair[0] for pair in last], [pair[1] for pair in last], list(last.values())
+            await connection.execute(_MARK, *columns, self._wall_ms())
+        told = await self._told(connection, last)
+        return CleanupResult(full, told, expired=len(deleted), devices=devices)
+
+    async def _told(
+        self, connection: PgConnection, last: dict[tuple[int, int], int]
+    ) -> tuple[tuple[str, Expired], ...]:
+        """Return the notices for senders; those that may be connected elsewhere are told there."""
+        rows = await connection.fetch(_IDS, sorted({key for pair in last for key in pair}))
+        ids = {key: (device, gateway) for key, device, gateway in rows}
+        told: list[tuple[str, Expired]] = []
+        for (receiver, sender), number in last.items():
+            if receiver not in ids or sender not in ids:
+                continue
+            (to, _), (device, gateway) = ids[receiver], ids[sender]
+            told.append((device, expired_notice(self._limits, to, number)))
+            if gateway not in (None, self._gateway):
+                self.notices.append(GatewayNotice(gateway, f"expired {device} {to} {number}"))
+        return tuple(told)
+
+    async def _pairs(self, connection: PgConnection, totals: Totals) -> CleanupResult:
+        """Forget pairs of sender and receiver that are so old that no repeat can come."""
+        before_ms = self._before_ms(self._limits.repeat_days * DAY_S)
+        rows = await connection.fetch(_PAIRS, before_ms, *self._after, ROWS)
+        old = [row[:2] for row in rows if row[2]]
+        if old:
+            receivers, senders = [row[0] for row in old], [row[1] for row in old]
+            await DeviceRows(connection).lock((), set(receivers))
+            gone = await connection.fetch(_DROP_PAIRS, receivers, senders, before_ms)
+            totals.kept -= ROW_BYTES * len(gone)
+        if rows:
+            self._after = rows[-1][:2]
+        return CleanupResult(len(rows) == ROWS)
+
+    async def _one_time(self, connection: PgConnection, totals: Totals) -> CleanupResult:
+        """Forget keys that were handed out so long ago that nobody publishes them again."""
+        before_ms = self._before_ms(self._limits.repeat_days * DAY_S)
+        rows = await connection.fetch(
+            "SELECT key, coalesce(used_ms < $1, false) FROM remit_gateway.one_time"
+            " WHERE key > $2 ORDER BY key LIMIT $3",
+            before_ms,
+            *self._after,
+            ROWS,
+        )
+        old = [key for key, is_old in rows if is_old]
+        gone = await connection.fetch("DELETE FROM remit_gateway.one_time WHERE key = ANY($1) RETURNING 1", old)
+        totals.kept -= ROW_BYTES * len(gone)
+        if rows:
+            self._after = (rows[-1][0],)
+        return CleanupResult(len(rows) == ROWS)
+
+    async def _devices(self, connection: PgConnection, totals: Totals) -> CleanupResult:  # noqa: ARG002 - as the others
+        """Find devices that were away for too long, and update when connected devices were last seen."""
+        now_ms, before_ms = self._wall_ms(), self._before_ms(self._limits.forget_s)
+        rows = await connection.fetch(_DEVICES, *self._after, ROWS)
+        here = [key for key, seen_ms, live in rows if live and seen_ms < now_ms - DAY_S * 1_000]
+        if here:
+            await DeviceRows(connection).lock((), here)
+            await connection.execute(
+                "UPDATE remit_gateway.device SET seen_ms = greatest(seen_ms, $2) WHERE key = ANY($1)", here, now_ms
+            )
+        self._gone = [key for key, seen_ms, live in rows if not live and seen_ms < before_ms]
+        if rows:
+            self._after = (rows[-1][0],)
+        return CleanupResult(len(rows) == ROWS)
+
+    async def _device(self, connection: PgConnection, totals: Totals) -> CleanupResult:
+        """Delete some messages for a device; with the last ones the device, unless it connected between two steps."""
+        key = self._gone[-1]
+        locked = DeviceRows(connection)
+        await locked.lock((), (key,))
+        row = locked.by_key.get(key)
+        if row is None or row.seen_ms >= self._before_ms(self._limits.forget_s):
+            self._gone.pop()
+            return CleanupResult(full=False)
+        places = await connection.fetch(
+            "SELECT receiver, place FROM remit_gateway.message WHERE receiver = $1 LIMIT $2", key, ROWS
+        )
+        if len(places) == ROWS:
+            return await self._expire(connection, totals, places, full=False)
+        result = await self._expire(connection, totals, places, full=False, devices=1)
+        counts = await connection.fetchrow(_DROP_DEVICE, key)
+        assert counts
+        totals.kept -= ROW_BYTES * counts[0] + counts[1]
+        totals.devices -= 1
+        self._gone.pop()
+        return result
+
+    def _before_ms(self, age_s: float) -> int:
+        return self._wall_ms() - round(age_s * 1_000)
+
+
+def _summed(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, int, int]]:
+    """Sum deleted messages (receiver, sender, number, size) by pair, as (receiver, sender, messages, size)."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for receiver, sender, _, size in rows:
+        messages, total = found.get((receiver, sender), (0, 0))
+        found[receiver, sender] = messages + 1, total + size
+    return [(*pair, *counted) for pair, counted in found.items()]

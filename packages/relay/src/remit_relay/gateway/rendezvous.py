@@ -1,0 +1,230 @@
+"""The rendezvous of a gateway: two devices that do not know each other yet exchange a few notes in a mailbox.
+
+A mailbox has one visitor ever. What the two tell each other is sealed, or proves nothing without the rest of their
+code; the gateway counts, bounds and forwards it. See `relay.pairing`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from remit_relay.gateway.addresses import Addresses
+from remit_relay.gateway.limits import GatewayLimits
+from remit_relay.gateway.ports import MailboxContent, Mailboxes, MailboxSide
+from remit_relay.pairing.frames import (
+    MAX_NOTES,
+    VERSION,
+    EndCode,
+    JoinMailbox,
+    MailboxEnded,
+    MailboxJoined,
+    MailboxNote,
+    MailboxOpened,
+    OpenMailbox,
+    RendezvousGreeting,
+    read_from_pairing,
+)
+from remit_relay.wire import Malformed, encode_text
+from remit_server.websockets import NORMAL, PING, PONG, TEXT, WebSocket
+
+# How soon a note that came through another gateway is found, and how soon an expired mailbox is noticed elsewhere.
+SHARED_POLL_S = 0.2
+POLL_S = 1.0
+# A device whose network is gone is noticed after twice this time at most.
+HEARTBEAT_S = 20.0
+
+ENDS: dict[EndCode, str] = {
+    "unknown": "no device waits under this code: it is wrong, used, or expired",
+    "left": "the other device has gone",
+    "expired": "the time of this code is over",
+    "full": "too many devices are pairing at this gateway; try again later",
+    "busy": "too many pairings from this network address; try again later",
+    "malformed": "invalid frame",
+    "closing": "the gateway is shutting down; try again",
+    "version": f"unsupported protocol version (the gateway supports {VERSION})",
+}
+
+_log = logging.getLogger("remit.relay")
+
+
+class _Visit:
+    """The connection of one device with its mailbox."""
+
+    def __init__(self, number: int, side: MailboxSide) -> None:
+        self.number = number
+        self.side: MailboxSide = side
+        self.put = 0
+        self._heard = 0
+        self.due: asyncio.Queue[MailboxNote | MailboxEnded] = asyncio.Queue()
+
+    def look(self, content: MailboxContent | None) -> None:
+        """Queue what is new in the mailbox, None if it has expired."""
+        if content is None:
+            self.due.put_nowait(_end("expired"))
+            return
+        notes = content.guest if self.side == "host" else content.host
+        for body in notes[self._heard :]:
+            self.due.put_nowait(MailboxNote(body=body))
+        self._heard = len(notes)
+        if content.is_ended:
+            self.due.put_nowait(_end("left"))
+
+
+class Rendezvous:
+    """The devices that are pairing through this gateway."""
+
+    def __init__(
+        self,
+        mailboxes: Mailboxes,
+        addresses: Addresses,
+        *,
+        name: str,
+        limits: GatewayLimits,
+        now: Callable[[], float],
+    ) -> None:
+        self._mailboxes = mailboxes
+        self._addresses = addresses
+        self._name = name
+        self._limits = limits
+        self._now = now
+        self._visits: set[_Visit] = set()
+        self._news = asyncio.Event()
+
+    def close(self) -> None:
+        """End all pairings."""
+        for visit in self._visits:
+            visit.due.put_nowait(_end("closing"))
+
+    async def serve(self, socket: WebSocket, address: str) -> None:
+        """Serve one device until it leaves, or its mailbox ends."""
+        is_new = self._addresses.begin_pairing(address, self._now())
+        try:
+            if not is_new:
+                await _say_and_close(socket, _end("busy"))
+                return
+            socket.watch(HEARTBEAT_S)
+            visit = await self._enter(socket)
+            if visit is not None:
+                await self._stay(socket, visit)
+        except (OSError, TimeoutError) as error:
+            _log.debug("a pairing ended: %s", error)
+        finally:
+            if is_new:
+                self._addresses.end_pairing(address, self._now())
+            socket.say_closing(NORMAL)
+
+    async def watch(self) -> None:
+        """Look for notes and ended mailboxes for ever: at once after a note here, now and then for others."""
+        while True:
+            if not self._visits:
+                await self._news.wait()
+            self._news.clear()
+            try:
+                visits = list(self._visits)  # others may come while the mailboxes are read
+                found = await self._mailboxes.read_mailboxes({visit.number for visit in visits})
+                for visit in visits:
+                    visit.look(found.get(visit.number))
+            except OSError as error:
+                _log.debug("the mailboxes cannot be read and are tried again: %s", error)
+            try:
+                async with asyncio.timeout(SHARED_POLL_S if self._mailboxes.is_shared else POLL_S):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def _enter(self, socket: WebSocket) -> _Visit | None:
+        """Return the visit of a device that opened or joined a mailbox; None if it could not."""
+        limits = self._limits
+        await _say(socket, RendezvousGreeting(gateway=self._name))
+        async with asyncio.timeout(limits.hello_s):
+            asked = await _read(socket)
+        if not isinstance(asked, OpenMailbox | JoinMailbox):
+            await _say_and_close(socket, _end("malformed"))
+            return None
+        if asked.version != VERSION:
+            await _say_and_close(socket, _end("version"))
+            return None
+        if isinstance(asked, OpenMailbox):
+            number = await self._mailboxes.open_mailbox(limits.max_mailboxes, limits.mailbox_s)
+            if number is None:
+                await _say_and_close(socket, _end("full"))
+                return None
+            visit = self._begin(number, "host")
+            await _say(socket, MailboxOpened(mailbox=number, seconds=round(limits.mailbox_s)))
+            return visit
+        if not await self._mailboxes.join_mailbox(asked.mailbox, limits.meeting_s):
+            await _say_and_close(socket, _end("unknown"))
+            return None
+        visit = self._begin(asked.mailbox, "guest")
+        await _say(socket, MailboxJoined())
+        return visit
+
+    def _begin(self, number: int, side: MailboxSide) -> _Visit:
+        visit = _Visit(number, side)
+        self._visits.add(visit)
+        self._news.set()
+        return visit
+
+    async def _stay(self, socket: WebSocket, visit: _Visit) -> None:
+        """Take notes of a device and hand it those of the other one, until either has gone."""
+        telling = asyncio.create_task(self._tell(socket, visit))
+        try:
+            while True:
+                note = await _read(socket)
+                if note is None:
+                    return
+                if not isinstance(note, MailboxNote) or visit.put >= MAX_NOTES:
+                    visit.due.put_nowait(_end("malformed"))
+                    return
+                await self._mailboxes.put_note(visit.number, visit.side, visit.put, note.body)
+                visit.put += 1
+                self._news.set()
+        finally:
+            self._visits.discard(visit)
+            await self._mailboxes.end_mailbox(visit.number)
+            self._news.set()
+            # What is due at the end (an invalid frame) is still sent; who has gone does not read it.
+            if visit.due.empty():
+                telling.cancel()
+            await asyncio.wait([telling], timeout=self._limits.closing_s)
+            telling.cancel()
+
+    async def _tell(self, socket: WebSocket, visit: _Visit) -> None:
+        while True:
+            frame = await visit.due.get()
+            try:
+                await _say(socket, frame)
+                if isinstance(frame, MailboxEnded):
+                    await socket.close()
+                    return
+            except OSError as error:
+                _log.debug("a pairing device has gone: %s", error)
+                return
+
+
+async def _read(socket: WebSocket) -> OpenMailbox | JoinMailbox | MailboxNote | MailboxEnded | None:
+    """Return the next frame, None if the connection has ended; an invalid frame is an end as well."""
+    while (message := await socket.receive()) is not None:
+        if message.kind == PING:
+            await socket.send(PONG, message.data)
+            continue
+        try:
+            return read_from_pairing(message.data) if message.kind == TEXT else _end("malformed")
+        except Malformed:
+            return _end("malformed")
+    return None
+
+
+def _end(code: EndCode) -> MailboxEnded:
+    return MailboxEnded(code=code, reason=ENDS[code])
+
+
+async def _say(socket: WebSocket, frame: Struct) -> None:
+    await socket.send(TEXT, encode_text(frame))
+
+
+async def _say_and_close(socket: WebSocket, frame: MailboxEnded) -> None:
+    await _say(socket, frame)
+    await socket.close()

@@ -1,0 +1,229 @@
+"""Endpoints of the local API that pair this device with another one.
+
+`pairing_routes` is mounted by the local API, which checks token, host and origin of each request first.
+"""
+
+from collections.abc import Awaitable, Callable
+from io import BytesIO
+
+from msgspec import Struct
+
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.problems import did_you_mean
+from remit_relay.device.peers import Grants, PeerDevice, Peers
+from remit_relay.local_api.routes import read_body, send_view
+from remit_relay.pairing.code import read_code
+from remit_relay.pairing.service import PairingService, PairingState, PairingTask
+from remit_server.bodies import Receive, Scope, Send
+from remit_server.operations import Operation
+
+# ── policies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# `policy_routes` is mounted by the local API, which checks token, host and origin of each request first.
+
+OnPeers = Callable[[Callable[[Peers], list[PeerDevice]]], Awaitable[list[PeerDevice]]]
+"""Runs a function on the known devices, in the thread of the device's file."""
+
+
+class GrantsWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All grants of a device: the shared agents that it may ask, and the profiles that may ask it."""
+
+    agents: frozenset[str]
+    profiles: frozenset[str]
+
+
+class DevicePolicy(Struct, frozen=True, kw_only=True):
+    """What one device may do here by grants, and whether the devices may connect."""
+
+    device: str
+    name: str
+    verified: bool
+    allowed: bool
+    shared: bool
+    revoked: bool
+    agents: tuple[str, ...]
+    profiles: tuple[str, ...]
+    own: bool
+    """Whether it has the same owner: then it may ask all agents, and all profiles may ask it."""
+
+
+class DevicePolicies(Struct, frozen=True, kw_only=True):
+    """The policies of all known devices."""
+
+    policies: tuple[DevicePolicy, ...]
+
+
+class GrantNames(Struct, frozen=True, kw_only=True):
+    """The names that a grant may hold: the shared agents and the profiles of the team."""
+
+    agents: frozenset[str]
+    profiles: frozenset[str]
+
+    def check(self, grants: Grants) -> Grants:
+        """Return grants whose names are all known, or raise a `RemitError` that names the others."""
+        problems = [
+            Problem(f"{field}.{name[:100]}", f"there is no such {what}{did_you_mean(name, known)}")
+            for field, what, names, known in (
+                ("agents", "shared agent", grants.agents, self.agents),
+                ("profiles", "profile", grants.profiles, self.profiles),
+            )
+            for name in sorted(names - known)
+        ]
+        if problems:
+            message = "unknown names: " + ", ".join(each.path for each in problems)
+            advice = "Name agents of [shared.NAME] and profiles of [profiles.NAME] in the team file."
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=tuple(problems), suggestion=advice))
+        return grants
+
+
+def policy_routes(on_peers: OnPeers, names: GrantNames) -> list[Operation]:
+    """Return the operations that show and change grants."""
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+        peers = await on_peers(lambda known: known.list())
+        await send_view(send, DevicePolicies(policies=tuple(map(policy_view, peers))))
+
+    async def change(scope: Scope, receive: Receive, send: Send) -> None:
+        wanted: GrantsWanted = await read_body(scope, receive, GrantsWanted)
+        device = scope["path_params"]["device"]
+        grants = names.check(Grants(agents=wanted.agents, profiles=wanted.profiles))
+        (peer,) = await on_peers(lambda known: [known.replace_grants(device, grants)])
+        await send_view(send, policy_view(peer))
+
+    return [
+        Operation(
+            method="GET",
+            path="/v1/shared/policies",
+            endpoint=show,
+            name="policies",
+            summary="What each known device may do here, and which profiles may ask it.",
+            answer=DevicePolicies,
+        ),
+        Operation(
+            method="PUT",
+            path="/v1/shared/policies/{device}",
+            endpoint=change,
+            name="change_policy",
+            summary="Replace the grants of a device.",
+            takes=GrantsWanted,
+            answer=DevicePolicy,
+        ),
+    ]
+
+
+def policy_view(peer: PeerDevice) -> DevicePolicy:
+    """Return the policy of a device."""
+    return DevicePolicy(
+        device=peer.device,
+        name=peer.card.name,
+        verified=peer.verified,
+        allowed=peer.allowed,
+        shared=peer.shared,
+        revoked=peer.revoked,
+        agents=tuple(sorted(peer.agents)),
+        profiles=tuple(sorted(peer.profiles)),
+        own=peer.own,
+    )
+
+
+# ── pairing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PairingStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the other device may ask here, and which profiles may ask it; without a *code* a new one is made."""
+
+    code: str | None = None
+    agents: frozenset[str] = frozenset()
+    profiles: frozenset[str] = frozenset()
+    own: bool = False
+    """Whether the other device has the same owner: then it may ask all agents, and all profiles may ask it."""
+
+
+class PairingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of a pairing. The code, its link and its QR code (SVG) are there only while it waits."""
+
+    id: str
+    state: PairingState
+    code: str = ""
+    link: str = ""
+    qr_svg: str = ""
+    device: str = ""
+    device_name: str = ""
+    words: str = ""
+    is_confirmed: bool = False
+    error: str = ""
+    message: str = ""
+    suggestion: str = ""
+
+
+def pairing_routes(service: PairingService, names: GrantNames) -> list[Operation]:
+    """Return the operations that start, join, show and cancel a pairing."""
+
+    async def start(scope: Scope, receive: Receive, send: Send) -> None:
+        asked: PairingStart = await read_body(scope, receive, PairingStart)
+        grants = names.check(Grants(agents=asked.agents, profiles=asked.profiles, own=asked.own))
+        pairing = await service.start(grants) if asked.code is None else service.join(read_code(asked.code), grants)
+        await send_view(send, pairing_view(pairing), 201)
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+        await send_view(send, pairing_view(service.find(scope["path_params"]["pairing"])))
+
+    async def cancel(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+        await send_view(send, pairing_view(await service.cancel(scope["path_params"]["pairing"])))
+
+    one = "/v1/shared/pairings/{pairing}"
+    return [
+        Operation(
+            method="POST",
+            path="/v1/shared/pairings",
+            endpoint=start,
+            name="start_pairing",
+            summary="Make a pairing code, or join the one of another device.",
+            takes=PairingStart,
+            answer=PairingView,
+            status=201,
+        ),
+        Operation(
+            method="GET",
+            path=one,
+            endpoint=show,
+            name="pairing",
+            summary="How far a pairing has come.",
+            answer=PairingView,
+        ),
+        Operation(
+            method="DELETE",
+            path=one,
+            endpoint=cancel,
+            name="cancel_pairing",
+            summary="End a pairing; its code does not work any more.",
+            answer=PairingView,
+        ),
+    ]
+
+
+def pairing_view(pairing: PairingTask) -> PairingView:
+    """Return what a client may see of a pairing."""
+    link, paired, why = pairing.link, pairing.paired, pairing.fault
+    return PairingView(
+        id=pairing.id,
+        state=pairing.state,
+        code="" if link is None else str(link.code),
+        link="" if link is None else str(link),
+        qr_svg="" if link is None else _svg(str(link)),
+        device="" if paired is None else paired.peer.device,
+        device_name="" if paired is None else paired.peer.card.name,
+        words="" if paired is None else paired.words,
+        is_confirmed=paired is not None and paired.is_confirmed,
+        error="" if why is None else why.code.value,
+        message="" if why is None else why.message,
+        suggestion="" if why is None else why.suggestion,
+    )
+
+
+def _svg(text: str) -> str:
+    import segno
+
+    out = BytesIO()
+    segno.make(text).save(out, kind="svg", xmldecl=False, scale=4)
+    return out.getvalue().decode()

@@ -1,0 +1,190 @@
+"""The permissions and limits of a local profile with shared agents, in both directions (S10, S11).
+
+Nothing is allowed until it is enabled. Each message has a `ControlEnvelope` beside its text, inside the encryption: its
+origin, trace and hop count. These are claims of a peer; only the sender is proven, by the session.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from remit.policy.budget import Window, count, wait_ms
+from remit.protocol.card import Rate
+from remit.protocol.errors import Code, Fault, duration, fault
+from remit.protocol.remit import MAX_INTEGER
+from remit_relay.bridge.ports import Mode, PromptConstraints
+from remit_relay.session.file_rules import FileRules
+from remit_relay.session.review import ReviewRules
+
+MAX_ID = 256
+Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
+"""The id of a device, trace, profile, question or conversation between devices."""
+
+
+# A month, as long as a gateway keeps messages.
+KEEP_FILES_MS = 30 * 86_400_000
+
+
+class ProfileLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits at which a run ends, whatever its agents say (S7)."""
+
+    max_turns: Annotated[int, Meta(ge=1)] = 8
+    max_duration_ms: Annotated[int, Meta(ge=1)] = 600_000
+    max_failures: Annotated[int, Meta(ge=1)] = 3
+    """Consecutive failures of the local agent or of the delivery to the remote one."""
+    max_tokens_budget: Annotated[int, Meta(ge=1)] | None = None
+    """The tokens that the local agent may spend in a run; None: no limit of its own."""
+
+
+class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A local agent and its permissions with shared agents."""
+
+    id: Id
+    allow_shared_agent_calls: bool = False
+    allowed_shared_device_ids: frozenset[Id] = frozenset()
+    """The devices that it may call and that may call it; empty: none."""
+    max_concurrent_shared_calls: Annotated[int, Meta(ge=1)] = 3
+    max_hop_count: Annotated[int, Meta(ge=0)] = 2
+    # One message in two seconds on average: agents that answer each other faster are in a loop.
+    rate: Rate = Rate(calls=30, seconds=60)
+    """How often it may call each device, and each device may call it."""
+    mode: Mode = "manual"
+    limits: ProfileLimits = ProfileLimits()
+    rules: ReviewRules = ReviewRules()
+    constraints: PromptConstraints = PromptConstraints()
+    files: FileRules = FileRules()
+    """Which files its messages may carry, and their answers; of a shared agent: which ones it takes and returns."""
+    keep_files_ms: Annotated[int, Meta(ge=0)] = KEEP_FILES_MS
+    """How long files of an ended run are kept."""
+
+
+class ControlEnvelope(Struct, frozen=True, kw_only=True):
+    """The control data of a message, which is not shown: its origin and hop count."""
+
+    origin_agent_device_id: Id
+    """The device of the person who started the run; the same on every hop."""
+    trace_id: Id
+    """The same on every hop, and on every turn of a run."""
+    hop_count: Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
+    """1 from the origin to the first shared agent; each agent that delegates adds one."""
+    orchestrator_profile_id: Id
+    """The profile that sends this message."""
+
+    def onward(self, profile: Profile) -> "ControlEnvelope":
+        """Return the control envelope for calls that *profile* makes while it works on this message."""
+        return ControlEnvelope(
+            origin_agent_device_id=self.origin_agent_device_id,
+            trace_id=self.trace_id,
+            hop_count=self.hop_count + 1,
+            orchestrator_profile_id=profile.id,
+        )
+
+
+def origin(profile: Profile, *, device: str, trace_id: str) -> ControlEnvelope:
+    """Return the control envelope of a run that a person starts on *device*."""
+    return ControlEnvelope(
+        origin_agent_device_id=device, trace_id=trace_id, hop_count=1, orchestrator_profile_id=profile.id
+    )
+
+
+class ProfileActivity(Struct, frozen=True, kw_only=True):
+    """The current activity of a profile, when a message is judged."""
+
+    in_flight: int = 0
+    """Unanswered messages of other sessions from or to the profile."""
+    window: Window = Window()
+    """The rate window of this profile with this device, updated by `counted`."""
+    traces: frozenset[str] = frozenset()
+    """The traces of other sessions that are in progress here."""
+
+
+def counted(window: Window, profile: Profile, now_ms: int) -> Window:
+    """Return the window with one more message; there is one for each profile, device and direction."""
+    return count(window, profile.rate, now_ms / 1_000)
+
+
+def judge_outgoing(
+    profile: Profile, control: ControlEnvelope, *, target: str, device: str, standing: ProfileActivity, now_ms: int
+) -> Fault | None:
+    """Return why *profile* on *device* may not send this to the device *target*; None: it may."""
+    if target in (control.origin_agent_device_id, device):
+        return fault(Code.LOOP_DETECTED, f"the message would return to the device {target}, where it comes from")
+    return (
+        _kept_in(profile, target)
+        or _too_far(profile, control)
+        or _too_often(profile, target, standing, now_ms)
+        or _too_many(profile, standing, Code.FAN_OUT_EXCEEDED)
+    )
+
+
+def judge_incoming(
+    profile: Profile, control: ControlEnvelope, *, sender: str, device: str, standing: ProfileActivity, now_ms: int
+) -> Fault | None:
+    """Return why a question of the device *sender* to *profile* on *device* is refused; None: it is accepted.
+
+    *sender* is proven by the encrypted session, not taken from the message. This is for questions; an answer to a
+    question from here needs no other check than its session.
+    """
+    begun_at, hops = control.origin_agent_device_id, control.hop_count
+    if not profile.allow_shared_agent_calls or sender not in profile.allowed_shared_device_ids:
+        # The sender reads this, so it says nothing about the settings here.
+        return fault(
+            Code.PERMISSION_DENIED,
+            f"no agent `{profile.id}` is shared with the device {sender}",
+            suggestion="Ask its owner to share it with your device.",
+        )
+    if hops == 1 and begun_at != sender:
+        return fault(
+            Code.PERMISSION_DENIED,
+            f"the device {sender} sent a first message with {begun_at} as its origin",
+            suggestion="Send it with your own device as `origin_agent_device_id`, or count the hops.",
+        )
+    if begun_at == device or (hops > 1 and begun_at == sender) or control.trace_id in standing.traces:
+        return fault(Code.LOOP_DETECTED, f"the task of trace {control.trace_id} has passed this device before")
+    return (
+        _too_far(profile, control)
+        or _too_often(profile, sender, standing, now_ms)
+        or _too_many(profile, standing, Code.OVERLOADED)
+    )
+
+
+def _kept_in(profile: Profile, device: str) -> Fault | None:
+    if not profile.allow_shared_agent_calls:
+        return fault(
+            Code.PERMISSION_DENIED,
+            f"the profile {profile.id} may not use shared agents",
+            suggestion=f"Allow the device: remit devices allow {device} --profile {profile.id}",
+        )
+    if device not in profile.allowed_shared_device_ids:
+        return fault(
+            Code.PERMISSION_DENIED,
+            f"the profile {profile.id} may not use the device {device}",
+            suggestion=f"Allow it: remit devices allow {device} --profile {profile.id}",
+        )
+    return None
+
+
+def _too_far(profile: Profile, control: ControlEnvelope) -> Fault | None:
+    if control.hop_count <= profile.max_hop_count:
+        return None
+    return fault(
+        Code.MAX_DEPTH_EXCEEDED,
+        f"the message is on hop {control.hop_count}; the limit of the profile {profile.id} is {profile.max_hop_count}",
+    )
+
+
+def _too_often(profile: Profile, device: str, standing: ProfileActivity, now_ms: int) -> Fault | None:
+    wait = wait_ms(standing.window, profile.rate, now_ms / 1_000)
+    if not wait:
+        return None
+    message = (
+        f"too many messages between the profile {profile.id} and the device {device}; try again in {duration(wait)}"
+    )
+    return fault(Code.RATE_LIMITED, message, retry_after_ms=wait, suggestion="")
+
+
+def _too_many(profile: Profile, standing: ProfileActivity, code: Code) -> Fault | None:
+    most = profile.max_concurrent_shared_calls
+    if standing.in_flight < most:
+        return None
+    return fault(code, f"the profile {profile.id} has {standing.in_flight} calls in progress; the limit is {most}")

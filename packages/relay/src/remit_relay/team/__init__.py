@@ -1,0 +1,1 @@
+"""What a team file says of devices, and the device of a team."""

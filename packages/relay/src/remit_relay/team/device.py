@@ -1,0 +1,286 @@
+"""A team's device: its identity beside the store, and checks of the team file against the devices that it knows.
+
+Connecting is in `device_service`, which takes too long to import for commands that only read.
+"""
+
+import os
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
+
+from remit.agents.program import Program
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
+from remit.runtime.registry import team_invalid
+from remit_cli.config.checks import secret_of
+from remit_cli.config.file_trust import make_private
+from remit_cli.config.team import Team
+from remit_relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
+from remit_relay.device.peers import PeerDevice
+from remit_relay.device.state import DeviceFile
+from remit_relay.e2e.account import Device
+from remit_relay.team.section import PROFILES, RELAY, SHARED, SharedSection
+
+# A shorter prefix could match by accident.
+MIN_PREFIX = 4
+
+
+def device_path(team: Team) -> Path:
+    """Return the file of the team's device, beside its store; the key file is beside it."""
+    return team.store_path.parent / DEVICE_FILE
+
+
+def open_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Device:
+    """Return the team's device, or raise a `RemitError` if there is none; close its `state` after use."""
+    path = device_path(team)
+    if not path.exists():
+        raise _missing(path)
+    key_file(path)  # otherwise a new one would be created
+    state = _opened(team, environ)
+    try:
+        device = Device.load(state)
+        if device is None:
+            raise _missing(path)
+    except BaseException:
+        state.close()
+        raise
+    return device
+
+
+def create_device(
+    team: Team, name: str, gateway: str | None = None, *, environ: Mapping[str, str] = os.environ
+) -> Device:
+    """Create a device for the team, or raise a `RemitError` if it has one; its card names *gateway*."""
+    relay = RELAY.of(team)
+    said = "" if relay is None else relay.gateway
+    folder = device_path(team).parent
+    try:
+        make_private(folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    state = _opened(team, environ)
+    try:
+        if (found := Device.load(state)) is not None:
+            raise RemitError(
+                fault(
+                    Code.STATE_CONFLICT,
+                    f"this team has a device already: {found.card.name}, in {device_path(team)}",
+                    suggestion="To start over with a new identity, move that file and device.key away. "
+                    "To see it: remit devices show",
+                )
+            )
+        return Device.create(state, name=name, gateway=said if gateway is None else gateway)
+    except BaseException:
+        state.close()
+        raise
+
+
+@contextmanager
+def using_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Generator[Device]:
+    """Open the team's device for a short time, to read it or the devices that it knows."""
+    device = open_device(team, environ=environ)
+    try:
+        yield device
+    finally:
+        device.state.close()
+
+
+def key_file(path: Path) -> Path:
+    """Return the key of a device's file, or raise a `RemitError` if it is missing: a new one could not open it."""
+    key = path.with_name(KEY_FILE)
+    if not key.exists():
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"{key} is not there, and nothing else opens {path}",
+                suggestion="Restore it from a backup, or move the other file away and start over: remit devices init",
+            )
+        )
+    return key
+
+
+def passphrase_of(team: Team, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the passphrase of a team's device, empty if it has none; raise a `RemitError` if it is not set."""
+    relay = RELAY.of(team)
+    said = relay and relay.passphrase
+    try:
+        return secret_of(said, environ) if said else ""
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+
+
+def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
+    """Return the known device with a name, an id or a prefix of an id, or raise a `RemitError` with similar names.
+
+    If several devices had a name one after the other, the one that is not revoked is returned.
+    """
+    known = list(peers)
+    if members := [each.card.name for each in known if named in each.groups]:
+        why = f"`{named}` is a group of {', '.join(members)}, and one device is needed here"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion="Name one of its devices."))
+    exact = [each for each in known if named in (each.card.name, each.device)]
+    found = [each for each in exact if not each.revoked] or exact
+    if not found and len(named) >= MIN_PREFIX:
+        found = [each for each in known if each.device.startswith(named.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        which = ", ".join(f"{each.device} ({each.card.name})" for each in found)
+        raise RemitError(
+            fault(
+                Code.INPUT_VALIDATION_FAILED, f"ambiguous device `{named}`: {which}", suggestion="Type more of its id."
+            )
+        )
+    groups = sorted({group for each in known for group in each.groups})
+    names = [*(each.card.name for each in known if not each.revoked), *groups]
+    near = did_you_mean(named, names) or (f"; there are: {', '.join(names)}" if names else "; none is known yet")
+    raise RemitError(
+        fault(
+            Code.NOT_FOUND,
+            f"there is no device `{named[:100]}`{near}",
+            suggestion="See them all with `remit devices list`; one that is not there is paired first.",
+        )
+    )
+
+
+def find_devices(peers: Iterable[PeerDevice], named: str) -> list[PeerDevice]:
+    """Return the devices of a group, or the one that `find_device` finds."""
+    known = list(peers)
+    return [each for each in known if named in each.groups] or [find_device(known, named)]
+
+
+def _opened(team: Team, environ: Mapping[str, str]) -> DeviceFile:
+    path, passphrase = device_path(team), passphrase_of(team, environ)
+    try:
+        return DeviceFile.open(path, open_keys(path.with_name(KEY_FILE), passphrase), team.store.durability)
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> RemitError:
+    message = f"{folder} cannot be written to: {error.strerror}"
+    suggestion = "Give this user write access, or set another `path` in `[store]`."
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
+
+
+def _missing(path: Path) -> RemitError:
+    message = f"this team has no device yet: there is none in {path}"
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion="Make one: remit devices init"))
+
+
+# ── checks of a team file ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def program_of(team: Team, profile: str, environ: Mapping[str, str] = os.environ) -> Program:
+    """Return the program of a profile that has one, or raise a `RemitError` if a secret of it is not set."""
+    said = PROFILES.of(team)[profile]
+    command, *args = said.run or said.acp or ("",)
+    try:
+        env = {key: secret_of(value, environ) if value.startswith("$") else value for key, value in said.env.items()}
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+    return Program(command=command, args=tuple(args), env=env, folder=str(team.folder))
+
+
+class DeviceWarning(NamedTuple):
+    """A part of a valid team file that will not work with the known devices."""
+
+    about: str
+    says: str
+    todo: str
+
+
+def device_warnings(
+    team: Team, peers: Iterable[PeerDevice], shared: Mapping[str, SharedSection] | None = None
+) -> Iterator[DeviceWarning]:
+    """Return devices in the team file (or *shared*) that are unknown or lack permission, and sections without any.
+
+    Also the grants to known devices that name an agent or a profile that the team does not have.
+    """
+    known = list(peers)
+    for name, profile in PROFILES.of(team).items():
+        about = f"profiles.{name}"
+        granted = [each for each in known if each.may_be_asked_by(name)]
+        if not profile.allow_shared_agent_calls and not (granted and profile.allow_shared_agent_calls is None):
+            says, todo = "it may not call shared agents", f"Allow a device, if it may: {allow_command('DEVICE', name)}"
+            if profile.allow_shared_agent_calls is False or profile.devices:
+                todo = "Set `allow_shared_agent_calls = true`, if it may."
+            yield DeviceWarning(about, says, todo)
+            continue
+        named = profile.devices if profile.allow_shared_agent_calls else ()
+        todo = allow_command("DEVICE", name)
+        yield from _warnings_about(f"{about}.devices", named, known, "be asked from here", granted=granted, todo=todo)
+    for name, agent in team.agents.items():
+        if agent.device is not None:
+            yield from _warnings_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
+    for name, section in (SHARED.of(team) if shared is None else shared).items():
+        granted = [each for each in known if each.may_ask(name)]
+        todo = f"remit devices allow DEVICE --agent {quote(name)}"
+        yield from _warnings_about(
+            f"shared.{name}.devices",
+            section.devices,
+            known,
+            "reach this device",
+            asks=True,
+            granted=granted,
+            todo=todo,
+        )
+    for peer in known:
+        yield from _stale_grants(team, peer, (shared or {}).keys() | SHARED.of(team).keys())
+
+
+def _stale_grants(team: Team, peer: PeerDevice, shared: Collection[str]) -> Iterator[DeviceWarning]:
+    name = peer.card.name
+    take_back = f"Take it back: remit devices allow {quote(name)}"
+    for each in sorted(peer.agents.difference(shared)):
+        says = f"{name} was let to ask the agent {each}, which the team does not share"
+        yield DeviceWarning("device", says, f"{take_back} --agent {quote(each)} --remove")
+    for each in sorted(peer.profiles.difference(PROFILES.of(team))):
+        says = f"the profile {each} was let to ask {name}, and the team has no such profile"
+        yield DeviceWarning("device", says, f"{take_back} --profile {quote(each)} --remove")
+
+
+def _warnings_about(
+    about: str,
+    named: Iterable[str],
+    known: list[PeerDevice],
+    may: str,
+    *,
+    asks: bool = False,
+    granted: Collection[PeerDevice] = (),
+    todo: str = "",
+) -> Iterator[DeviceWarning]:
+    for each in sorted(named):
+        found = [peer for peer in known if each in peer.names]
+        standing = [peer for peer in found if not peer.revoked]
+        if found and not standing:
+            yield DeviceWarning(
+                about, f"the device {each} was revoked", "Pair with its new identity, or remove it from the file."
+            )
+        elif not standing:
+            near = did_you_mean(each, {name for peer in known for name in (peer.card.name, *peer.groups)})
+            yield DeviceWarning(
+                about,
+                f"no device {each} is known here{near}",
+                "Run `remit pair` on one side, and `remit pair CODE` on the other.",
+            )
+        for peer in standing:
+            name = peer.card.name if each in peer.groups else each
+            if not (peer.allowed if asks else peer.may_talk):
+                allow = f"Allow it, if it may: remit devices allow {quote(name)}"
+                yield DeviceWarning(about, f"the device {name} is known, and may not {may}", allow)
+            elif not peer.verified:
+                yield DeviceWarning(
+                    about,
+                    f"the device {name} is not verified: another device could impersonate it",
+                    "Pair again: remit pair",
+                )
+    if not set(named) and not granted:
+        yield DeviceWarning(about, "no device is allowed", f"Allow one: {todo}")
+
+
+def allow_command(device: str, profile: str) -> str:
+    """Return the command that lets a profile ask a device."""
+    return f"remit devices allow {quote(device)} --profile {quote(profile)}"

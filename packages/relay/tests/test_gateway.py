@@ -1,0 +1,697 @@
+"""A gateway: who is let in, what is kept for whom, and what is refused."""
+
+import asyncio
+import base64
+import json
+import logging
+import threading
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import apsw
+import pytest
+from aiohttp import ClientSession, WSServerHandshakeError
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from gateways import NAME, Client, Proxy, client_at, gateway_at, id_of, link_to, pair_of
+from remit.protocol.errors import Code, RemitError
+from remit.stores.connection import connect_reader, connect_writer
+from remit_relay.client.handshake import greet
+from remit_relay.gateway.limits import GatewayLimits
+from remit_relay.gateway.listener import GatewayListener, serve_gateway
+from remit_relay.gateway.ports import ROW_BYTES
+from remit_relay.gateway.server import FILE, DeviceRateLimit, Gateway
+from remit_relay.wire import (
+    MAX_FRAME,
+    PATH,
+    PRESENCE,
+    Ack,
+    AllowSenders,
+    BundleReply,
+    Bye,
+    Challenge,
+    Delivery,
+    Denied,
+    Done,
+    Fetch,
+    FromDevice,
+    FromGateway,
+    Hello,
+    KeysLeft,
+    Publish,
+    Receipt,
+    Refused,
+    Stored,
+    Welcome,
+    encode_text,
+    read_from_gateway,
+    signed_text,
+)
+from remit_server.transports.credentials.keys import raw
+from remit_testing import ManualClock
+from waiting import PATIENCE_S, eventually
+
+A, B = id_of("a"), id_of("b")
+
+
+def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
+    """What a gateway's file holds, once the gateway is closed."""
+    connection = connect_reader(folder / FILE, busy_seconds=1)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
+
+
+async def answer(client: Client, frame: FromDevice) -> FromGateway | Delivery | None:
+    await client.say(frame)
+    return await client.hear()
+
+
+async def stored(client: Client) -> list[Receipt]:
+    """The next receipts, whatever else comes before."""
+    while not isinstance(frame := await client.hear(), Stored):
+        assert frame is not None
+    return list(frame.receipts)
+
+
+async def refused(client: Client, code: str) -> Refused:
+    while not (isinstance(frame := await client.hear(), Refused) and frame.code == code):
+        assert frame is not None
+    return frame
+
+
+# ── who is let in ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_device_shows_who_it_is_by_signing_a_fresh_challenge(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "a") as client:
+        assert client.answer == Welcome(device=A, one_time_left=0, is_new=True, features=(PRESENCE,))
+        async with ClientSession() as session, session.ws_connect(at.url + PATH) as other:
+            first = read_from_gateway(await other.receive_str())
+            assert isinstance(first, Challenge)
+        async with ClientSession() as session, session.ws_connect(at.url + PATH) as other:
+            second = read_from_gateway(await other.receive_str())
+            assert isinstance(second, Challenge)
+        assert first.nonce != second.nonce
+
+
+@pytest.mark.parametrize("change", ["nonce", "gateway", "device", "key"])
+async def test_a_signature_for_anything_else_is_refused(tmp_path: Path, change: str) -> None:
+    """Another connection's challenge, another gateway's, another device's id, another device's key."""
+    async with gateway_at(tmp_path) as at, ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
+        challenge = read_from_gateway(await socket.receive_str())
+        assert isinstance(challenge, Challenge)
+        parts = {"nonce": challenge.nonce, "gateway": NAME, "device": A}
+        other = {"nonce": bytes(32), "gateway": "evil.example", "device": B}
+        if change != "key":
+            parts[change] = other[change]
+        text = signed_text(**parts)  # pyright: ignore[reportArgumentType]
+        signature = pair_of("b" if change == "key" else "a").sign(text)
+        await socket.send_str(encode_text(Hello(public=raw(pair_of("a").public), signature=signature)).decode())
+        bye = read_from_gateway(await socket.receive_str())
+        assert isinstance(bye, Bye)
+        assert bye.code == "unauthenticated"
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        ("{}", "malformed"),
+        ('{"type":"ack","place":1}', "malformed"),
+        (b"\x00", "malformed"),
+        (encode_text(Hello(public=bytes(32), signature=bytes(64), version=9)).decode(), "version"),
+        (encode_text(Hello(public=bytes(32), signature=bytes(64))).decode(), "unauthenticated"),
+    ],
+)
+async def test_who_does_not_greet_is_turned_away(tmp_path: Path, first: str | bytes, code: str) -> None:
+    async with gateway_at(tmp_path) as at, ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
+        await socket.receive_str()
+        await (socket.send_str(first) if isinstance(first, str) else socket.send_bytes(first))
+        bye = read_from_gateway(await socket.receive_str())
+        assert isinstance(bye, Bye)
+        assert bye.code == code
+
+
+async def test_who_says_nothing_is_turned_away_after_a_while(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path, GatewayLimits(hello_s=0.05)) as at:
+        async with ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
+            await socket.receive_str()
+            bye = read_from_gateway(await socket.receive_str())
+            assert isinstance(bye, Bye)
+            assert bye.code == "idle"
+        host, port = at.url.removeprefix("ws://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        async with asyncio.timeout(PATIENCE_S):
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
+    limits = GatewayLimits(max_unauthenticated=1)
+    async with (
+        gateway_at(tmp_path, limits) as at,
+        ClientSession() as session,
+        session.ws_connect(at.url + PATH) as socket,
+    ):
+        await socket.receive_str()
+        with pytest.raises(WSServerHandshakeError, match="503"):
+            await session.ws_connect(at.url + PATH)
+    limits = GatewayLimits(max_connections=1)
+    async with gateway_at(tmp_path, limits) as at, ClientSession() as session, client_at(at.url, "a"):
+        with pytest.raises(WSServerHandshakeError, match="503"):
+            await session.ws_connect(at.url + PATH)
+
+
+async def test_only_so_many_devices_are_known(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path, GatewayLimits(max_devices=1)) as at:
+        async with client_at(at.url, "a") as client:
+            assert isinstance(client.answer, Welcome)
+        async with client_at(at.url, "b") as client:
+            assert isinstance(client.answer, Bye)
+            assert client.answer.code == "full"
+        async with client_at(at.url, "a") as client:
+            assert isinstance(client.answer, Welcome)
+
+
+async def test_the_newer_connection_of_a_device_wins_and_the_older_is_told(tmp_path: Path) -> None:
+    async with (
+        gateway_at(tmp_path) as at,
+        client_at(at.url, "b") as b,
+        client_at(at.url, "a") as older,
+        client_at(at.url, "a") as newer,
+    ):
+        bye = await older.hear()
+        assert isinstance(bye, Bye)
+        assert bye.code == "replaced"
+        # What the older one says now counts for nothing.
+        with suppress(ConnectionError):
+            await older.put(B, 1, b"old")
+        await newer.put(B, 2, b"new")
+        found = await b.hear()
+        assert isinstance(found, Delivery)
+        assert found.body == b"new"
+        assert await older.hear() is None
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_receipt_comes_only_after_the_commit(tmp_path: Path) -> None:
+    commits = 0
+
+    def commit() -> None:
+        nonlocal commits
+        commits += 1
+
+    async with gateway_at(tmp_path, commit_hook=commit) as at, client_at(at.url, "b"), client_at(at.url, "a") as a:
+        before = commits
+        await a.put(B, 1, b"sealed")
+        assert await stored(a) == [Receipt(B, 1)]
+        assert commits > before
+    assert rows(tmp_path, "SELECT number, body FROM message") == [(1, b"sealed")]
+
+
+async def test_a_message_is_deleted_only_after_its_receiver_acknowledged_it(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
+        for number in (1, 2, 3):
+            await a.put(B, number, b"%d" % number)
+        found = [one for one in await b.heard(3) if isinstance(one, Delivery)]
+        assert [one.number for one in found] == [1, 2, 3]
+        await b.say(Ack(found[1].place))
+        await answer(b, Publish(request=1))
+    assert rows(tmp_path, "SELECT number FROM message") == [(3,)]
+
+
+async def test_what_is_acknowledged_while_it_is_being_written_does_not_stay(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, link_to(at.url, "a") as a:
+        for number in range(1, 301):
+            a.put(B, number, b"x")
+            if number % 3 == 0:
+                await asyncio.sleep(0)
+        for number in range(1, 301):
+            delivery = await b.hear()
+            assert isinstance(delivery, Delivery)
+            assert delivery.number == number
+            await b.say(Ack(delivery.place))
+        await answer(b, Publish(request=1))
+    assert rows(tmp_path, "SELECT number FROM message") == []
+
+
+async def test_an_acknowledgement_of_what_was_not_sent_deletes_nothing(tmp_path: Path) -> None:
+    limits = GatewayLimits(window_messages=1)
+    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
+        for number in (1, 2, 3):
+            await a.put(B, number, b"%d" % number)
+        first = await b.hear()
+        assert isinstance(first, Delivery)
+        await b.say(Ack(2**53))
+        second = await b.hear()
+        assert isinstance(second, Delivery)
+        assert second.number == 2
+
+
+async def test_what_is_put_again_is_recognised_also_after_a_restart(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b"), client_at(at.url, "a") as a:
+        await a.put(B, 7, b"sealed")
+        assert await stored(a) == [Receipt(B, 7)]
+        await a.put(B, 7, b"sealed")
+        assert await stored(a) == [Receipt(B, 7, True)]
+    async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a:
+        await a.put(B, 7, b"sealed")
+        assert await stored(a) == [Receipt(B, 7, True)]
+        await a.put(B, 6, b"late")
+        assert await stored(a) == [Receipt(B, 6, True)]
+    assert rows(tmp_path, "SELECT number FROM message") == [(7,)]
+
+
+async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_queued(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with gateway_at(tmp_path, GatewayLimits(repeat_days=1), clock=clock) as at, client_at(at.url, "b") as b:
+        async with client_at(at.url, "a") as a:
+            await a.put(B, 7, b"sealed")
+            assert await stored(a) == [Receipt(B, 7)]
+        delivery = await b.hear()
+        assert isinstance(delivery, Delivery)
+        await b.say(Ack(delivery.place))
+        await answer(b, Publish(request=1))
+    clock.advance(2 * 86_400)
+    gateway = Gateway(tmp_path, name=NAME, limits=GatewayLimits(repeat_days=1), clock=clock)
+    async with GatewayListener(gateway) as at, client_at(at.url, "a") as a:
+        await gateway.tidy()
+        await a.put(B, 7, b"another")
+        assert await stored(a) == [Receipt(B, 7)]
+        clock.advance(2 * 86_400)
+        await gateway.tidy()
+        await a.put(B, 7, b"another")
+        assert await stored(a) == [Receipt(B, 7, True)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (GatewayLimits(sender_messages=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
+        (GatewayLimits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
+        (GatewayLimits(receiver_messages=2, full_retry_ms=77), "full with messages from other devices"),
+        (GatewayLimits(receiver_bytes=2, full_retry_ms=77), "full with messages from other devices"),
+        (GatewayLimits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway is full"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_with_when_to_come_back(
+    tmp_path: Path, limits: GatewayLimits, reason: str
+) -> None:
+    async with gateway_at(tmp_path, limits) as at:
+        async with client_at(at.url, "b"):
+            pass
+        async with client_at(at.url, "a") as a:
+            for number in (1, 2, 3, 4):
+                await a.put(B, number, b"x")
+            found = await refused(a, "full")
+            assert (found.number, found.retry_after_ms) == (3, 77)
+            assert reason in found.reason
+            assert (await refused(a, "behind")).number == 4
+    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
+        # What was counted before the restart still counts.
+        await a.put(B, 3, b"x")
+        assert (await refused(a, "full")).number == 3
+
+
+async def test_nothing_overtakes_what_was_refused(tmp_path: Path) -> None:
+    limits = GatewayLimits(sender_messages=1)
+    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
+        async with client_at(at.url, "b"):
+            pass
+        for number in (1, 2):
+            await a.put(B, number, b"%d" % number)
+        await refused(a, "full")
+        async with client_at(at.url, "b") as b:
+            delivery = await b.hear()
+            assert isinstance(delivery, Delivery)
+            await b.say(Ack(delivery.place))
+            await answer(b, Publish(request=1))
+            # There is room again, but three must not come before two.
+            await a.put(B, 3, b"3")
+            await refused(a, "behind")
+            await a.put(B, 2, b"2", anew=True)
+            found = await b.hear()
+            assert isinstance(found, Delivery)
+            assert found.number == 2
+
+
+async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window(tmp_path: Path) -> None:
+    limits = GatewayLimits(window_messages=4, window_bytes=10_000)
+    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
+        for number in range(1, 21):
+            await a.put(B, number, bytes(100))
+        found = [one for one in await b.heard(4) if isinstance(one, Delivery)]
+        # A question that is answered shows that nothing else was under way.
+        assert isinstance(await answer(b, Publish(request=1)), Done)
+        numbers = [one.number for one in found]
+        while len(numbers) < 20:
+            await b.say(Ack(found[-1].place))
+            found = [one for one in [await b.hear()] if isinstance(one, Delivery)]
+            numbers += [one.number for one in found]
+        assert numbers == list(range(1, 21))
+
+
+async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: Path) -> None:
+    clock = ManualClock()
+    limits = GatewayLimits(slow_s=10, idle_s=10**6, closing_s=0.05, window_bytes=10**8, window_messages=10**4)
+    gateway = Gateway(tmp_path, name=NAME, limits=limits, clock=clock)
+    async with GatewayListener(gateway) as at, link_to(at.url, "a") as a, ClientSession() as session:
+        socket = await session.ws_connect(at.url + PATH)
+        await greet(socket, pair_of("b"), gateway=NAME)
+        for number in range(1, 61):
+            await a.put(B, number, bytes(250_000))
+        gateway.sweep()
+        clock.advance(11)
+        gateway.sweep()
+        await eventually(lambda: len(gateway.connected()) <= 1)
+        await socket.close()
+        async with link_to(at.url, "b") as b, asyncio.timeout(PATIENCE_S):
+            assert [(await b.receive()).number for _ in range(60)] == list(range(1, 61))
+
+
+async def test_a_silent_device_is_cut_off(tmp_path: Path) -> None:
+    clock = ManualClock()
+    gateway = Gateway(tmp_path, name=NAME, limits=GatewayLimits(idle_s=90), clock=clock)
+    async with GatewayListener(gateway) as at, client_at(at.url, "a") as a:
+        clock.advance(60)
+        await a.socket.ping()
+        assert isinstance(await answer(a, Publish(request=1)), Done)
+        clock.advance(60)
+        gateway.sweep()
+        assert gateway.connected() == [A]
+        clock.advance(60)
+        gateway.sweep()
+        bye = await a.hear()
+        assert isinstance(bye, Bye)
+        assert bye.code == "idle"
+
+
+async def test_a_device_that_is_too_fast_is_read_more_slowly(tmp_path: Path) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    limits = GatewayLimits(frames_per_s=10, frames_burst=5)
+    clock = ManualClock()
+    async with gateway_at(tmp_path, limits, clock=clock, sleep=sleep) as at, client_at(at.url, "b"):
+        async with client_at(at.url, "a") as a:
+            for number in range(1, 9):
+                await a.put(B, number, b"x")
+            while (await stored(a))[-1].number != 8:
+                pass
+        assert waited == pytest.approx([0.1, 0.2, 0.3])
+        # A new connection does not begin with a full measure.
+        async with client_at(at.url, "a") as a:
+            await a.put(B, 9, b"x")
+            await stored(a)
+        assert waited[3:] == pytest.approx([0.4])
+
+
+async def test_a_device_is_read_no_faster_than_it_can_be_written(tmp_path: Path) -> None:
+    commits = 0
+
+    def commit() -> None:
+        nonlocal commits
+        commits += 1
+
+    limits = GatewayLimits(unstored_bytes=100)
+    gateway = gateway_at(tmp_path, limits, commit_hook=commit)
+    async with gateway as at, client_at(at.url, "b"), client_at(at.url, "a") as a:
+        for number in range(1, 41):
+            await a.put(B, number, bytes(60))
+        found: list[Receipt] = []
+        while len(found) < 40:
+            found += await stored(a)
+    assert found == [Receipt(B, number) for number in range(1, 41)]
+    # Two are more than may wait, so no commit had more than two.
+    assert commits >= 20
+
+
+async def test_who_waits_to_be_read_can_be_cut_off(tmp_path: Path) -> None:
+    writing = threading.Event()
+
+    def commit() -> None:
+        if not writing.wait(PATIENCE_S):
+            raise TimeoutError
+
+    writing.set()
+    limits = GatewayLimits(unstored_bytes=100, closing_s=0.05)
+    async with gateway_at(tmp_path, limits, commit_hook=commit) as at, link_to(at.url, "b") as b:
+        await b.publish()
+        async with AsyncExitStack() as stack:
+            older = await stack.enter_async_context(client_at(at.url, "a"))
+            writing.clear()
+            for number in range(1, 6):
+                await older.put(B, number, bytes(60))
+            newer = asyncio.create_task(stack.enter_async_context(client_at(at.url, "a")))
+            assert isinstance(bye := await older.hear(), Bye)
+            assert bye.code == "replaced"
+            writing.set()
+            assert isinstance((await newer).answer, Welcome)
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await b.receive()).number == 1
+
+
+def test_a_pace_counts_bytes_too_and_recovers() -> None:
+    pace = DeviceRateLimit(GatewayLimits(bytes_per_s=100, bytes_burst=200), now=0.0)
+    assert pace.spend(200, 0.0) == 0
+    assert pace.spend(50, 0.0) == pytest.approx(0.5)
+    assert not pace.full(1.0)
+    assert pace.full(10.0)
+
+
+HELLO = encode_text(Hello(public=bytes(32), signature=bytes(64))).decode()
+
+
+@pytest.mark.parametrize("frame", [b"\x00", b"{}", '{"type":"fetch"}', HELLO], ids=["put", "json", "fetch", "hello"])
+async def test_a_malformed_frame_ends_the_connection_and_says_why(tmp_path: Path, frame: bytes | str) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a:
+        await (a.socket.send_str(frame) if isinstance(frame, str) else a.socket.send_bytes(frame))
+        bye = await a.hear()
+        assert isinstance(bye, Bye)
+        assert bye.code == "malformed"
+
+
+async def test_a_frame_that_is_too_large_ends_the_connection(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a:
+        await a.socket.send_bytes(bytes(MAX_FRAME + 1))
+        assert await a.hear() is None
+        assert a.socket.close_code == 1009
+
+
+async def test_who_is_refused_by_very_many_devices_has_to_begin_anew(tmp_path: Path) -> None:
+    limits = GatewayLimits(frames_per_s=1e9, frames_burst=1e9)
+    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
+        for number in range(1_001):
+            await a.put(id_of(f"nobody {number}"), 1, b"x")
+        while not isinstance(frame := await a.hear(), Bye):
+            assert isinstance(frame, Refused)
+        assert frame.code == "full"
+
+
+# ── access and keys ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_who_is_not_on_the_list_cannot_tell_whether_the_device_exists(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
+        await answer(b, Publish(request=1, bundle=b"signed", one_time=(b"k",)))
+        await answer(b, AllowSenders(request=2, senders=(id_of("c"),)))
+        for other in (B, id_of("nobody")):
+            await a.put(other, 1, b"x")
+            found = await a.hear()
+            assert isinstance(found, Refused)
+            assert (found.code, found.retry_after_ms) == ("unreachable", 0)
+            asked = await answer(a, Fetch(request=3, device=other))
+            assert asked == Denied(request=3, code="unreachable", reason=found.reason)
+        async with client_at(at.url, "c") as c:
+            assert await answer(c, Fetch(request=1, device=B)) == BundleReply(
+                request=1, device=B, bundle=b"signed", one_time=b"k"
+            )
+            await c.put(B, 1, b"x")
+            assert await stored(c) == [Receipt(B, 1)]
+
+
+async def test_a_list_counts_from_the_moment_it_is_written(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
+        for number in (1, 2, 3):
+            await a.put(B, number, b"x")
+            await stored(a)
+        await b.heard(3)
+        assert isinstance(await answer(b, AllowSenders(request=1, senders=())), Done)
+        await a.put(B, 4, b"x")
+        assert (await refused(a, "unreachable")).number == 4
+        assert isinstance(await answer(b, AllowSenders(request=2, senders=None)), Done)
+        await a.put(B, 4, b"x", anew=True)
+        assert await stored(a) == [Receipt(B, 4)]
+
+
+async def test_a_list_and_keys_survive_a_restart(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b:
+        await answer(b, Publish(request=1, bundle=b"signed", one_time=(b"k1", b"k2")))
+        await answer(b, AllowSenders(request=2, senders=(A,)))
+    async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a, client_at(at.url, "c") as c:
+        assert isinstance(await answer(c, Fetch(request=1, device=B)), Denied)
+        found = await answer(a, Fetch(request=1, device=B))
+        assert found == BundleReply(request=1, device=B, bundle=b"signed", one_time=b"k1")
+
+
+async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
+        keys = Publish(request=1, bundle=b"signed", one_time=(b"k1", b"k2"))
+        assert await answer(b, keys) == Done(request=1, one_time_left=2)
+        found = await answer(a, Fetch(request=1, device=B))
+        assert isinstance(found, BundleReply)
+        assert found.one_time == b"k1"
+        assert await b.hear() == KeysLeft(one_time_left=1)
+        assert await answer(b, keys) == Done(request=1, one_time_left=1)
+        async with client_at(at.url, "b") as again:
+            assert again.answer == Welcome(device=B, one_time_left=1, features=(PRESENCE,))
+
+
+async def test_only_so_many_one_time_keys_are_kept(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path, GatewayLimits(one_time_keys=2)) as at, client_at(at.url, "b") as b:
+        denied = await answer(b, Publish(request=1, one_time=(b"1", b"2", b"3")))
+        assert isinstance(denied, Denied)
+        assert denied.code == "full"
+        assert await answer(b, Publish(request=2, one_time=(b"1", b"2"))) == Done(request=2, one_time_left=2)
+        assert await answer(b, Publish(request=3, one_time=(b"3",))) == Done(request=3, one_time_left=2)
+
+
+# ── the whole ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_gateway_that_ends_tells_its_devices_after_their_receipts(tmp_path: Path) -> None:
+    frames: list[object] = []
+    async with ClientSession() as session:
+        async with gateway_at(tmp_path) as at:
+            socket = await session.ws_connect(at.url + PATH)
+            client = Client(socket, await greet(socket, pair_of("a"), gateway=NAME))
+            for number in range(1, 51):
+                await client.put(A, number, b"x")
+            # All of them were read before this question was.
+            await client.say(Publish(request=1))
+            while not isinstance(frame := await client.hear(), Done):
+                frames.append(frame)
+
+            async def listen() -> None:
+                while (frame := await client.hear()) is not None:
+                    frames.append(frame)
+
+            listening = asyncio.create_task(listen())
+        await listening
+    assert isinstance(frames[-1], Bye)
+    assert frames[-1].code == "closing"
+    receipts = [receipt for frame in frames if isinstance(frame, Stored) for receipt in frame.receipts]
+    assert receipts == [Receipt(A, number) for number in range(1, 51)]
+    assert len(rows(tmp_path, "SELECT 1 FROM message")) == 50
+
+
+async def test_trouble_with_the_disk_lets_everyone_go_and_loses_nothing(tmp_path: Path) -> None:
+    troubles = 0
+
+    def trouble() -> None:
+        nonlocal troubles
+        if troubles:
+            troubles -= 1
+            raise apsw.FullError("the disk is full")
+
+    gateway = gateway_at(tmp_path, GatewayLimits(back_ms=1), commit_hook=trouble)
+    async with gateway as at, link_to(at.url, "a") as a, link_to(at.url, "b") as b:
+        await b.publish()
+        for turn in range(20):
+            outcomes = [a.put(B, turn * 10 + number, b"x") for number in range(1, 11)]
+            troubles = 1 + turn % 3
+            async with asyncio.timeout(PATIENCE_S):
+                assert [await outcome for outcome in outcomes] == [
+                    Receipt(B, turn * 10 + number) for number in range(1, 11)
+                ]
+        found: list[int] = []
+        for _ in range(200):
+            async with asyncio.timeout(PATIENCE_S):
+                delivery = await b.receive()
+            b.acknowledge(delivery)
+            found.append(delivery.number)
+        assert found == list(range(1, 201))
+
+
+async def test_the_health_page_says_how_it_is(tmp_path: Path) -> None:
+    async with (
+        gateway_at(tmp_path) as at,
+        client_at(at.url, "a"),
+        ClientSession() as session,
+        session.get(at.url.replace("ws:", "http:") + "/healthz") as page,
+    ):
+        assert page.status == 200
+        assert await page.json() == {"status": "ok", "connections": 1}
+
+
+async def test_two_gateways_cannot_share_a_folder(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path):
+        with pytest.raises(RemitError, match="in use by another gateway process") as told:
+            await Gateway(tmp_path, name=NAME).open()
+        assert told.value.fault.code is Code.STORE_UNAVAILABLE
+
+
+async def test_a_file_of_another_version_is_not_touched(tmp_path: Path) -> None:
+    connection = connect_writer(tmp_path / FILE, "process", busy_seconds=1)
+    connection.pragma("user_version", 99)
+    connection.close()
+    with pytest.raises(RemitError, match=r"unsupported schema version 99"):
+        await Gateway(tmp_path, name=NAME).open()
+
+
+async def test_a_gateway_is_served_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    stop, urls = asyncio.Event(), asyncio.Queue[str]()
+    serving = asyncio.create_task(serve_gateway(tmp_path, name=NAME, started=urls.put_nowait, stop=stop))
+    async with client_at(await urls.get(), "a") as a:
+        stop.set()
+        bye = await a.hear()
+        assert isinstance(bye, Bye)
+        assert bye.code == "closing"
+    async with asyncio.timeout(PATIENCE_S):
+        await serving
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    async with gateway_at(tmp_path / "one") as at:
+        port = int(at.url.rsplit(":", 1)[1])
+        with pytest.raises(RemitError, match=f"port {port} is in use") as told:
+            await serve_gateway(tmp_path / "two", name=NAME, port=port)
+        assert told.value.fault.code is Code.TEAM_INVALID
+
+
+async def test_a_gateway_stores_sends_and_logs_nothing_that_can_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S1: everything that it stores and sends is captured; the words that were sealed are not in it."""
+    words = b"the password of the vault is marzipan"
+    cipher, caught = ChaCha20Poly1305(bytes(32)), list[bytes]()
+    caplog.set_level(logging.DEBUG)
+    async with gateway_at(tmp_path) as at, Proxy(at.url) as network:
+        network.keep = True
+        async with link_to(network.url, "b") as b:
+            await b.publish(bundle=b"signed")
+        async with link_to(network.url, "a") as a:
+            for number in range(1, 11):
+                await a.put(B, number, cipher.encrypt(number.to_bytes(12), words * 50, None))
+        caught += [path.read_bytes() for path in tmp_path.iterdir()]
+        async with link_to(network.url, "b") as b:
+            delivery = await b.receive()
+            assert cipher.decrypt(delivery.number.to_bytes(12), delivery.body, None) == words * 50
+            assert delivery.body in b"".join(caught), "this does look where messages are kept"
+        caught += network.carried
+    caught += [path.read_bytes() for path in tmp_path.iterdir()]
+    caught.append(caplog.text.encode())
+    everything = b"".join(caught)
+    assert len(everything) > 20_000
+    for hidden in (b"password", b"marzipan", base64.b64encode(words)[:20], words.hex().encode()[:20]):
+        assert hidden not in everything
+
+
+def test_the_settings_of_a_gateway_are_plain_values() -> None:
+    assert json.loads(encode_text(GatewayLimits()))["hello_s"] == 10.0

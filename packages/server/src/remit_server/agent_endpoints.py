@@ -1,0 +1,246 @@
+"""The endpoints about agents: the state of one, and the graph of who may call whom and who did."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from remit.policy.breaker import Phase
+from remit.policy.routing import Ranked
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import USER
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
+from remit.runtime.agent_status import AgentStatus
+from remit_server.access import visible
+from remit_server.delegations import Delegations
+from remit_server.documents.figures import DAY_MS, HOUR_MS, RecordFigures, Sums, Traffic
+from remit_server.documents.spend import PricedSums, Pricing, success_share
+from remit_server.documents.team_figures import (
+    AgentGraph,
+    AgentLoad,
+    AgentPage,
+    CallEdge,
+    CapabilityRanking,
+    FaultLine,
+    HostLine,
+    RankingLine,
+    RateUse,
+)
+from remit_server.figures_endpoints import CurrentFigures, period_of
+from remit_server.operations import ApiRequest
+
+# The hours of the small chart beside each agent.
+HOURS = 24
+MOST_EDGES = 2_000
+
+
+class AgentEndpoints:
+    """The endpoints for the state of agents."""
+
+    def __init__(
+        self,
+        delegations: Delegations,
+        figures: CurrentFigures,
+        pricing: Pricing,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._hub = delegations.hub
+        self._delegations = delegations
+        self._figures = figures
+        self._pricing = pricing
+        self._wall_ms = wall_ms
+
+    async def status(self, call: ApiRequest) -> AgentPage:
+        """`GET /v1/agents/{name}/status`."""
+        roots, name = visible(call.sender, call.operation.needs).agents, call.named("name")
+        cards = _reachable(self._hub.cards, roots)
+        card = cards.get(name)
+        if card is None:
+            why = f"there is no agent `{name[:100]}`{did_you_mean(name, cards)}"
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
+        rankings = [
+            CapabilityRanking(
+                capability=each.code,
+                ranking=_ranking(ranked for ranked in await self._hub.ranking(each.code) if ranked.name in cards),
+            )
+            for each in card.capabilities
+        ]
+        now_ms, states = self._wall_ms(), self._hub.agent_status()
+
+        def page(figures: RecordFigures) -> AgentPage:
+            recent = _Recent(figures, self._pricing, now_ms, roots)
+            faults = [each for each in figures.faults.get(name, ()) if roots is None or each.root in roots]
+            return AgentPage(
+                load=self._load(card, states.get(name), recent),
+                version=card.version,
+                capabilities=card.capabilities,
+                tools=tuple(sorted(card.tools)),
+                may_call=tuple(sorted(card.callees)),
+                called_by=tuple(sorted(each.name for each in cards.values() if each.may_reach(name))),
+                time_ms=card.time_ms,
+                max_tokens=card.tokens,
+                isolation=card.isolation,
+                rankings=tuple(rankings),
+                faults=tuple(
+                    FaultLine(
+                        at_ms=each.at_ms,
+                        run=each.run,
+                        delegation=each.delegation,
+                        origin=each.origin,
+                        user=each.user,
+                        status=each.status,
+                        code=each.code,
+                        message=each.message,
+                    )
+                    for each in reversed(faults)
+                ),
+                complete=self._figures.complete,
+                through_ms=figures.through_ms,
+            )
+
+        return await self._figures.look(page)
+
+    async def graph(self, call: ApiRequest) -> AgentGraph:
+        """`GET /v1/graph`."""
+        roots = visible(call.sender, call.operation.needs).agents
+        now_ms, cards, states = self._wall_ms(), _reachable(self._hub.cards, roots), self._hub.agent_status()
+        since_ms, until_ms = period_of(call.scope, DAY_MS, now_ms)
+
+        def graph(figures: RecordFigures) -> AgentGraph:
+            recent = _Recent(figures, self._pricing, now_ms, roots)
+            return AgentGraph(
+                agents=tuple(self._load(card, states.get(name), recent) for name, card in cards.items()),
+                edges=_edges(cards, _traffic(figures, since_ms, until_ms, roots)),
+                since_ms=since_ms,
+                until_ms=until_ms,
+                currency=self._pricing.currency,
+                complete=self._figures.complete,
+                through_ms=figures.through_ms,
+                from_ms=figures.from_ms,
+            )
+
+        return await self._figures.look(graph)
+
+    def _load(self, card: AgentCard, state: AgentStatus | None, recent: "_Recent") -> AgentLoad:
+        state = state or AgentStatus(0, 0, Phase.CLOSED)  # it was removed a moment ago
+        priced, hours = recent.of(card.name)
+        return AgentLoad(
+            name=card.name,
+            description=card.description,
+            is_remote=state.is_remote,
+            hosts=tuple(HostLine(hub=each.hub, free=each.free) for each in state.hosts),
+            model=self._pricing.models.get(card.name, ""),
+            running=state.running,
+            slots=state.slots,
+            free=state.free,
+            queued=state.queued,
+            queue=card.queue,
+            breaker=state.breaker,
+            probe_ms=state.probe_ms,
+            openings=state.openings,
+            rate=None
+            if card.rate is None
+            else RateUse(limit=card.rate, calls=state.rate_calls, wait_ms=state.rate_wait_ms),
+            delegations=priced.sums.delegations,
+            success=success_share(priced.sums),
+            p50_ms=priced.sums.percentile_ms(0.5),
+            p95_ms=priced.sums.percentile_ms(0.95),
+            tokens=priced.sums.tokens,
+            cost=priced.cost,
+            hours=hours,
+        )
+
+
+class _Recent:
+    """The figures of each agent in the last 24 hours."""
+
+    def __init__(self, figures: RecordFigures, pricing: Pricing, now_ms: int, roots: Collection[str] | None) -> None:
+        self._first_ms = now_ms - now_ms % HOUR_MS - (HOURS - 1) * HOUR_MS
+        self._sums: dict[str, PricedSums] = {}
+        self._hours: dict[str, list[tuple[int, int]]] = {}
+        for period in figures.between(self._first_ms, now_ms + 1):
+            hour = (period.start_ms - self._first_ms) // HOUR_MS
+            for key, sums in period.sums.items():
+                if roots is not None and key.root not in roots:
+                    continue
+                model = pricing.model_of(key)
+                priced = self._sums.setdefault(key.agent, PricedSums(Sums()))
+                priced.add(sums, pricing.price(model) if model else None)
+                hours = self._hours.setdefault(key.agent, [(0, 0)] * HOURS)
+                if 0 <= hour < HOURS:
+                    succeeded, failed = hours[hour]
+                    hours[hour] = succeeded + sums.succeeded, failed + sums.failed
+
+    def of(self, agent: str) -> tuple[PricedSums, tuple[tuple[int, int], ...]]:
+        return self._sums.get(agent, PricedSums(Sums())), tuple(self._hours.get(agent, [(0, 0)] * HOURS))
+
+
+def _reachable(cards: Mapping[str, AgentCard], roots: Collection[str] | None) -> dict[str, AgentCard]:
+    """Return the agents that a reader of the runs of *roots* may know: those, and whom they may have called."""
+    if roots is None:
+        return dict(cards)
+    found = {name: cards[name] for name in sorted(roots) if name in cards}
+    new = found
+    while new:
+        new = {
+            name: card
+            for name, card in cards.items()
+            if name not in found and any(caller.may_reach(name) for caller in new.values())
+        }
+        found |= new
+    return found
+
+
+def _traffic(
+    figures: RecordFigures, since_ms: int, until_ms: int, roots: Collection[str] | None
+) -> dict[tuple[str, str], Traffic]:
+    found: dict[tuple[str, str], Traffic] = {}
+    for period in figures.between(since_ms, until_ms):
+        for call, traffic in period.traffic.items():
+            if roots is None or call.root in roots:
+                found.setdefault((call.origin, call.target), Traffic()).add(traffic)
+    return found
+
+
+def _edges(cards: Mapping[str, AgentCard], did: Mapping[tuple[str, str], Traffic]) -> tuple[CallEdge, ...]:
+    """Return who called whom, most calls first, then who may and did not."""
+    may = {(USER, name) for name in cards} | {
+        (caller, callee)
+        for caller, card in cards.items()
+        for callee in cards
+        if caller != callee and card.may_reach(callee)
+    }
+    known = [ends for ends in did if ends[1] in cards]
+    return tuple(
+        _edge(ends, ends in may, did.get(ends, Traffic()))
+        for ends in sorted({*known, *may}, key=lambda ends: (-did[ends].calls if ends in did else 0, ends))[:MOST_EDGES]
+    )
+
+
+def _edge(ends: tuple[str, str], may: bool, traffic: Traffic) -> CallEdge:
+    worked = traffic.calls - traffic.refused
+    return CallEdge(
+        origin=ends[0],
+        target=ends[1],
+        may=may,
+        calls=traffic.calls,
+        failed=traffic.failed,
+        refused=traffic.refused,
+        tokens=traffic.tokens,
+        mean_ms=round(traffic.time_ms / worked) if worked else None,
+    )
+
+
+def _ranking(ranked: Iterable[Ranked]) -> tuple[RankingLine, ...]:
+    return tuple(
+        RankingLine(
+            agent=each.name,
+            place=place,
+            quality=each.quality,
+            latency_ms=each.latency_ms,
+            tokens=each.tokens,
+            in_flight=each.in_flight,
+            ago_ms=each.ago_ms,
+            why=each.why,
+        )
+        for place, each in enumerate(ranked, 1)
+    )

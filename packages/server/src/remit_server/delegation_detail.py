@@ -1,0 +1,323 @@
+"""Puts together what the record shows of one delegation."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from remit.policy.redaction import kind_of
+from remit.protocol.envelope import Request, Response, Usage
+from remit.protocol.errors import Fault
+from remit.protocol.records import (
+    Approval,
+    Notice,
+    Progress,
+    Record,
+    ToolUse,
+    outward,
+    request_in,
+    response_in,
+)
+from remit.runtime.audit.stored_chain import KeepsChain
+from remit.runtime.engine import Engine
+from remit.runtime.run_tree import Node, Tree
+from remit_server.delegation_views import (
+    ApprovalView,
+    AuditedRow,
+    AuditedRows,
+    BreakerThen,
+    CallBelow,
+    CarvedTime,
+    CarvedTokens,
+    DelegationDetail,
+    OutcomeBefore,
+    RemitView,
+    SaidView,
+    ToolUseView,
+)
+from remit_server.documents.recorded_verdicts import RecordedCase, recorded_verdicts
+from remit_server.run_trees import RunTrees
+from remit_server.shown_views import ShownCase, redaction_tokens, shown_to
+from remit_server.team_policy import TeamPolicy
+
+# Each is read by itself; a delegation that reports more often is read in the audit log.
+MOST_ROWS = 200
+# The records before a request in which earlier outcomes of its callee are looked for, and how many are shown.
+LOOK_BACK = 500
+MOST_OUTCOMES = 10
+# Rows whose digests are checked while a person waits: about 0.2 s.
+MOST_AUDITED = 20_000
+
+
+class DelegationDetails:
+    """Reads delegations from the record: what a tree says of them, and their texts as they are stored now."""
+
+    def __init__(self, hub: Engine, trees: RunTrees, policy: TeamPolicy) -> None:
+        self._hub = hub
+        self._trees = trees
+        self._policy = policy
+
+    async def read(self, run: str, path: str, *, others: bool) -> DelegationDetail | None:
+        """Return a delegation, or None if the run has none of that path.
+
+        With *others* the reader may also read what was said in other runs of the same conversation.
+        """
+        await self._hub.store.flush()
+        tree = await self._trees.tree(run)
+        node, waiting = tree.nodes.get(path), None
+        if node is None or node.request is None:
+            # A call that waits for a person is not recorded as a request yet.
+            for question in await self._hub.pending():
+                if question.request.path == path and question.request.run == run:
+                    waiting = question.request
+                    above = tree.nodes.get(waiting.parent) if waiting.parent is not None else None
+                    node = node or Node(path, above, waiting.target, question.asked_ms)
+        if node is None or node.path != path or (node.request is None and waiting is None):
+            return None
+        return await self._detail(tree, node, waiting, others=others)
+
+    async def _records(self, node: Node) -> list[Record]:
+        """Return the records of a delegation: its request, its end, and as many others as are shown."""
+        others = [seq for seq in node.seqs if seq not in (node.asked_seq, node.ended_seq)]
+        wanted = {*others[-MOST_ROWS:], *(seq for seq in (node.asked_seq, node.ended_seq) if seq)}
+        found: list[Record] = []
+        for seq in sorted(wanted):
+            page = await self._hub.store.records(after=seq - 1, limit=1)
+            found += [record for record in page if record.seq == seq]
+        return found
+
+    async def _request_of(self, node: Node) -> Request | None:
+        """Return the request of a delegation as it is stored now."""
+        if node.asked_seq:
+            for record in await self._hub.store.records(after=node.asked_seq - 1, limit=1):
+                return request_in(record.body) if record.seq == node.asked_seq else None
+        return None
+
+    async def _detail(
+        self, tree: Tree, node: Node, waiting: Request | None, *, others: bool
+    ) -> DelegationDetail | None:
+        hub, records, seq = self._hub, await self._records(node), node.first_seq or tree.seq + 1
+        request = waiting or next((found for each in records if (found := request_in(each.body))), None)
+        if request is None:
+            return None  # removed since the tree was read
+        response = next((found for each in records if (found := response_in(each.body))), None)
+        fault = response.fault if response is not None and node.is_refused else None
+        above = [await self._request_of(each) for each in node.lineage() if each is not node]
+        caller = above[0] if above else None
+        lineage = [request, *filter(None, above)]
+        shown, kept = await shown_to(
+            hub,
+            ShownCase(
+                request=request,
+                seq=seq,
+                at_ms=node.asked_ms,
+                caller=caller,
+                filters=[each.context for each in lineage],
+                callers=[each.origin for each in lineage],
+                others=others,
+            ),
+        )
+        approvals = [each for each in records if isinstance(each.body, Approval)]
+        cards = hub.cards
+        verdicts = recorded_verdicts(
+            RecordedCase(
+                request=request,
+                node=node,
+                seq=seq,
+                tree=tree,
+                limits=hub.settings.limits,
+                guards=hub.settings.guards,
+                card=cards.get(request.target),
+                caller=cards.get(request.origin),
+                parent=caller,
+                fault=fault,
+                approvals=[each.body for each in approvals if isinstance(each.body, Approval)],
+                tokens=[kind_of(token) for _, token in redaction_tokens(request)],
+            )
+        )
+        breaker = next(each for each in verdicts if each.guard == "breaker")
+        rows = [each for each in records if each.seq]
+        return DelegationDetail(
+            run=tree.root.path if tree.root else request.run,
+            path=node.path,
+            id=request.id,
+            parent=request.parent,
+            state="asking" if waiting is not None else node.state,
+            origin=request.origin,
+            target=request.target,
+            user=request.remit.user,
+            capability=request.capability,
+            session=request.session,
+            parent_session=request.parent_session,
+            correlation=request.correlation,
+            via=request.via,
+            retry_of=request.retry_of,
+            asked_ms=node.asked_ms,
+            ended_ms=node.ended_ms,
+            remit=_remit(node, seq, request, caller, response),
+            shown=shown,
+            held_back=kept,
+            verdicts=verdicts,
+            breaker=await self._breaker(node, seq, breaker.verdict, breaker.says, fault),
+            response=None if response is None else response.outward(),
+            advice=tuple(self._policy.advise(response.fault, request)) if response and response.fault else (),
+            calls=tuple(_below(each) for each in node.children if each.request is not None),
+            said=tuple(_said(records)),
+            tools=tuple(_tool_uses(records)),
+            approvals=tuple(_approvals(approvals)),
+            audit=await self._audited(rows),
+            left_out=len(node.seqs) - len(rows),
+        )
+
+    async def _audited(self, records: Sequence[Record]) -> AuditedRows:
+        """Return the rows of a delegation, with the verdict on the part of the record from its first to its last."""
+        store, seqs = self._hub.store, [each.seq for each in records]
+        intact: dict[int, bool] = {}
+        says = "The hash chain of these rows was not checked."
+        if seqs and isinstance(store, KeepsChain) and seqs[-1] - seqs[0] < MOST_AUDITED:
+            intact = await store.chain.intact(seqs[0], seqs[-1])
+            broken = [seq for seq, is_intact in intact.items() if not is_intact]
+            where = f"rows {seqs[0]:,} to {seqs[-1]:,} of the record"
+            says = f"Each of {where} follows from the row before it in the hash chain."
+            if broken:
+                says = f"Of {where}, row {broken[0]:,} does not follow from the row before it: the record was changed."
+        elif seqs and isinstance(store, KeepsChain):
+            says = "Too many rows lie between its first and its last one; the page Audit verifies the whole record."
+        return AuditedRows(
+            rows=tuple(
+                AuditedRow(seq=each.seq, kind=each.kind, at_ms=each.at_ms, intact=intact.get(each.seq))
+                for each in records
+            ),
+            intact=all(intact.values()) if intact else None,
+            says=says,
+        )
+
+    async def _breaker(self, node: Node, seq: int, verdict: str, says: str, fault: Fault | None) -> BreakerThen:
+        state: Literal["closed", "probing", "open", "not_asked"] = "closed"
+        if verdict == "refuse":
+            state, says = "open", f"open: {node.agent} had failed too often"
+        elif verdict in ("not_asked", "unknown"):
+            state, says = "not_asked", "the request was refused before the breaker was asked"
+        elif node.is_probe:
+            state = "probing"
+        before: list[OutcomeBefore] = []
+        for record in await self._hub.store.records(after=max(0, seq - LOOK_BACK - 1), limit=LOOK_BACK):
+            match record.body:
+                case Response(target=node.agent) as ended if record.seq < seq:
+                    code = ended.fault.code if ended.fault is not None else None
+                    before.append(
+                        OutcomeBefore(run=record.run, path=ended.id, at_ms=record.at_ms, status=ended.status, code=code)
+                    )
+                case _:
+                    pass
+        return BreakerThen(
+            state=state,
+            says=says,
+            retry_after_ms=fault.retry_after_ms if fault is not None and state == "open" else None,
+            before=tuple(reversed(before[-MOST_OUTCOMES:])),
+        )
+
+
+def _remit(node: Node, seq: int, request: Request, caller: Request | None, response: Response | None) -> RemitView:
+    remit, usage = request.remit, response.usage if response is not None else Usage()
+    below = [each for each in node.children if each.request is not None]
+    used_below = sum(each.usage.total if each.response else each.granted or 0 for each in below)
+    left, time_left = None, None
+    if caller is not None and node.parent is not None:
+        beside = [each for each in node.asked_before(seq) if not each.is_refused]
+        held = sum((each.granted or 0) if each.is_open_at(seq) else each.usage.total for each in beside)
+        left = max(0, caller.remit.tokens - held)
+        time_left = max(0, caller.remit.time_ms - (node.asked_ms - node.parent.asked_ms))
+    return RemitView(
+        tokens=CarvedTokens(
+            caller=None if caller is None else caller.remit.tokens,
+            left_before=left,
+            granted=remit.tokens,
+            used=None if response is None else usage.total,
+            own=None if response is None else max(0, usage.total - sum(each.usage.total for each in below)),
+            below=used_below,
+            given_back=None if response is None else max(0, remit.tokens - usage.total),
+            overrun=usage.overrun,
+        ),
+        time_ms=CarvedTime(
+            caller=None if caller is None else caller.remit.time_ms,
+            left_before=time_left,
+            granted=remit.time_ms,
+            used=None if response is None else response.duration_ms,
+            queued=0 if response is None else response.queued_ms,
+            asked=0 if response is None else response.waited_ms,
+        ),
+        depth=remit.depth,
+        max_depth=remit.max_depth,
+        chain=remit.chain,
+        context_tokens=remit.context_tokens,
+        tools=None if remit.tools is None else tuple(sorted(remit.tools)),
+        targets=None if remit.targets is None else tuple(sorted(remit.targets)),
+        may_delegate=remit.may_delegate,
+        priority=remit.priority,
+    )
+
+
+def _below(node: Node) -> CallBelow:
+    return CallBelow(
+        path=node.path,
+        target=node.agent,
+        tokens=node.granted or 0,
+        used=node.usage.total,
+        status=node.response.status if node.response else None,
+        code=node.fault.code if node.fault else None,
+    )
+
+
+def _said(records: Sequence[Record]) -> Iterator[SaidView]:
+    for record in records:
+        match record.body:
+            case Progress(text=text):
+                yield SaidView(seq=record.seq, at_ms=record.at_ms, kind="progress", text=text)
+            case Notice(text=text, code=code):
+                yield SaidView(seq=record.seq, at_ms=record.at_ms, kind="notice", text=text, code=code)
+            case _:
+                pass
+
+
+def _tool_uses(records: Sequence[Record]) -> Iterator[ToolUseView]:
+    for record in records:
+        match outward(record).body:
+            case ToolUse(begun=False) as use:
+                yield ToolUseView(
+                    seq=record.seq,
+                    at_ms=record.at_ms,
+                    tool=use.tool,
+                    input=use.input,
+                    duration_ms=use.duration_ms,
+                    replayed=use.replayed,
+                    revealed=use.revealed,
+                    fault=use.fault,
+                )
+            case _:
+                pass
+
+
+class _Asked(NamedTuple):
+    at_ms: int
+    body: Approval
+
+
+def _approvals(records: Sequence[Record]) -> Iterator[ApprovalView]:
+    """Yield the questions about a delegation, each with its answer."""
+    asked: dict[str, _Asked] = {}
+    answered: dict[str, _Asked] = {}
+    for record in records:
+        if isinstance(body := record.body, Approval):
+            (asked if body.agreed is None else answered).setdefault(body.id, _Asked(record.at_ms, body))
+    for id, question in {**answered, **asked}.items():
+        answer = answered.get(id)
+        decided = answer.body if answer is not None else question.body
+        yield ApprovalView(
+            id=id,
+            question=question.body.question,
+            asked_ms=question.at_ms,
+            answered_ms=None if answer is None else answer.at_ms,
+            agreed=decided.agreed,
+            by=decided.by,
+            reason=decided.reason,
+            edited=decided.edited,
+        )

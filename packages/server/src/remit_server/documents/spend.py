@@ -1,0 +1,233 @@
+"""What was spent and how it went, as tables and as series over time."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from remit.policy.prices import Price, cost_of
+from remit_server.documents.common import AtMs
+from remit_server.documents.figures import DAY_MS, HOUR_MS, Period, SumKey, Sums
+
+SpendBy = Literal["user", "agent", "capability", "day", "model"]
+SeriesOf = Literal["success", "latency", "tokens", "cost", "runs", "refusals"]
+SeriesStep = Literal["hour", "day"]
+
+STEP_MS: dict[SeriesStep, int] = {"hour": HOUR_MS, "day": DAY_MS}
+
+Cost = Annotated[
+    float | None, Meta(description="Estimated cost of the tokens whose price is known; null: no price is known.")
+]
+Complete = Annotated[
+    bool, Meta(description="Whether the whole record has been read. If not, ask again: each request reads on.")
+]
+Through = Annotated[AtMs, Meta(description="The time of the newest record that has been read.")]
+From = Annotated[AtMs, Meta(description="Since when the figures are whole; 0: from the beginning of the record.")]
+
+
+class SpendRow(Struct, frozen=True, kw_only=True):
+    """What one user, agent, capability, day or model spent, and how it went."""
+
+    key: Annotated[str, Meta(description="The user, agent, capability, day (`2026-11-17`, UTC) or model.")]
+    runs: Annotated[int, Meta(description="Requests of users that ended, including refused ones.")]
+    delegations: Annotated[int, Meta(description="Delegations that ended, including refused ones.")]
+    succeeded: Annotated[int, Meta(description="Delegations that ended with a success, in full or in part.")]
+    failed: Annotated[int, Meta(description="Delegations that failed or ran out of time.")]
+    cancelled: Annotated[int, Meta(description="Delegations that were cancelled.")]
+    refused: Annotated[int, Meta(description="Delegations that were refused.")]
+    prompt: Annotated[int, Meta(description="Tokens read by the agents themselves.")]
+    completion: Annotated[int, Meta(description="Tokens written by the agents themselves.")]
+    cached: Annotated[int, Meta(description="Tokens of `prompt` that providers read from their cache.")]
+    tokens: Annotated[int, Meta(description="`prompt` and `completion`, without the agents below.")]
+    total_tokens: Annotated[int, Meta(description="Tokens with those of all agents below, which count there again.")]
+    overrun: Annotated[int, Meta(description="Tokens spent beyond a grant.")]
+    cost: Cost
+    unpriced_tokens: Annotated[int, Meta(description="Tokens of `tokens` that are not in `cost`: no price is known.")]
+    p50_ms: Annotated[int | None, Meta(description="Half of the delegations took no longer, to within 9 %.")]
+    p95_ms: Annotated[int | None, Meta(description="95 % of the delegations took no longer, to within 9 %.")]
+    codes: Annotated[dict[str, int], Meta(description="Failures and refusals by error code.")]
+
+
+class SpendTable(Struct, frozen=True, kw_only=True):
+    """Spend by user, agent, capability, day or model."""
+
+    by: SpendBy
+    since_ms: Annotated[AtMs, Meta(description="Begin of the period, at a whole hour or day (UTC).")]
+    until_ms: AtMs
+    currency: Annotated[str, Meta(description="Currency of all costs, which are estimates.")]
+    rows: Annotated[tuple[SpendRow, ...], Meta(description="Most tokens first; days in order.")]
+    totals: Annotated[SpendRow, Meta(description="All rows together, including those on other pages.")]
+    next: Annotated[int | None, Meta(description="The value of `after` for the next page; null: there is none.")]
+    complete: Complete
+    through_ms: Through
+    from_ms: From
+
+
+class SeriesLine(Struct, frozen=True, kw_only=True):
+    """One line of a series."""
+
+    name: Annotated[str, Meta(description="`share`, `p50_ms`, `p95_ms`, `prompt`, `completion`, `cost`, `runs`, …")]
+    values: Annotated[tuple[float | None, ...], Meta(description="One value for each time; null: nothing is known.")]
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """Figures over time."""
+
+    what: SeriesOf
+    step: SeriesStep
+    currency: Annotated[str, Meta(description="Currency of costs, which are estimates.")]
+    at_ms: Annotated[tuple[int, ...], Meta(description="The begin of each hour or day (UTC).")]
+    lines: tuple[SeriesLine, ...]
+    complete: Complete
+    through_ms: Through
+    from_ms: From
+
+
+Wanted = Callable[[SumKey], bool]
+Prices = Callable[[str], Price | None]
+
+
+class PricedSums(Struct):
+    """Sums with their estimated cost."""
+
+    sums: Sums
+    cost: float | None = None
+    unpriced: int = 0
+
+    def add(self, sums: Sums, price: Price | None) -> None:
+        """Add sums of one model."""
+        self.sums.add(sums)
+        if not sums.tokens:
+            return
+        if price is None:
+            self.unpriced += sums.tokens
+        else:
+            spent = cost_of(price, prompt=sums.prompt, completion=sums.completion, cached=sums.cached)
+            self.cost = (self.cost or 0.0) + spent
+
+    def row(self, key: str) -> SpendRow:
+        """Return these sums as a row of a table."""
+        sums = self.sums
+        return SpendRow(
+            key=key,
+            runs=sums.runs,
+            delegations=sums.delegations,
+            succeeded=sums.succeeded,
+            failed=sums.failed,
+            cancelled=sums.cancelled,
+            refused=sums.refused,
+            prompt=sums.prompt,
+            completion=sums.completion,
+            cached=sums.cached,
+            tokens=sums.tokens,
+            total_tokens=sums.total,
+            overrun=sums.overrun,
+            cost=self.cost,
+            unpriced_tokens=self.unpriced,
+            p50_ms=sums.percentile_ms(0.5),
+            p95_ms=sums.percentile_ms(0.95),
+            codes=dict(sorted(sums.codes.items())),
+        )
+
+
+class Pricing(Struct, frozen=True, kw_only=True):
+    """The models of agents, and the prices of models."""
+
+    price: Prices = lambda _: None
+    models: Mapping[str, str] = {}
+    """The model of each agent in the team file: for records that do not name one."""
+    currency: str = "USD"
+
+    def cost(self, agent: str, model: str, prompt: int, completion: int, cached: int) -> float | None:
+        """Return what tokens of an agent cost; *model* is empty if it was not recorded. None: not known."""
+        price = self.price(known) if (known := model or self.models.get(agent, "")) else None
+        return None if price is None else cost_of(price, prompt=prompt, completion=completion, cached=cached)
+
+    def model_of(self, key: SumKey) -> str:
+        """Return the model that spent the tokens of a sum; empty if it is not known."""
+        return key.model or self.models.get(key.agent, "")
+
+
+def spend_rows(periods: Iterable[Period], by: SpendBy, wanted: Wanted, pricing: Pricing) -> list[SpendRow]:
+    """Return the rows of a table: days in order, else those with the most tokens first."""
+    found: dict[str, PricedSums] = {}
+    for period in periods:
+        day = day_of(period.start_ms)
+        for key, sums in period.sums.items():
+            if wanted(key):
+                model = pricing.model_of(key)
+                group = _group(by, key, day, model)
+                found.setdefault(group, PricedSums(Sums())).add(sums, pricing.price(model) if model else None)
+    rows = [each.row(group) for group, each in found.items()]
+    return sorted(rows, key=lambda row: (0, 0, row.key) if by == "day" else (-row.tokens, -row.delegations, row.key))
+
+
+def total_of(periods: Iterable[Period], wanted: Wanted, pricing: Pricing) -> PricedSums:
+    """Return everything wanted in one sum."""
+    found = PricedSums(Sums())
+    for period in periods:
+        for key, sums in period.sums.items():
+            if wanted(key):
+                model = pricing.model_of(key)
+                found.add(sums, pricing.price(model) if model else None)
+    return found
+
+
+def series_lines(
+    periods: Iterable[Period],
+    times: tuple[int, ...],
+    what: SeriesOf,
+    step: SeriesStep,
+    wanted: Wanted,
+    pricing: Pricing,
+) -> tuple[SeriesLine, ...]:
+    """Return the lines of a series at these *times*, each the begin of a step."""
+    step_ms = STEP_MS[step]
+    within: dict[int, list[Period]] = {}
+    for period in periods:
+        within.setdefault(period.start_ms - period.start_ms % step_ms, []).append(period)
+    sums = [total_of(within.get(at_ms, ()), wanted, pricing) for at_ms in times]
+    return tuple(SeriesLine(name=name, values=tuple(map(value, sums))) for name, value in _LINES[what].items())
+
+
+def day_of(at_ms: int) -> str:
+    """Return the day of a moment, as in `2026-11-17` (UTC)."""
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).date().isoformat()
+
+
+def success_share(sums: Sums) -> float | None:
+    """Return the share of successes among the delegations that agents worked on; None if there were none."""
+    judged = sums.succeeded + sums.failed
+    return sums.succeeded / judged if judged else None
+
+
+def _group(by: SpendBy, key: SumKey, day: str, model: str) -> str:
+    match by:
+        case "user":
+            return key.user
+        case "agent":
+            return key.agent
+        case "capability":
+            return key.capability
+        case "day":
+            return day
+        case "model":
+            return model
+
+
+_LINES: dict[SeriesOf, dict[str, Callable[[PricedSums], float | None]]] = {
+    "success": {
+        "share": lambda each: success_share(each.sums),
+        "succeeded": lambda each: each.sums.succeeded,
+        "failed": lambda each: each.sums.failed,
+    },
+    "latency": {
+        "p50_ms": lambda each: each.sums.percentile_ms(0.5),
+        "p95_ms": lambda each: each.sums.percentile_ms(0.95),
+    },
+    "tokens": {"prompt": lambda each: each.sums.prompt, "completion": lambda each: each.sums.completion},
+    "cost": {"cost": lambda each: each.cost},
+    "runs": {"runs": lambda each: each.sums.runs, "delegations": lambda each: each.sums.delegations},
+    "refusals": {"refused": lambda each: each.sums.refused},
+}

@@ -1,0 +1,310 @@
+"""The endpoints for figures: spend, series over time, and budgets."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from functools import cached_property
+from typing import Literal, TypeVar, get_args
+
+from remit.policy.limits import Limits
+from remit.policy.reception import Sender
+from remit.protocol.records import Kind, Record
+from remit.runtime.agent_status import LiveRun
+from remit.runtime.ports import RunScope, Store
+from remit_server.access import visible
+from remit_server.bodies import Scope
+from remit_server.delegations import Delegations
+from remit_server.documents.figures import DAY_MS, HOUR_MS, HOURLY_MS, RecordFigures, SumKey, Sums
+from remit_server.documents.spend import (
+    STEP_MS,
+    Pricing,
+    Series,
+    SeriesOf,
+    SeriesStep,
+    SpendBy,
+    SpendTable,
+    series_lines,
+    spend_rows,
+    total_of,
+)
+from remit_server.documents.team_figures import AgentRate, BudgetState, LimitLine, RateUse, RunBudget, UserDay
+from remit_server.operations import ApiRequest
+from remit_server.parameters import parameter, wrong_parameter
+
+T = TypeVar("T")
+
+# A page takes some 30 ms to read and to add; other requests are answered in between.
+PAGE = 1_000
+# How long one request may read on. A record of a million rows is read after a few of them.
+READ_S = 0.5
+
+
+class CurrentFigures:
+    """Reads the record from its beginning, in pages, and goes on from there with each request.
+
+    If rows are removed from the record (because a user is erased, or by the retention rule), it begins anew, so that
+    nothing stays here that was removed there.
+    """
+
+    def __init__(self, store: Store, *, page: int = PAGE, read_s: float = READ_S) -> None:
+        self._store = store
+        self._page = page
+        self._read_s = read_s
+        self._figures: RecordFigures | None = None
+        self._removed_until = 0
+        """Removals up to this row were complete before the record was read."""
+        self._is_stale = False
+        self._after = 0
+        """The last row that was seen since rows were removed."""
+        self.complete = False
+        """Whether everything was read when somebody last asked."""
+
+    async def look(self, at: Callable[[RecordFigures], T]) -> T:
+        """Read on for a bounded time, and return what *at* makes of the figures; it is called in a thread."""
+        async with self._reading:
+            until = time.monotonic() + self._read_s
+            while not await self._read_page() and time.monotonic() < until:
+                pass
+            assert self._figures is not None, "the first page makes them"
+            return await asyncio.to_thread(at, self._figures)
+
+    async def _read_page(self) -> bool:
+        """Read a page, and return whether it was the last one."""
+        figures = self._figures
+        if figures is None:
+            self._removed_until = await self._store.newest()
+            figures = self._figures = RecordFigures()
+        after = self._after if self._is_stale else figures.after
+        records = await self._store.records(after=after, limit=self._page)
+        self._add(figures, records)
+        at_end = len(records) < self._page
+        if at_end and self._is_stale:
+            # All removals so far are known now: what is read from here on is what they left.
+            self._removed_until, self._is_stale, self._figures = self._after, False, RecordFigures()
+            at_end = False
+        self.complete = at_end
+        return at_end
+
+    def _add(self, figures: RecordFigures, records: list[Record]) -> None:
+        for record in records:
+            if record.kind is Kind.REMOVED and record.seq > self._removed_until and not self._is_stale:
+                self._is_stale, self._figures = True, RecordFigures()
+            if self._is_stale:
+                self._after = record.seq
+            else:
+                figures.add(record)
+
+    @cached_property
+    def _reading(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+
+MOST_ROWS = 1_000
+_ROWS = 100
+# A chart with more points is not read.
+MOST_STEPS = 400
+# Users and runs in one answer about budgets.
+MOST_USERS = 200
+MOST_RUNS = 500
+
+C = TypeVar("C", bound=str)
+_FILTERS = ("user", "agent", "capability", "model")
+
+
+class FiguresEndpoints:
+    """The endpoints for spend, series and budgets."""
+
+    def __init__(
+        self,
+        delegations: Delegations,
+        figures: CurrentFigures,
+        pricing: Pricing,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._hub = delegations.hub
+        self._delegations = delegations
+        self._figures = figures
+        self._pricing = pricing
+        self._wall_ms = wall_ms
+
+    async def spend(self, call: ApiRequest) -> SpendTable:
+        """`GET /v1/spend`."""
+        scope = call.scope
+        by = choice(scope, "by", "agent", get_args(SpendBy))
+        since_ms, until_ms = period_of(scope, 30 * DAY_MS, self._wall_ms())
+        after, limit = parameter(scope, "after", 0), min(parameter(scope, "limit", _ROWS), MOST_ROWS)
+        wanted = self._wanted(call)
+
+        def table(figures: RecordFigures) -> SpendTable:
+            rows = spend_rows(figures.between(since_ms, until_ms), by, wanted, self._pricing)
+            totals = total_of(figures.between(since_ms, until_ms), wanted, self._pricing)
+            page = rows[after : after + limit]
+            return SpendTable(
+                by=by,
+                since_ms=since_ms,
+                until_ms=until_ms,
+                currency=self._pricing.currency,
+                rows=tuple(page),
+                totals=totals.row(""),
+                next=after + limit if page and after + limit < len(rows) else None,
+                complete=self._figures.complete,
+                through_ms=figures.through_ms,
+                from_ms=figures.from_ms,
+            )
+
+        return await self._figures.look(table)
+
+    async def series(self, call: ApiRequest) -> Series:
+        """`GET /v1/series`."""
+        scope = call.scope
+        what = choice(scope, "what", "runs", get_args(SeriesOf))
+        step = choice(scope, "step", "hour", get_args(SeriesStep))
+        step_ms = STEP_MS[step]
+        since_ms, until_ms = period_of(scope, DAY_MS if step == "hour" else 30 * DAY_MS, self._wall_ms())
+        # Single hours of earlier days are not known any more.
+        first_ms = max(since_ms, until_ms - MOST_STEPS * step_ms, self._wall_ms() - HOURLY_MS if step == "hour" else 0)
+        since_ms = first_ms - first_ms % step_ms
+        times = tuple(range(since_ms, until_ms, step_ms))
+        wanted = self._wanted(call)
+
+        def lines(figures: RecordFigures) -> Series:
+            return Series(
+                what=what,
+                step=step,
+                currency=self._pricing.currency,
+                at_ms=times,
+                lines=series_lines(figures.between(since_ms, until_ms), times, what, step, wanted, self._pricing),
+                complete=self._figures.complete,
+                through_ms=figures.through_ms,
+                from_ms=figures.from_ms,
+            )
+
+        return await self._figures.look(lines)
+
+    async def budgets(self, call: ApiRequest) -> BudgetState:
+        """`GET /v1/budgets`."""
+        of, now_ms, limits = visible(call.sender, call.others), self._wall_ms(), self._hub.limits
+        day_ms = now_ms - now_ms % DAY_MS
+        # A run on its way may be anyone's: whose client sent it is not known here, so a hub sees none of them.
+        live = [each for each in self._hub.live_runs() if of.via is None and in_scope(of, each.user, each.agent, None)]
+
+        def state(figures: RecordFigures) -> BudgetState:
+            return BudgetState(
+                limits=limit_lines(limits),
+                day_ms=day_ms,
+                users=_users(figures, day_ms, of, live, limits),
+                runs=tuple(map(_budget, live[:MOST_RUNS])),
+                rates=self._rates(call.sender),
+                complete=self._figures.complete,
+                through_ms=figures.through_ms,
+            )
+
+        return await self._figures.look(state)
+
+    def _rates(self, sender: Sender) -> tuple[AgentRate, ...]:
+        exposed, cards = self._delegations.exposed(), self._hub.cards
+        return tuple(
+            AgentRate(agent=name, rate=RateUse(limit=rate, calls=each.rate_calls, wait_ms=each.rate_wait_ms))
+            for name, each in self._hub.agent_status().items()
+            if (rate := cards[name].rate) is not None
+            and name in exposed
+            and (sender.targets is None or name in sender.targets)
+        )
+
+    def _wanted(self, call: ApiRequest) -> Callable[[SumKey], bool]:
+        """Return the filter of a query, within what its sender may see."""
+        of = visible(call.sender, call.others)
+        chosen = {name: value for name in _FILTERS if (value := parameter(call.scope, name, "")) != ""}
+        user, agent = chosen.get("user"), chosen.get("agent")
+        capability, model = chosen.get("capability"), chosen.get("model")
+
+        def wanted(key: SumKey) -> bool:
+            return (
+                in_scope(of, key.user, key.root, key.via)
+                and user in (None, key.user)
+                and agent in (None, key.agent)
+                and capability in (None, key.capability)
+                and (model is None or model == self._pricing.model_of(key))
+            )
+
+        return wanted
+
+
+def period_of(scope: Scope, span_ms: int, now_ms: int) -> tuple[int, int]:
+    """Return the period that is asked for, from a whole hour on and until now at most; else the last *span_ms*."""
+    until_ms = min(parameter(scope, "until_ms", now_ms + 1), now_ms + 1)
+    since_ms = min(parameter(scope, "since_ms", max(0, until_ms - span_ms)), until_ms)
+    return since_ms - since_ms % HOUR_MS, until_ms
+
+
+def in_scope(of: RunScope, user: str, root: str, via: str | None) -> bool:
+    """Return whether a reader may see figures of a run: as `may_see` decides for the run itself."""
+    return (
+        (of.users is None or user in of.users)
+        and (of.agents is None or root in of.agents)
+        and (of.via is None or of.via == via)
+    )
+
+
+def choice(scope: Scope, name: str, default: C, known: Collection[C]) -> C:
+    """Return a parameter that takes one of a few words, or raise a `RemitError` that names them."""
+    given = parameter(scope, name, str(default))
+    for each in known:
+        if each == given:
+            return each
+    raise wrong_parameter(name, f"{given[:100]!r} is none of {', '.join(known)}")
+
+
+def limit_lines(limits: Limits) -> tuple[LimitLine, ...]:
+    """Return the limits in force, by their keys in the team file."""
+    lines: list[tuple[str, int | None, Literal["tokens", "ms", "delegations", "bytes", "levels"]]] = [
+        ("budgets.run_tokens", limits.root_tokens, "tokens"),
+        ("budgets.delegation_tokens", limits.delegation_tokens, "tokens"),
+        ("budgets.context_tokens", limits.context_tokens, "tokens"),
+        ("budgets.per_user_per_day", limits.user_tokens_per_day, "tokens"),
+        ("budgets.run_time", limits.root_time_ms, "ms"),
+        ("budgets.delegation_time", limits.delegation_time_ms, "ms"),
+        ("limits.max_depth", limits.max_depth, "levels"),
+        ("limits.max_fan_out", limits.max_fan_out, "delegations"),
+        ("limits.max_agent_delegations", limits.max_agent_delegations, "delegations"),
+        ("limits.max_delegations", limits.max_delegations, "delegations"),
+        ("limits.max_record_bytes", limits.max_record_bytes, "bytes"),
+        ("limits.max_result_bytes", limits.max_result_bytes, "bytes"),
+    ]
+    return tuple(LimitLine(name=name, value=value, unit=unit) for name, value, unit in lines if value is not None)
+
+
+def _users(
+    figures: RecordFigures, day_ms: int, of: RunScope, live: Collection[LiveRun], limits: Limits
+) -> tuple[UserDay, ...]:
+    spent: dict[str, Sums] = {}
+    for period in figures.between(day_ms, day_ms + DAY_MS):
+        for key, sums in period.sums.items():
+            if in_scope(of, key.user, key.root, key.via):
+                spent.setdefault(key.user, Sums()).add(sums)
+    reserved: dict[str, int] = {}
+    for run in live:
+        reserved[run.user] = reserved.get(run.user, 0) + max(run.granted, run.used)
+    rows = [
+        UserDay(
+            user=user,
+            spent=spent[user].tokens if user in spent else 0,
+            reserved=reserved.get(user, 0),
+            limit=limits.user_tokens_per_day,
+        )
+        for user in spent.keys() | reserved.keys()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.spent - row.reserved, row.user))[:MOST_USERS])
+
+
+def _budget(run: LiveRun) -> RunBudget:
+    return RunBudget(
+        run=run.run,
+        user=run.user,
+        agent=run.agent,
+        granted=run.granted,
+        used=run.used,
+        left=run.left,
+        time_left_ms=run.time_left_ms,
+        delegations=run.delegations,
+    )

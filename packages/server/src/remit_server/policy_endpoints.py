@@ -1,0 +1,186 @@
+"""The endpoints about the policy of a team: what would happen to a call, the guards, and the limits in force."""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from remit.policy.breaker import BreakerSettings
+from remit.policy.limits import Limits
+from remit.policy.reception import Permission, Sender
+from remit.protocol.card import AgentCard, Authority, Rate
+from remit.protocol.envelope import USER, Call, Json, Text
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.problems import did_you_mean
+from remit.protocol.remit import Count, Name
+from remit.runtime.engine import Engine
+from remit_server.documents.policy import Explanation, Guards
+from remit_server.operations import ApiRequest
+from remit_server.team_policy import DraftExplanation, TeamPolicy, TeamText
+
+# A team of a hundred agents takes some 50 kB.
+MOST_DRAFT = 100_000
+
+
+class PolicyQuestion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call that is not made: what would happen to it?"""
+
+    from_: Name = field(default=USER, name="from")
+    """The caller: `user`, or an agent, as if a user had asked it first."""
+    to: Name
+    objective: Text = ""
+    capability: Name | None = None
+    input: Json = None
+    user: Name = "someone"
+    tools: Annotated[tuple[Name, ...], Meta(max_length=1_000)] | None = None
+    max_tokens: Count | None = None
+    deadline_ms: Count | None = None
+    draft: Annotated[str, Meta(max_length=MOST_DRAFT)] | None = None
+    """The text of a draft team file; only its limits, budgets, breaker, rules and permissions count."""
+
+
+class ChangedVerdict(Struct, frozen=True, kw_only=True):
+    """A guard that decides otherwise with the draft."""
+
+    guard: str
+    now: str
+    """Its verdict with the present team; empty: the guard does not exist there."""
+    then: str
+    """Its verdict with the draft; empty likewise."""
+
+
+class PolicyAnswer(Struct, frozen=True, kw_only=True):
+    """What would happen to a call now, and with a draft."""
+
+    now: Explanation
+    draft: DraftExplanation | None
+    changed: tuple[ChangedVerdict, ...]
+
+
+class AgentPolicy(Struct, frozen=True, kw_only=True):
+    """What the team lets an agent do."""
+
+    name: str
+    description: str
+    capabilities: tuple[str, ...]
+    may_call: tuple[str, ...]
+    """`*` is everyone."""
+    tools: tuple[str, ...]
+    sees: tuple[str, ...]
+    authority: Authority
+    rate: Rate | None
+    time_ms: int | None
+    tokens: int | None
+    concurrency: int
+    queue: int
+
+
+class TeamView(Struct, frozen=True, kw_only=True):
+    """The limits and permissions in force."""
+
+    limits: Limits
+    breaker: BreakerSettings
+    agents: tuple[AgentPolicy, ...]
+    tools: tuple[str, ...]
+    file: TeamText | None
+    """The team file as it is on the disk, for who may `control` all agents; None: there is none, or they may not."""
+
+
+class PolicyEndpoints:
+    """The endpoints of `/v1/policy` and `/v1/team`."""
+
+    def __init__(self, hub: Engine, policy: TeamPolicy) -> None:
+        self._hub = hub
+        self._policy = policy
+
+    async def explain(self, call: ApiRequest) -> PolicyAnswer:
+        """`POST /v1/policy/explain`."""
+        asked = await call.body(PolicyQuestion)
+        # In a thread: detectors, schemas and a large draft take a while.
+        return await asyncio.to_thread(self._explained, asked, call.sender)
+
+    async def guards(self, _: ApiRequest) -> Guards:
+        """`GET /v1/policy/guards`."""
+        return Guards(guards=tuple(self._policy.guards()))
+
+    async def team(self, call: ApiRequest) -> TeamView:
+        """`GET /v1/team`."""
+        sender, settings = call.sender, self._hub.settings
+        whole = Permission.CONTROL in sender.permissions and sender.targets is None
+        return TeamView(
+            limits=settings.limits,
+            breaker=settings.breaker,
+            agents=tuple(self._agents(sender)),
+            tools=tuple(sorted(self._hub.tool_cards)),
+            file=await asyncio.to_thread(self._policy.text) if whole else None,
+        )
+
+    def _cards(self, sender: Sender) -> dict[str, AgentCard]:
+        """Return the agents that a sender may know of."""
+        targets = sender.targets
+        return {name: card for name, card in self._hub.cards.items() if targets is None or name in targets}
+
+    def _agents(self, sender: Sender) -> list[AgentPolicy]:
+        default = self._hub.settings.limits.authority
+        return [
+            AgentPolicy(
+                name=card.name,
+                description=card.description,
+                capabilities=tuple(each.code for each in card.capabilities),
+                may_call=tuple(sorted(card.callees)),
+                tools=tuple(sorted(card.tools)),
+                sees=tuple(sorted(card.sees)),
+                authority=card.authority or default,
+                rate=card.rate,
+                time_ms=card.time_ms,
+                tokens=card.tokens,
+                concurrency=card.concurrency,
+                queue=card.queue,
+            )
+            for card in self._cards(sender).values()
+        ]
+
+    def _explained(self, asked: PolicyQuestion, sender: Sender) -> PolicyAnswer:
+        origin, cards = asked.from_, self._cards(sender)
+        for name in (origin, asked.to):
+            # What would happen to a call of an unknown agent is an answer too, unless it is only unknown to the sender.
+            hidden = name in self._hub.cards or name is origin
+            if name not in cards and name != USER and hidden:
+                known = did_you_mean(name, cards) or f"; known agents: {', '.join(cards) or 'none'}"
+                raise RemitError(fault(Code.AGENT_NOT_FOUND, f"no such agent `{name[:100]}`{known}"))
+        call = Call(
+            target=asked.to,
+            objective=asked.objective,
+            input=asked.input,
+            capability=asked.capability,
+            tools=None if asked.tools is None else frozenset(asked.tools),
+            max_tokens=asked.max_tokens,
+            deadline_ms=asked.deadline_ms,
+        )
+        now = _outward(self._policy.explain(origin, call, asked.user))
+        if asked.draft is None:
+            return PolicyAnswer(now=now, draft=None, changed=())
+        draft = self._policy.explain_draft(asked.draft, origin, call, asked.user)
+        draft = replace(draft, explanation=_outward(draft.explanation))
+        return PolicyAnswer(now=now, draft=draft, changed=tuple(_changed(now, draft.explanation)))
+
+
+def _outward(found: Explanation) -> Explanation:
+    return found if found.fault is None else replace(found, fault=found.fault.outward())
+
+
+def _changed(now: Explanation, then: Explanation) -> list[ChangedVerdict]:
+    """Return the guards whose verdict or reason differs, in the order in which they are asked."""
+    before = {each.guard: each for each in now.guards}
+    after = {each.guard: each for each in then.guards}
+    names = dict.fromkeys((*after, *before))
+    return [
+        ChangedVerdict(
+            guard=name,
+            now=before[name].verdict if name in before else "",
+            then=after[name].verdict if name in after else "",
+        )
+        for name in names
+        if before.get(name) != after.get(name)
+    ]

@@ -1,0 +1,279 @@
+"""The endpoints of `/v1/runs`: search, delegations, workflows, and the acts on a run: cancel, retry, resume."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from remit.policy.reception import Permission, Sender
+from remit.policy.redaction import TOKEN
+from remit.protocol.codec import encode
+from remit.protocol.envelope import USER, Request, Response
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice
+from remit.runtime.active_runs import ActiveRun
+from remit.runtime.clock import LoopClock
+from remit.runtime.ports import ANYONES, RunScope, RunSummary, StoreError
+from remit.runtime.redactor import has_tokens_in
+from remit.runtime.root_request import new_run_id
+from remit.runtime.shared_requests import CancelOrder
+from remit_server.access import may_see, visible
+from remit_server.bodies import Scope
+from remit_server.delegation_detail import DelegationDetails
+from remit_server.delegation_views import DelegationDetail
+from remit_server.delegations import Delegations, going_down, order_of, words_for
+from remit_server.documents.api_runs import (
+    STANDINGS,
+    PublicRunTree,
+    RunAct,
+    RunCancel,
+    RunList,
+    RunResume,
+    RunRetry,
+    RunTable,
+)
+from remit_server.documents.spend import Pricing
+from remit_server.documents.workflows import RunWorkflows, workflows_of
+from remit_server.lookup_endpoints import MOST, PER_PAGE
+from remit_server.operations import Answered, ApiRequest
+from remit_server.parameters import parameter, words_of
+from remit_server.public_run_lines import RunFilter, run_line, search, summary_of
+from remit_server.team_policy import TeamPolicy
+
+_ABSENT = -1
+_wall_ms = LoopClock().wall_ms
+
+
+class RunEndpoints:
+    """The endpoints for runs."""
+
+    def __init__(
+        self, delegations: Delegations, policy: TeamPolicy, pricing: Pricing, wall_ms: Callable[[], int] = _wall_ms
+    ) -> None:
+        self._hub = delegations.hub
+        self._delegations = delegations
+        self._trees = delegations.trees
+        self._details = DelegationDetails(self._hub, self._trees, policy)
+        self._pricing = pricing
+        self._wall_ms = wall_ms
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def runs(self, call: ApiRequest) -> RunList:
+        """`GET /v1/runs`."""
+        scope = call.scope
+        found = await search(
+            self._hub.store,
+            _filter(scope),
+            _narrowed(visible(call.sender, call.others), scope),
+            min(parameter(scope, "limit", PER_PAGE), MOST),
+            user=parameter(scope, "user", "") or None,
+            correlation=parameter(scope, "correlation", "") or None,
+        )
+        asking = Counter(question.request.run for question in await self._hub.pending())
+        lines = tuple(run_line(each, asking[each.run]) for each in found.runs)
+        return RunList(runs=lines, searched=found.searched, next=found.next)
+
+    async def run(self, call: ApiRequest) -> PublicRunTree:
+        """`GET /v1/runs/{run}`."""
+        summary = await self._found(call)
+        delegations = tuple(await self._hub.delegations(summary.run))
+        return PublicRunTree(run=summary.run, delegations=delegations)
+
+    async def tree(self, call: ApiRequest) -> RunTable:
+        """`GET /v1/runs/{run}/tree`."""
+        summary = await self._found(call)
+        now_ms = self._wall_ms()
+        found = await self._trees.changes(summary.run, parameter(call.scope, "after", 0), now_ms, self._pricing.cost)
+        if found is None:  # pruned or erased since it was listed
+            raise _unknown(summary.run)
+        asking = sum(question.request.run == summary.run for question in await self._hub.pending())
+        line = run_line(summary, asking)
+        return RunTable(
+            run=line,
+            seq=found.seq,
+            now_ms=now_ms,
+            count=found.count,
+            currency=self._pricing.currency,
+            delegations=found.table,
+        )
+
+    async def delegation(self, call: ApiRequest) -> DelegationDetail:
+        """`GET /v1/runs/{run}/delegations/{path}`."""
+        run, path = (await self._found(call)).run, call.named("path")
+        detail = await self._details.read(run, path, others=visible(call.sender, Permission.READ) == ANYONES)
+        if detail is None:
+            how = f"`GET /v1/runs/{run[:100]}` lists the delegations of the run."
+            raise RemitError(fault(Code.NOT_FOUND, f"run {run} has no delegation `{path[:100]}`", suggestion=how))
+        return detail
+
+    async def workflow(self, call: ApiRequest) -> RunWorkflows:
+        """`GET /v1/runs/{run}/workflow`."""
+        run = (await self._found(call)).run
+        return workflows_of(run, await self._trees.tree(run), self._wall_ms())
+
+    # ── acting ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def cancel(self, call: ApiRequest) -> Answered:
+        """`POST /v1/runs/{run}/cancel`."""
+        wanted = await call.body(RunCancel)
+        name, below = call.named("run"), wanted.delegation or ""
+        order = order_of(name, call.sender, call.others, wanted.reason, below if below != name else "")
+        if order.delegation:
+            return _act(await self._cancel_below(order, call))
+        run, summary, outcome = await self._delegations.cancel(order, partial(self._found, call))
+        return _act(_stopped(run, summary, outcome))
+
+    async def _cancel_below(self, order: CancelOrder, call: ApiRequest) -> RunAct:
+        path, run = order.delegation, order.run
+        by = words_for(order.by, order.reason)
+        cancelled = RunAct(run=run, outcome="cancelled", delegation=path, status=Status.CANCELLED)
+        # The store may be away; the order says which runs its sender may cancel.
+        if path.startswith(f"{run}.") and self._hub.shared.running(order) is not None and self._hub.cancel(path, by):
+            return cancelled
+        try:
+            summary = await self._found(call)
+        except StoreError:
+            if await self._hub.shared.cancel_elsewhere(order) is None:
+                raise
+            return cancelled
+        tree = await self._trees.tree(summary.run)
+        node = tree.nodes.get(path) if path.startswith(f"{summary.run}.") else None
+        if node is None or node.path != path:
+            problem = Problem("delegation", f"no delegation `{path[:100]}` in this run")
+            how = "`GET /v1/runs/{run}/tree` lists the delegations of a run; a path begins with the run's id."
+            raise RemitError(fault(Code.NOT_FOUND, "no such delegation", problems=(problem,), suggestion=how))
+        if node.response is not None or node.lost or summary.response is not None:
+            status = node.response.status if node.response else None
+            return RunAct(run=summary.run, outcome="over", delegation=path, status=status)
+        await self._hub.store.control(summary.run, "cancel", order.by, order.reason, path)
+        return RunAct(run=summary.run, outcome="asked", delegation=path)
+
+    async def retry(self, call: ApiRequest) -> Answered:
+        """`POST /v1/runs/{run}/retry`."""
+        summary, sender = await self._found(call), call.sender
+        wanted = await call.body(RunRetry)
+        if self._delegations.draining:
+            raise going_down()
+        request = await self._again(summary, wanted)
+        going = await self._delegations.begin(request)
+        if isinstance(going, ActiveRun):
+            await going.decided.wait()
+        if isinstance(going, Response) or not going.on_record:
+            ended = going if isinstance(going, Response) else await going.task
+            code = ended.fault.code if ended.fault else None
+            act = RunAct(run=request.run, outcome="refused", status=ended.status, code=code)
+        else:
+            self._note(request.run, request.target, f"started by {sender.name}, as a retry of run {summary.run}")
+            self._note(summary.run, request.target, f"retried by {sender.name}, as run {request.run}")
+            act = RunAct(run=request.run, outcome="retried")
+        return _act(act)
+
+    async def _again(self, summary: RunSummary, wanted: RunRetry) -> Request:
+        """Return the request that repeats a run, in its user's words; raise a `RemitError` if it cannot be repeated."""
+        request = await self._hub.request_of(summary.run)
+        if summary.response is None:
+            raise _conflict(f"run {summary.run} has not ended", "Cancel it first, or wait until it ends.")
+        if summary.response.status is Status.SUCCESS:
+            raise _conflict(f"run {summary.run} succeeded", "To repeat it, ask the agent again.")
+        if request is None or request.origin != USER:
+            why = f"run {summary.run} was sent by the hub {summary.via}" if summary.via else "its request is gone"
+            raise _conflict(why, "Retry it at the hub where it started.")
+        said = encode((request.objective, request.input, request.handoff, request.files)).decode()
+        if TOKEN.search(said) or has_tokens_in(request.files):
+            how = "Ask the agent again. Redacted values are kept for a day, and longer in a session."
+            raise _conflict(f"the redacted values of run {summary.run} are no longer stored", how)
+        now_ms, limits, remit = self._wall_ms(), self._hub.limits, request.remit
+        run = new_run_id(now_ms)
+        remit = replace(
+            remit,
+            time_ms=min(wanted.deadline_ms or remit.time_ms, max(limits.root_time_ms, remit.time_ms)),
+            tokens=min(wanted.max_tokens or remit.tokens, max(limits.root_tokens, remit.tokens)),
+        )
+        return replace(
+            request,
+            id=run,
+            run=run,
+            remit=remit,
+            session=run if request.session == request.run else request.session,
+            retry_of=request.id,
+            correlation=run if request.correlation in (None, request.run) else request.correlation,
+            created_ms=now_ms,
+            view=None,
+            traceparent=None,
+        )
+
+    async def resume(self, call: ApiRequest) -> Answered:
+        """`POST /v1/runs/{run}/resume`."""
+        summary, sender = await self._found(call), call.sender
+        await call.body(RunResume)
+        match summary.state:
+            case "finished":
+                status = summary.response.status if summary.response else None
+                act = RunAct(run=summary.run, outcome="over", status=status)
+            case "silent":
+                self._note(summary.run, summary.agent, f"{sender.name} asks to resume it")
+                self._hub.shared.sweep_soon()
+                act = RunAct(run=summary.run, outcome="resuming")
+            case "running" | "waiting" as state:
+                act = RunAct(run=summary.run, outcome=state)
+        return _act(act)
+
+    # ── who asks for what ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _found(self, call: ApiRequest) -> RunSummary:
+        """Return the run that the path names; raise a `RemitError` unless the sender may see it."""
+        run = call.named("run")
+        summary = await summary_of(self._hub.store, run)
+        if summary is None or not may_see(call.sender, summary, call.others):
+            raise _unknown(run, call.sender)
+        return summary
+
+    def _note(self, run: str, agent: str, text: str) -> None:
+        """Record for operators who did something with a run."""
+        self._hub.store.append(Kind.NOTICE, self._wall_ms(), run, run, Notice(delegation=run, agent=agent, text=text))
+
+
+def _stopped(run: str, summary: RunSummary | None, outcome: Response | None) -> RunAct:
+    if outcome is None:
+        return RunAct(run=run, outcome="asked")
+    code = outcome.fault.code if outcome.fault else None
+    over = (summary is not None and summary.response is not None) or code is not Code.CANCELLED
+    return RunAct(run=run, outcome="over" if over else "cancelled", status=outcome.status, code=code)
+
+
+def _act(act: RunAct) -> Answered:
+    return Answered(act, 202 if act.outcome in ("asked", "resuming") else 200)
+
+
+def _filter(scope: Scope) -> RunFilter:
+    return RunFilter(
+        text=parameter(scope, "q", "").strip(),
+        states=frozenset(words_of(scope, "state", STANDINGS)),
+        statuses=frozenset(map(Status, words_of(scope, "status", tuple(Status)))),
+        codes=frozenset(map(Code, words_of(scope, "code", tuple(Code)))),
+    )
+
+
+def _narrowed(of: RunScope, scope: Scope) -> RunScope:
+    """Return the scope of a reader, narrowed to what is searched for."""
+    agent, before = parameter(scope, "agent", ""), parameter(scope, "before", "")
+    since_ms, until_ms = (parameter(scope, name, _ABSENT) for name in ("since_ms", "until_ms"))
+    if agent:
+        of = of._replace(agents=[agent] if of.agents is None or agent in of.agents else [])
+    return of._replace(
+        before=before or None,
+        since_ms=None if since_ms == _ABSENT else since_ms,
+        until_ms=None if until_ms == _ABSENT else until_ms,
+    )
+
+
+def _conflict(why: str, how: str) -> RemitError:
+    return RemitError(fault(Code.STATE_CONFLICT, why, suggestion=how))
+
+
+def _unknown(run: str, sender: Sender | None = None) -> RemitError:
+    who = f" that {sender.name} may see" if sender is not None else ""
+    return RemitError(fault(Code.NOT_FOUND, f"no run `{run[:100]}`{who}"))

@@ -1,0 +1,138 @@
+"""The endpoints of conversations: the list of them, and one with its messages and notes."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from remit.policy.reception import Permission, Sender
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Record, Refusal
+from remit.runtime.ports import RecordFilter, SessionFilter, SessionSummary
+from remit_server.access import visible
+from remit_server.delegations import Delegations
+from remit_server.documents.api_sessions import SessionLine, SessionList, SessionMessage, SessionView
+from remit_server.operations import ApiRequest
+from remit_server.parameters import parameter
+
+_PER_PAGE, _MOST = 50, 200
+# A longer text is a document; the run has all of it.
+LONGEST_TEXT = 20_000
+_SAID = frozenset({Kind.STARTED, Kind.DELEGATION, Kind.RESULT, Kind.REFUSED})
+
+
+class SessionEndpoints:
+    """The endpoints of conversations."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._delegations = delegations
+        self._store = delegations.hub.store
+
+    async def sessions(self, call: ApiRequest) -> SessionList:
+        """`GET /v1/sessions`."""
+        scope = call.scope
+        wanted = SessionFilter(
+            user=parameter(scope, "user", "") or None,
+            agent=parameter(scope, "agent", "") or None,
+            text=parameter(scope, "q", ""),
+            since_ms=parameter(scope, "since", 0) or None,
+            until_ms=parameter(scope, "until", 0) or None,
+            of=visible(call.sender, call.others),
+        )
+        before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", _PER_PAGE), _MOST)
+        if limit == 0:
+            return SessionList(sessions=(), next=None)
+        found, following = await self._store.listings.sessions(wanted, before=before or None, limit=limit)
+        return SessionList(sessions=tuple(map(_line, found)), next=following)
+
+    async def session(self, call: ApiRequest) -> SessionView:
+        """`GET /v1/sessions/{id}`."""
+        scope, session = call.scope, call.named("id")
+        user, agent = await self._owner(session, call.sender, call.others)
+        before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", _PER_PAGE), _MOST)
+        wanted = RecordFilter(session=session, kinds=_SAID)
+        records, following = await self._store.listings.records(wanted, before=before or None, limit=max(limit, 1))
+        return SessionView(
+            session=session,
+            user=user,
+            agent=agent,
+            messages=messages_of(reversed(records)),
+            next=following,
+            notes=tuple(await self._store.notes(session)),
+        )
+
+    async def _owner(self, session: str, sender: Sender, others: Permission | None) -> tuple[str, str]:
+        """Return the user and the agent of a conversation that a sender may see."""
+        of = visible(sender, others)
+        found = (await self._store.listings.sessions(SessionFilter(session=session, of=of), limit=1)).sessions
+        if found:
+            return found[0].user, found[0].agent
+        # What agents say to each other is for readers of everything.
+        begun = await self._store.records(session=session, limit=1) if others in sender.permissions else []
+        owner = await self._store.owner(session) if begun else None
+        if owner is None or not await self._delegations.visible_runs(sender, {begun[0].run}, others):
+            raise RemitError(fault(Code.NOT_FOUND, f"no conversation `{session[:100]}` that {sender.name} may see"))
+        return owner
+
+
+def _line(summary: SessionSummary) -> SessionLine:
+    return SessionLine(**summary._asdict())
+
+
+def messages_of(records: Iterable[Record]) -> tuple[SessionMessage, ...]:
+    """Return the messages that records of a conversation hold, in their order.
+
+    A request that a person edited before it began is recorded again; only its last form is a message.
+    """
+    found: dict[tuple[str, str], SessionMessage] = {}
+    for record in records:
+        match record.body:
+            case Request() as request:
+                message = _asked(record, request)
+            case Response() as response:
+                message = _answered(record, response)
+            case Refusal(response=response):
+                message = _answered(record, response)
+            case _:
+                continue
+        found.pop((message.role, message.delegation), None)
+        found[message.role, message.delegation] = message
+    return tuple(found.values())
+
+
+def _asked(record: Record, request: Request) -> SessionMessage:
+    given = text_of(request.input)
+    said = "\n".join(part for part in (request.objective, "" if given == request.objective else given) if part)
+    return _message(record, "user", request.origin, said, request.path)
+
+
+def _answered(record: Record, response: Response) -> SessionMessage:
+    why = None if response.fault is None else response.fault.outward()
+    said = text_of(response.result) if response.result is not None else why.message if why else ""
+    # The id of a root request is its sender's choice; the others are paths.
+    path = response.id if response.id.startswith(f"{record.run}.") else record.run
+    return _message(record, "assistant", response.target, said, path, response.status, why.code if why else None)
+
+
+def _message(
+    record: Record,
+    role: Literal["user", "assistant"],
+    name: str,
+    text: str,
+    path: str,
+    status: Status | None = None,
+    code: Code | None = None,
+) -> SessionMessage:
+    return SessionMessage(
+        seq=record.seq,
+        at_ms=record.at_ms,
+        role=role,
+        name=name,
+        text=text[:LONGEST_TEXT],
+        is_cut=len(text) > LONGEST_TEXT,
+        run=record.run,
+        delegation=path,
+        status=status,
+        code=code,
+    )

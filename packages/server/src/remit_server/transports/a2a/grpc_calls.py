@@ -1,0 +1,188 @@
+"""A2A over gRPC, as a client."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Never
+
+import msgspec
+from msgspec.structs import replace
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.aside import SMALL_BODY, aside
+from remit.runtime.ports import OutgoingRequest
+from remit_server.transports.a2a.calls import BEGINNINGS, A2aCallee, A2aConnectionLost, A2aReply, refuse
+from remit_server.transports.a2a.grpc_channels import GrpcChannels
+from remit_server.transports.a2a.grpc_messages import (
+    STATUS,
+    GrpcMethod,
+    InvalidMessage,
+    grpc_methods,
+    status_in,
+    to_json,
+    to_wire,
+)
+from remit_server.transports.remote_calls import ASK_FOR_LESS, CANCEL_S
+
+if TYPE_CHECKING:
+    from grpc import StatusCode
+    from grpc.aio import AioRpcError, Channel
+
+# The deadline of a call is that of its delegation, which the hub ends itself. Only if its clock stands still while a
+# person is asked, the call ends first; then the hub has this long to show that it does not.
+HUB_ENDS_S = 1.0
+
+# Headers of HTTP that gRPC writes itself, or that say something else there.
+_NOT_METADATA = frozenset(("accept", "connection", "content-length", "content-type", "host", "te", "user-agent"))
+_KEY = re.compile(r"[a-z0-9_.-]{1,100}", re.ASCII)
+_VALUE = re.compile(r"[\x20-\x7e]*", re.ASCII)
+_DELAY = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,9}))?s", re.ASCII)
+
+# The HTTP status that means the same, and for errors without a reason the number in JSON-RPC.
+_HTTP = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_RPC = {
+    "NOT_FOUND": -32001,
+    "FAILED_PRECONDITION": -32004,
+    "UNIMPLEMENTED": -32004,
+    "INVALID_ARGUMENT": -32602,
+    "INTERNAL": -32603,
+}
+
+
+class GrpcCaller:
+    """Calls an agent over gRPC."""
+
+    def __init__(self, callee: A2aCallee, channels: GrpcChannels) -> None:
+        self._callee = callee
+        self._channels = channels
+
+    async def prepare(
+        self,
+        method: str,
+        params: bytes,
+        *,
+        heard: bool,  # noqa: ARG002 - the method says it
+        named: str,  # noqa: ARG002 - the parameters say it
+    ) -> AbstractAsyncContextManager[A2aReply]:
+        """Return a call that is ready to be sent."""
+        found = grpc_methods()[method]
+        try:
+            if len(params) <= SMALL_BODY:
+                raw = to_wire(params, found.request)
+            else:
+                raw = await aside.run(to_wire, params, found.request)
+        except InvalidMessage as error:
+            why = f"the request to {self._callee.name} cannot be sent as protobuf: {error}"
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why)) from error
+        headers = await self._callee.headers(OutgoingRequest("POST", found.path, raw))
+        return self._reply(found, raw, headers, begins=method in BEGINNINGS)
+
+    @asynccontextmanager
+    async def _reply(
+        self, method: GrpcMethod, raw: bytes, headers: Mapping[str, str], *, begins: bool
+    ) -> AsyncGenerator[A2aReply]:
+        from grpc.aio import AioRpcError
+
+        left_s = self._callee.time_left_ms() / 1_000
+        async with self._channels.channel(self._callee.offer.url) as channel:
+            try:
+                async with _called(channel, method, raw, headers, left_s if begins else max(left_s, CANCEL_S)) as reply:
+                    extensions, pieces = reply
+                    yield A2aReply(extensions, self._read(pieces, method))
+            except AioRpcError as error:
+                await self._fail(error)
+
+    async def _read(self, pieces: AsyncGenerator[bytes, None], method: GrpcMethod) -> AsyncGenerator[bytes, None]:
+        async for raw in pieces:
+            try:
+                if len(raw) <= SMALL_BODY:
+                    yield to_json(raw, method.response)
+                else:
+                    yield await aside.run(to_json, raw, method.response)
+            except InvalidMessage as error:
+                raise RemitError(self._callee.garbage(f"an invalid message: {error}")) from error
+
+    async def _fail(self, error: "AioRpcError") -> Never:
+        code, callee = error.code(), self._callee
+        details = next((value for key, value in error.trailing_metadata() or () if key == STATUS), None)
+        said = (error.details() or "")[:1_000]
+        if not isinstance(details, bytes):
+            if code.name == "RESOURCE_EXHAUSTED" and "larger than max" in said:  # found out here, by grpcio
+                why = f"the answer is larger than {callee.max_bytes} bytes"
+                raise RemitError(fault(Code.TOO_LARGE, why, suggestion=ASK_FOR_LESS)) from error
+            if code.name == "DEADLINE_EXCEEDED":
+                await asyncio.sleep(HUB_ENDS_S)
+            if code.name in ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED"):
+                raise A2aConnectionLost(code.name) from error
+        status = _HTTP.get(code.name, 500)
+        body = _body(code, said, details if isinstance(details, bytes) else b"")
+        why = callee.tongue.fault(status, msgspec.json.encode(body), callee.name)
+        if why.retry_after_ms is None:
+            why = replace(why, retry_after_ms=_delay_ms(body["details"]))
+        refuse(why, status)
+
+
+@asynccontextmanager
+async def _called(
+    channel: "Channel", method: GrpcMethod, raw: bytes, headers: Mapping[str, str], timeout_s: float
+) -> AsyncGenerator[tuple[str, AsyncGenerator[bytes, None]]]:
+    """Send a call, and yield the extensions that the peer confirms with its first message, and the messages."""
+    from grpc import aio
+
+    metadata = tuple(_metadata(headers).items())
+    calls: Any = channel
+    if method.streams:
+        call = calls.unary_stream(method.path)(raw, metadata=metadata, timeout=timeout_s)
+    else:
+        call = calls.unary_unary(method.path)(raw, metadata=metadata, timeout=timeout_s)
+    try:
+        first = await (call.read() if method.streams else call)
+        extensions = ", ".join(str(value) for key, value in await call.initial_metadata() if key == "a2a-extensions")
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            message = first
+            while isinstance(message, bytes):
+                yield message
+                message = await call.read() if method.streams else aio.EOF
+
+        yield extensions, pieces()
+    finally:
+        call.cancel()
+
+
+def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as metadata, without those that gRPC does not take."""
+    lower = {key.lower(): value for key, value in headers.items()}
+    return {
+        key: value
+        for key, value in lower.items()
+        if key not in _NOT_METADATA
+        and not key.startswith("grpc-")
+        and not key.endswith("-bin")
+        and _KEY.fullmatch(key)
+        and _VALUE.fullmatch(value)
+    }
+
+
+def _body(code: "StatusCode", said: str, details: bytes) -> dict[str, Any]:
+    """Return an error as it would be in JSON."""
+    body: dict[str, Any] = {"message": said, "details": list[Any](), **status_in(details)}
+    if not any(each.get("reason") for each in body["details"]):
+        body["code"] = _RPC.get(code.name, 0)
+    return body
+
+
+def _delay_ms(details: list[Any]) -> int | None:
+    for each in details:
+        if (found := _DELAY.fullmatch(str(each.get("retryDelay", "")))) is not None:
+            return int(found[1]) * 1_000 + int((found[2] or "0").ljust(3, "0")[:3])
+    return None

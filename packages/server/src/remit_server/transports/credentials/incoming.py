@@ -1,0 +1,342 @@
+"""Authentication of incoming requests: who sends a request, and what it may ask for."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.reception import Permission, Sender, not_for
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.remit import Grant, Name, Names
+from remit.protocol.submission import Submission
+from remit.runtime.ports import USED, SingleUseProof
+from remit_server.transports.credentials.headers import (
+    BEARER,
+    CONTENT_DIGEST,
+    CREDENTIAL,
+    EMPTY,
+    PROOF,
+    Bearers,
+    bearer_of,
+    digest_in,
+)
+from remit_server.transports.credentials.hops import CredentialChain, Verified
+from remit_server.transports.credentials.keys import HubKey, Pair
+from remit_server.transports.credentials.proof import WINDOW_MS, Proofs, addressee_of, once_of
+from remit_server.transports.credentials.spending import Count, Share, Spending
+
+T = TypeVar("T")
+
+log = logging.getLogger("remit")
+
+_CREDENTIAL, _PROOF, _BEARER, _DIGEST = (each.lower() for each in (CREDENTIAL, PROOF, BEARER, CONTENT_DIGEST))
+# The run starts at once after its credential is read: few are ever in between.
+_UNDER_WAY = 1_024
+# Above this number of runs with credentials, expired ones are removed: nobody reported their end.
+_MANY = 1_024
+
+
+class UserTokens(Protocol):
+    """An identity provider, whose tokens say who a user is."""
+
+    async def user_of(self, token: str, now_s: float) -> str | Fault:
+        """Return the user that a token was issued for, or why it is invalid."""
+        ...
+
+
+class KnownSender(Struct, frozen=True, kw_only=True):
+    """A hub or client that may send requests, and what it may ask for."""
+
+    name: Name
+    is_hub: bool = False
+    keys: tuple[str, ...] = ()
+    """The public keys of a hub, oldest first."""
+    token: str | None = None
+    issuer: UserTokens | None = None
+    users: Names | None = None
+    """The users that it may act for; None: any user."""
+    agents: Names | None = None
+    """The agents that it may ask; None: all exposed agents."""
+    permissions: frozenset[Permission] = frozenset()
+    may_approve: bool = False
+    """Whether answers of its users to questions about their own runs count as a person's answers."""
+
+    def __repr__(self) -> str:
+        return f"KnownSender({self.name!r})"  # a token is shown in no traceback
+
+
+class RunCredentials:
+    """The credentials of running runs, each with its share of the tokens."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._held: dict[str, tuple[CredentialChain, Share]] = {}
+
+    def hold(self, run: str, chain: CredentialChain, share: Share) -> None:
+        """Keep the credential of a run's request until it is released or has expired."""
+        if len(self._held) >= _MANY:
+            over_ms = self._wall_ms() - WINDOW_MS
+            for each in [run for run, (old, _) in self._held.items() if old.until_ms < over_ms]:
+                del self._held[each]
+        self._held[run] = (chain, share)
+
+    def let_go(self, run: str) -> Share | None:
+        """Forget the credential of a run that has ended, and return its share."""
+        return self._held.pop(run, (None, None))[1]
+
+    def of(self, run: str) -> CredentialChain | None:
+        """Return the credential of a run; None if its request came without one."""
+        return self._held.get(run, (None, None))[0]
+
+
+class Authenticator:
+    """Authenticates senders: hubs by key and credential, hubs and clients by token, users by their identity provider.
+
+    *key* returns this hub's current identity, *trusted* further keys of peers by name, *revoked* the revoked ids; all
+    three are called each time, so that a change of their files counts at once. *held* gets what is needed to pass
+    requests on (`CredentialHeaders`), *spending* counts what is spent under one credential. *count* is the `incr` of
+    the hub's store, which ensures that a proof is accepted once, even after a restart and by several processes; without
+    it, once in this process.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[KnownSender],
+        *,
+        key: Callable[[], HubKey] | None = None,
+        trusted: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        revoked: Callable[[], Container[str]] = frozenset,
+        held: RunCredentials | None = None,
+        spending: Spending | None = None,
+        count: Count | None = None,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        known = tuple(known)
+        self._bearers = Bearers({each.name: each.token for each in known if each.token is not None})
+        self._known = {each.name: replace(each, token=None) for each in known}
+        self._key = key
+        self._trusted = trusted
+        self._revoked = revoked
+        self._wall_ms = wall_ms
+        self._held = held or RunCredentials(self._wall_ms)
+        self._spending = spending or Spending(wall_ms=self._wall_ms)
+        self._count = count
+        self._proofs = Proofs()
+        self._verify: Callable[..., Verified | Fault] | None = None
+        self._under_way: OrderedDict[tuple[str, str], Verified] = OrderedDict()
+
+    # ── who ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def sender(
+        self, headers: Mapping[str, str], method: str = "", path: str = "", *, submits: bool = False
+    ) -> Sender:
+        """Return the sender of a request by its *headers*, whose names are lower-case, or raise a `RemitError`.
+
+        A proof must be for this *method* and *path*, and for the body that `Content-Digest` names; the reader of the
+        body compares both. Unless the request *submits* what `once` returns, its proof is used up here.
+        """
+        if _PROOF in headers:
+            prover = self._prover(headers, method, path)
+            if not submits:
+                await self._take(headers[_PROOF])
+            return _sender(prover)
+        if _CREDENTIAL in headers:
+            raise _unknown(f"a credential was sent without the header {PROOF}", _PROVE)
+        token = bearer_of(headers.get(_BEARER, ""))
+        if token is None:
+            raise _unknown("no token was sent")
+        name = self._bearers.who(token)
+        return await self._user(token) if name is None else _sender(self._known[name])
+
+    def client(self, name: str) -> tuple[Sender, bytes] | None:
+        """Return a client that has a token, and the digest of that token; None if there is none of that name."""
+        known, token = self._known.get(name), self._bearers.digest(name)
+        return None if known is None or known.is_hub or token is None else (_sender(known), token)
+
+    async def _user(self, token: str) -> Sender:
+        why = _unknown("unknown token").fault
+        for each in self._known.values():
+            if each.issuer is None or token.count(".") != 2:
+                continue
+            user = await each.issuer.user_of(token, self._wall_ms() / 1_000)
+            if isinstance(user, str):
+                if each.users is None or user in each.users:
+                    return replace(_sender(each), users=frozenset({user}))
+                user = not_for(_sender(each), user)
+            # The provider that got furthest says why the token is invalid: that it has expired, rather than that it is
+            # unknown.
+            why = user if why.code is Code.UNAUTHENTICATED else why
+        raise RemitError(why)
+
+    def reply_pair(self, headers: Mapping[str, str]) -> Pair | None:
+        """Return the key that signs the reply to a request: the one that its proof is for; None if it has no proof."""
+        if self._key is None or _PROOF not in headers:
+            return None
+        return self._key().pair(addressee_of(headers[_PROOF]), self._wall_ms())
+
+    def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
+        """Return what the store must remember of a request that `sender` admitted; None: nothing."""
+        return once_of(headers[_PROOF]) if _PROOF in headers and self._count is not None else None
+
+    async def _take(self, proof: str) -> None:
+        once = once_of(proof)
+        if self._count is not None and await self._count(once.key, 1, once.until_ms) > 1:
+            raise RemitError(USED)
+
+    def _prover(self, headers: Mapping[str, str], method: str, path: str) -> KnownSender:
+        if self._key is None:
+            raise _unknown(
+                "this hub has no key and cannot accept proofs",
+                "Make a key there with `remit keys init`, or agree on a token.",
+            )
+        owners, now_ms = self._owners(), self._wall_ms()
+        stated = self._proofs.take(
+            headers[_PROOF],
+            known=owners,
+            me=self._me(),
+            now_ms=now_ms,
+            method=method,
+            path=path,
+            body=_or_raise(_body_digest(headers)),
+            credential=headers.get(_CREDENTIAL, ""),
+        )
+        return owners[_or_raise(stated).signer]
+
+    def _owners(self) -> dict[str, KnownSender]:
+        """Return the owner of each key; only peers of the team file count."""
+        trusted = self._trusted()
+        return {
+            key: each
+            for name, each in self._known.items()
+            if each.is_hub
+            for key in (*each.keys, *trusted.get(name, ()))
+        }
+
+    def _me(self) -> list[str]:
+        assert self._key is not None, "a hub without a key cannot accept proofs"
+        return [stage.pair.public for stage in self._key().accepted(self._wall_ms())]
+
+    # ── for what ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:
+        """Return what the credential of a request allows; raise a `RemitError` if it is not valid for it.
+
+        None: the sender used a token, and only local limits apply. A hub that proved its key needs a credential.
+        """
+        if _PROOF not in headers:
+            return None
+        stated = self._proofs.taken(headers[_PROOF])
+        owners = self._owners()
+        # The headers must be those of `sender`; a mix of two requests is refused.
+        if stated is None or stated.signer not in owners or owners[stated.signer].name != sender.name:
+            raise _unknown("its proof was rejected", _PROVE)
+        token = headers.get(_CREDENTIAL, "")
+        if not token:
+            raise _without_credential(sender)
+        if sent.id is None:
+            # What a request spends is counted once, by its id alone.
+            raise RemitError(
+                fault(
+                    Code.CREDENTIAL_INVALID,
+                    "a request under a credential needs an id of its own",
+                    suggestion="Send it with an `id`.",
+                )
+            )
+        verified = self._verifier()(
+            token,
+            peer_key=stated.signer,
+            me=self._me(),
+            roots=owners,
+            now_ms=self._wall_ms(),
+            request_id=sent.id,
+            revoked=self._revoked(),
+            target=sent.target,
+        )
+        self._under_way[sender.name, sent.id] = found = _or_raise(verified)
+        # This id in the log allows a revocation; each of several hubs that passed it on has one of its own.
+        log.info("%s asks %s under credential %s", sender.name, sent.target, found.chain.ids[-1])
+        while len(self._under_way) > _UNDER_WAY:
+            self._under_way.popitem(last=False)
+        return found.grant
+
+    def _verifier(self) -> Callable[..., Verified | Fault]:
+        if self._verify is None:
+            try:
+                from remit_server.transports.credentials.verify import Chains, verify
+            except ImportError as error:
+                raise RemitError(fault(Code.TEAM_INVALID, str(error))) from error
+            self._verify = partial(verify, chains=Chains())
+        return self._verify
+
+    async def received(self, request: Request) -> Request:
+        """Return a request limited to what is left of its credential; whatever follows from it is passed on under it.
+
+        The request is the one that `receive` made from the grant. Raises a `RemitError` if nothing is left.
+        """
+        verified = self._under_way.pop((request.via or "", request.id), None)
+        if verified is None:
+            return request
+        share = _or_raise(await self._spending.reserve(verified, request.remit.tokens, request.sender))
+        self._held.hold(request.run, verified.chain, share)
+        remit = request.remit
+        narrower = replace(
+            remit,
+            tokens=min(remit.tokens, share.tokens),
+            context_tokens=min(remit.context_tokens, share.tokens),
+        )
+        return replace(request, remit=narrower)
+
+    async def ended(self, run: str, used: int) -> None:
+        """Settle what a run has used of its credential's tokens; 0 if it never started."""
+        if (share := self._held.let_go(run)) is not None:
+            await self._spending.settle(share, used)
+
+
+def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
+    """Return the digest of a request's body: the stated one, or that of an empty body."""
+    if headers.get("content-length", "0").strip() in ("", "0") and "transfer-encoding" not in headers:
+        return EMPTY
+    stated = digest_in(headers.get(_DIGEST, ""))
+    if stated is None:
+        how = f"Send the digest of the body in the header {CONTENT_DIGEST}."
+        return _unknown(f"a body was sent without its SHA-256 digest in {CONTENT_DIGEST}", how).fault
+    return stated
+
+
+def _sender(known: KnownSender) -> Sender:
+    return Sender(
+        name=known.name,
+        is_hub=known.is_hub,
+        users=known.users,
+        targets=known.agents,
+        permissions=known.permissions,
+        may_approve=known.may_approve,
+    )
+
+
+_PROVE = f"Send a proof of the hub's key with each request, in the header {PROOF}."
+
+
+def _unknown(why: str, suggestion: str | None = None) -> RemitError:
+    return RemitError(fault(Code.UNAUTHENTICATED, f"unknown sender: {why}", suggestion=suggestion))
+
+
+def _without_credential(sender: Sender) -> RemitError:
+    return RemitError(
+        fault(
+            Code.CREDENTIAL_INVALID,
+            f"{sender.name} proved its key but sent no credential with the request",
+            suggestion="Install credentials on the sending hub: pip install 'remit[credentials]'; or agree on a token.",
+        )
+    )
+
+
+def _or_raise(found: T | Fault) -> T:
+    if isinstance(found, Fault):
+        raise RemitError(found)
+    return found

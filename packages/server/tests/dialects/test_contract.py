@@ -1,0 +1,548 @@
+"""The contract of the platform: the document's own examples, journeys, attacks."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import dialect_laws as laws
+from dialect_laws import Plain, asked, body_of, refusal
+from remit.protocol.envelope import Handoff, Request, Response, Usage, level_of
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Priority
+from remit.protocol.submission import Submission
+from remit_server.dialects.contract import DIALECT as CONTRACT
+from remit_server.dialects.contract import Intent, classified, intents
+from remit_server.dialects.contract import _write_request as said  # pyright: ignore[reportPrivateUsage]
+from remit_server.dialects.exchange import ForeignMessage
+from samples import a_remit, a_request, a_response
+from strategies import json_values
+
+# "REQUEST FORMAT EXAMPLE".
+REQUEST: Plain = {
+    "source_agent": "CST",
+    "target_agent": "ANL",
+    "capability_code": "ANL_NPV",
+    "request_id": "sess-789-20250118-143022",
+    "priority": "NORMAL",
+    "timeout_ms": 15000,
+    "inputs_json": {
+        "cash_flows": [-100000, 25000, 35000, 45000, 55000],
+        "discount_rate": 0.12,
+        "periods": "annual",
+    },
+    "context": {"session_id": "sess-789", "user_id": "user-456", "engagement_type": "business_case"},
+}
+
+# "Context Handoff Format".
+HANDOFF: Plain = {
+    "session_id": "sess-789",
+    "original_request": "Help me build a business case for market entry",
+    "workflow_position": "Step 3 of 5 (Financial Analysis)",
+    "prior_agents": ["ORC", "CST"],
+    "prior_outputs": {
+        "cst_framework": "market_entry_assessment",
+        "cst_scenarios": ["conservative", "base", "aggressive"],
+    },
+    "constraints": {"budget_range": [1000000, 5000000], "timeline": "18_months", "risk_tolerance": "moderate"},
+}
+
+# "RESPONSE FORMAT EXAMPLES".
+SUCCESS: Plain = {
+    "request_id": "sess-789-20250118-143022",
+    "status": "SUCCESS",
+    "confidence_level": "HIGH",
+    "result_json": {"npv": 24156.72, "currency": "USD", "discount_rate": 0.12, "periods": 5},
+    "metadata": {"processing_time_ms": 245, "capability_version": "1.0"},
+}
+PARTIAL: Plain = {
+    "request_id": "sess-789-20250118-143044",
+    "status": "PARTIAL",
+    "confidence_level": "MEDIUM",
+    "result_json": {
+        "market_size": 4200000000,
+        "growth_rate": 0.15,
+        "top_competitors": ["Competitor A", "Competitor B", "Competitor C"],
+        "market_share": None,
+    },
+    "warnings": ["Market share data unavailable from primary source", "Growth rate based on 2023 data"],
+}
+ERROR: Plain = {
+    "request_id": "sess-789-20250118-143105",
+    "status": "ERROR",
+    "error_code": "INPUT_VALIDATION_FAILED",
+    "error_message": "Cash flows array must contain at least two values (initial investment and one return period)",
+    "result_json": None,
+}
+
+# "Intent Classification Response Format".
+INTENTS: Plain = {
+    "primary_intent": "financial_projection",
+    "intent_confidence": 0.85,
+    "target_agent": "ANL",
+    "target_capability": "ANL_PROJECTION",
+    "secondary_intents": ["document_generation"],
+    "secondary_targets": [{"agent": "DOC", "capability": "DOC_GENERATE"}],
+}
+
+
+def asks(**changes: Any) -> Plain:
+    return REQUEST | changes
+
+
+def in_context(**changes: Any) -> Plain:
+    return REQUEST | {"context": REQUEST["context"] | changes}
+
+
+def answer(body: Plain, status: int = 200) -> ForeignMessage:
+    return ForeignMessage(body=json.dumps(body).encode(), status=status)
+
+
+def npv(**changes: Any) -> Request:
+    """Our request for what the document's responses answer."""
+    return a_request(id=SUCCESS["request_id"], target="ANL", origin="CST", capability="ANL_NPV", **changes)
+
+
+# ── the document's examples ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_request_of_the_document_is_understood() -> None:
+    """K1: its example."""
+    assert CONTRACT.submission(asked(REQUEST)) == Submission(
+        target="ANL",
+        id="sess-789-20250118-143022",
+        origin="CST",
+        user="user-456",
+        deadline_ms=15_000,
+        input=REQUEST["inputs_json"],
+        capability="ANL_NPV",
+        session="sess-789",
+        handoff=Handoff(data={"engagement_type": "business_case"}),
+    )
+
+
+def test_what_a_request_leaves_out_takes_the_defaults_of_the_document() -> None:
+    """K1: NORMAL, 30 seconds, no context, no correlation."""
+    required = {"source_agent", "target_agent", "capability_code", "request_id", "inputs_json"}
+    submission = CONTRACT.submission(asked({name: REQUEST[name] for name in required}))
+    assert (submission.priority, submission.deadline_ms) == (None, 30_000)
+    assert (submission.handoff, submission.user, submission.session, submission.correlation) == (None,) * 4
+
+
+def test_priority_and_correlation_are_understood() -> None:
+    """K1, K3: one id across all requests of a workflow."""
+    submission = CONTRACT.submission(asked(asks(priority="HIGH", correlation_id="workflow-7")))
+    assert (submission.priority, submission.correlation) == (Priority.HIGH, "workflow-7")
+
+
+def test_the_handoff_context_of_the_document_is_understood() -> None:
+    """K5: its example, and what it requires besides."""
+    context = HANDOFF | {
+        "user_id": "user-456",
+        "history_reference": "sess-789",
+        "decisions": ["enter by partnership"],
+        "findings": ["the market grows"],
+        "assumptions": ["no new tariffs"],
+        "growth_rate": 0.15,
+    }
+    submission = CONTRACT.submission(asked(asks(context=context)))
+    assert (submission.session, submission.user) == ("sess-789", "user-456")
+    assert submission.handoff == Handoff(
+        original_request="Help me build a business case for market entry",
+        history="sess-789",
+        position="Step 3 of 5 (Financial Analysis)",
+        prior_agents=("ORC", "CST"),
+        prior_outputs=HANDOFF["prior_outputs"],
+        decisions=("enter by partnership",),
+        constraints=HANDOFF["constraints"],
+        findings=("the market grows",),
+        data={"growth_rate": 0.15},
+        assumptions=("no new tariffs",),
+    )
+
+
+def test_a_request_of_ours_is_one_of_theirs() -> None:
+    """K1, K5: the document's example, from our side."""
+    handoff = Handoff(data={"engagement_type": "business_case"})
+    request = npv(
+        objective="",
+        input=REQUEST["inputs_json"],
+        session="sess-789",
+        handoff=handoff,
+        remit=a_remit(user="user-456", time_ms=15_000),
+    )
+    sent = body_of(CONTRACT.request(request))
+    claims = sent["context"].pop("remit")
+    assert sent == {name: value for name, value in REQUEST.items() if name != "priority"}
+    assert claims == {
+        "version": "1.0",
+        "chain": ["prime@hub"],
+        "context_tokens": 4000,
+        "depth": 1,
+        "max_depth": 5,
+        "max_tokens": 1000,
+        "run": "run-1",
+    }
+
+
+def test_what_was_said_in_words_is_told_as_the_original_request() -> None:
+    sent = body_of(CONTRACT.request(npv(objective="Is it worth it?")))
+    assert sent["context"]["original_request"] == "Is it worth it?"
+
+
+def test_a_request_without_a_capability_cannot_be_said() -> None:
+    """K1: the contract asks for capabilities."""
+    assert refusal(lambda: CONTRACT.request(a_request())) == {
+        "": "MALFORMED_ENVELOPE",
+        "$.capability": "the contract dialect requires a capability",
+    }
+
+
+def test_the_success_of_the_document_is_understood_and_told() -> None:
+    """K2: its example, both ways."""
+    heard = CONTRACT.response(answer(SUCCESS), npv())
+    assert heard == Response(
+        version="1.0",
+        id=SUCCESS["request_id"],
+        target="ANL",
+        status=Status.SUCCESS,
+        result=SUCCESS["result_json"],
+        confidence=0.9,
+        usage=Usage(estimated=True),
+        duration_ms=245,
+        capability_version="1.0",
+    )
+    reply = CONTRACT.reply(heard, asked(REQUEST))
+    assert reply.status == 200
+    assert body_of(reply) == SUCCESS | {
+        "metadata": SUCCESS["metadata"] | {"source_version": "1.0", "cache_status": "bypass"}
+    }
+
+
+def test_the_partial_response_of_the_document_is_understood_and_told() -> None:
+    """K2: its example, both ways."""
+    heard = CONTRACT.response(answer(PARTIAL), replace(npv(), id=PARTIAL["request_id"]))
+    assert (heard.status, heard.confidence, heard.warnings) == (Status.PARTIAL, 0.65, tuple(PARTIAL["warnings"]))
+    told = body_of(CONTRACT.reply(heard, asked(REQUEST)))
+    del told["metadata"]
+    assert told == PARTIAL
+
+
+def test_the_error_of_the_document_is_understood_and_told() -> None:
+    """K2, K10: its example, both ways."""
+    heard = CONTRACT.response(answer(ERROR, status=400), replace(npv(), id=ERROR["request_id"]))
+    assert heard.status is Status.REFUSED
+    assert heard.fault == fault(Code.INPUT_VALIDATION_FAILED, ERROR["error_message"])
+    reply = CONTRACT.reply(heard, asked(REQUEST))
+    assert reply.status == 400
+    told = body_of(reply)
+    del told["metadata"]
+    assert told == ERROR
+
+
+def test_a_code_of_the_platform_is_kept_and_passed_on() -> None:
+    """K2: CATEGORY_SPECIFIC_ERROR."""
+    code = "DATA_STALE_EXCHANGE_RATE"
+    heard = CONTRACT.response(answer(ERROR | {"error_code": code}), replace(npv(), id=ERROR["request_id"]))
+    assert heard.fault == fault(Code.DELEGATION_FAILED, ERROR["error_message"], foreign=code)
+    assert body_of(CONTRACT.reply(heard, asked(REQUEST)))["error_code"] == code
+    odd = replace(heard, fault=fault(Code.TIMEOUT, "x", foreign="not a code"))
+    assert body_of(CONTRACT.reply(odd, asked(REQUEST)))["error_code"] == "TIMEOUT"
+
+
+def test_a_time_out_tells_what_was_finished_and_what_was_not() -> None:
+    """K10: partial results if there are any, and a note of what was not completed."""
+    response = a_response(
+        status=Status.TIMEOUT,
+        result={"market_size": 4_200_000_000},
+        warnings=("2023 data",),
+        unfinished=("market share",),
+        fault=fault(Code.TIMEOUT, "Delegation timeout after 15000ms"),
+    )
+    reply = CONTRACT.reply(response, asked(REQUEST))
+    assert reply.status == 504
+    told = body_of(reply)
+    assert told["status"] == "TIMEOUT"
+    assert told["result_json"] == {"market_size": 4_200_000_000}
+    assert told["warnings"] == ["2023 data", "Not completed: market share"]
+    assert (told["error_code"], told["error_message"]) == ("TIMEOUT", "Delegation timeout after 15000ms")
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.REFUSED, Status.CANCELLED])
+def test_what_is_no_time_out_and_brought_nothing_is_an_error(status: Status) -> None:
+    """K2: with a null result, a code and a message."""
+    response = a_response(status=status, result={"half": 1}, fault=fault(Code.CANCELLED, ""))
+    told = body_of(CONTRACT.reply(response, asked(REQUEST)))
+    assert (told["status"], told["result_json"], told["error_code"]) == ("ERROR", None, "CANCELLED")
+    assert told["error_message"] == "The delegation, or one that it was part of, was cancelled."
+
+
+def test_a_time_out_without_words_is_understood() -> None:
+    body = {"request_id": SUCCESS["request_id"], "status": "TIMEOUT", "result_json": None}
+    heard = CONTRACT.response(answer(body), npv())
+    assert heard.status is Status.TIMEOUT
+    assert heard.fault == fault(Code.TIMEOUT, "ANL exceeded its time limit")
+
+
+def test_an_error_that_a_time_out_further_down_caused_is_an_error() -> None:
+    heard = CONTRACT.response(answer(ERROR | {"error_code": "TIMEOUT"}), replace(npv(), id=ERROR["request_id"]))
+    assert (heard.status, heard.fault and heard.fault.code) == (Status.FAILED, Code.TIMEOUT)
+
+
+@pytest.mark.parametrize("confidence", [1.0, 0.8, 0.79, 0.5, 0.49, 0.2, 0.19, 0.0])
+def test_a_confidence_is_told_in_the_words_of_the_contract(confidence: float) -> None:
+    """K2: HIGH, MEDIUM, LOW, SPECULATIVE; and the word comes back as the same word."""
+    told = CONTRACT.reply(a_response(confidence=confidence), asked(REQUEST))
+    assert body_of(told)["confidence_level"] == level_of(confidence)
+    heard = CONTRACT.response(told, a_request(capability="TAG"))
+    assert heard.confidence is not None
+    assert level_of(heard.confidence) == level_of(confidence)
+
+
+def test_a_result_whose_agent_does_not_say_how_sure_it_is_is_speculative() -> None:
+    """K2: a level is required, and none is claimed that nobody vouched for."""
+    assert body_of(CONTRACT.reply(a_response(), asked(REQUEST)))["confidence_level"] == "SPECULATIVE"
+
+
+def test_metadata_is_told_and_understood() -> None:
+    """K2: processing time, source version, capability version, cache status, and whatever else there is."""
+    response = a_response(
+        duration_ms=245,
+        agent_version="2.1",
+        capability_version="1.1",
+        cache="hit",
+        metadata={"region": "eu", "cache_status": "shadowed"},
+        result={"npv": 1},
+        confidence=0.9,
+        usage=Usage(estimated=True),
+    )
+    told = CONTRACT.reply(response, asked(REQUEST))
+    assert body_of(told)["metadata"] == {
+        "processing_time_ms": 245,
+        "source_version": "2.1",
+        "capability_version": "1.1",
+        "cache_status": "hit",
+        "region": "eu",
+    }
+    heard = CONTRACT.response(told, a_request(capability="TAG"))
+    assert heard == replace(response, metadata={"region": "eu"})
+
+
+def test_versions_may_be_numbers_and_a_cache_may_say_more() -> None:
+    """K2: the document's example writes 1.0 without quotes."""
+    metadata = {"capability_version": 1.0, "source_version": 3, "cache_status": "STALE"}
+    heard = CONTRACT.response(answer(SUCCESS | {"metadata": metadata}), npv())
+    assert (heard.capability_version, heard.agent_version, heard.cache) == ("1.0", "3", "none")
+    assert heard.metadata == {"cache_status": "STALE"}
+    heard = CONTRACT.response(answer(SUCCESS | {"metadata": {"cache_status": "MISS"}}), npv())
+    assert (heard.cache, heard.metadata) == ("miss", {})
+
+
+def test_what_is_no_object_is_told_in_one() -> None:
+    assert body_of(CONTRACT.reply(a_response(result="42"), asked(REQUEST)))["result_json"] == {"result": "42"}
+    assert body_of(CONTRACT.request(npv(input=[1, 2])))["inputs_json"] == {"input": [1, 2]}
+    assert body_of(CONTRACT.request(npv()))["inputs_json"] == {}
+
+
+# ── intents ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PROJECTION = Intent(name="financial_projection", agent="ANL", capability="ANL_PROJECTION", confidence=0.85)
+DOCUMENT = Intent(name="document_generation", agent="DOC", capability="DOC_GENERATE")
+
+
+def test_the_intent_classification_of_the_document_is_understood_and_written() -> None:
+    """K7: its example, both ways."""
+    assert intents(json.dumps(INTENTS).encode()) == (PROJECTION, DOCUMENT)
+    assert json.loads(classified(PROJECTION, DOCUMENT)) == INTENTS
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"intent_confidence": 1.01}, "$.intent_confidence"),
+        ({"intent_confidence": "high"}, "$.intent_confidence"),
+        ({"target_agent": "A\nB"}, "$.target_agent"),
+        ({"secondary_targets": []}, "$.secondary_targets"),
+        ({"secondary_targets": [{"agent": "DOC"}]}, "$.secondary_targets[0].capability"),
+        ({"teritary_intents": []}, "$.teritary_intents"),
+    ],
+)
+def test_an_intent_classification_that_is_none_is_refused_by_field(change: Plain, path: str) -> None:
+    """K7."""
+    assert path in refusal(lambda: intents(json.dumps(INTENTS | change).encode()))
+
+
+def test_an_intent_that_cannot_be_written_is_refused() -> None:
+    found = refusal(lambda: classified(Intent(name="", agent="ANL", capability="X", confidence=2.0)))
+    assert found.keys() == {"", "$.primary_intent", "$.intent_confidence"}
+
+
+# ── refused by field ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["source_agent", "target_agent", "capability_code", "request_id", "inputs_json"])
+def test_a_missing_field_is_refused_by_name(name: str) -> None:
+    """K1: every field that the document requires."""
+    body = {each: value for each, value in REQUEST.items() if each != name}
+    assert refusal(lambda: CONTRACT.submission(asked(body))) == {
+        "": "MALFORMED_ENVELOPE",
+        f"$.{name}": "required field is missing",
+    }
+
+
+def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> None:
+    """K1: wherever they stand; a context may hold anything else, but what it names is checked."""
+    body = asks(
+        source_agent="CST\x1b[2J",
+        prioriti="HIGH",
+        priority="URGENT",
+        timeout_ms=-1,
+        inputs_json=[1],
+        context={"user_id": 4, "prior_agents": "ORC", "engagement_type": "x"},
+    )
+    assert refusal(lambda: CONTRACT.submission(asked(body))) == {
+        "": "MALFORMED_ENVELOPE",
+        "$.prioriti": "unknown field; did you mean `priority`?",
+        "$.source_agent": "control characters are not allowed in a name",
+        "$.priority": "'URGENT' is not one of HIGH, NORMAL, LOW",
+        "$.timeout_ms": "Expected `int` >= 0",
+        "$.inputs_json": "Expected `object`, got `array`",
+        "$.context.user_id": "Expected `str | null`, got `int`",
+        "$.context.prior_agents": "Expected `array`, got `str`",
+    }
+
+
+def test_an_address_that_names_someone_else_is_refused() -> None:
+    assert refusal(lambda: CONTRACT.submission(asked(REQUEST, target="DOC"))).keys() == {"", "$.target_agent"}
+
+
+def test_broken_json_is_refused() -> None:
+    laws.broken_json_is_refused(CONTRACT, json.dumps(asks(inputs_json={"x": "HERE"})))
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"request_id": "another"}, "$.request_id"),
+        ({"status": "DONE"}, "$.status"),
+        ({"confidence_level": None}, "$.confidence_level"),
+        ({"confidence_level": "SURE"}, "$.confidence_level"),
+        ({"status": "ERROR"}, "$.error_message"),
+        ({"status": "ERROR", "error_message": ""}, "$.error_message"),
+        ({"result_json": "24156.72"}, "$.result_json"),
+        ({"error_code": "A\tB"}, "$.error_code"),
+        ({"metadata": {"processing_time_ms": -5}}, "$.metadata.processing_time_ms"),
+        ({"metadata": {"remit": {"version": "1.0", "status": "failed"}}}, "$.metadata.remit"),
+        ({"metadata": {"remit": {"version": "1.0", "target": "x"}}}, "$.metadata.remit.target"),
+    ],
+)
+def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
+    """K2: a level with SUCCESS and PARTIAL, a message with ERROR, the request's own id."""
+    found = refusal(lambda: CONTRACT.response(answer(SUCCESS | change), npv()))
+    assert found[""] == "RESULT_VALIDATION_FAILED"
+    assert path in found
+
+
+def test_a_result_must_be_said_even_if_it_is_none() -> None:
+    """K2: result_json is required."""
+    body = {name: value for name, value in SUCCESS.items() if name != "result_json"}
+    assert "$.result_json" in refusal(lambda: CONTRACT.response(answer(body), npv()))
+
+
+# ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
+
+
+@given(laws.wild_claims)
+def test_nothing_that_is_claimed_allows_more_than_the_request(claims: Plain) -> None:
+    laws.claims_allow_nothing(CONTRACT, asked(REQUEST), asked(in_context(remit=claims)), said)
+
+
+def test_a_claim_that_says_something_else_is_refused() -> None:
+    for claims, field in (
+        ({"user": "admin"}, "context.user_id"),
+        ({"deadline_ms": 10**9}, "timeout_ms"),
+        ({"priority": "HIGH"}, "priority"),
+        ({"capability": "ANL_ALL"}, "capability_code"),
+        ({"handoff": {"data": {"engagement_type": "audit"}}}, "data"),
+    ):
+        body = in_context(remit={"version": "1.0"} | claims)
+        found = refusal(lambda body=body: CONTRACT.submission(asked(body)))
+        assert field in found["$.context.remit"]
+
+
+def test_who_does_not_know_of_claims_is_told_none() -> None:
+    response = a_response(finished=("part one",))
+    assert "remit" not in body_of(CONTRACT.reply(response, asked(REQUEST)))["metadata"]
+    knows = asked(in_context(remit={"version": "1.0"}))
+    assert body_of(CONTRACT.reply(response, knows))["metadata"]["remit"]["finished"] == ["part one"]
+
+
+# ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(laws.sent_requests)
+def test_a_request_comes_back_as_it_was(request: Request) -> None:
+    laws.a_request_comes_back_as_it_was(CONTRACT, replace(request, capability=request.capability or "TAG"))
+
+
+@given(laws.sent_requests, laws.ended_responses)
+def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
+    request = replace(request, capability=request.capability or "TAG")
+    laws.a_response_comes_back_as_it_was(CONTRACT, request, response)
+
+
+@given(laws.ended_responses)
+def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
+    """K2: for a client that knows nothing but the document."""
+    response = replace(response, id="r-1", target="tag")
+    heard = CONTRACT.response(CONTRACT.reply(response, asked(REQUEST)), a_request(capability="TAG"))
+    for name in ("ok", "duration_ms", "agent_version", "capability_version", "cache"):
+        assert getattr(heard, name) == getattr(response, name)
+    assert (heard.status is Status.TIMEOUT) is (response.status is Status.TIMEOUT)
+    assert heard.warnings[: len(response.warnings)] == response.warnings
+    if response.confidence is not None:
+        assert heard.confidence is not None
+        assert level_of(heard.confidence) == level_of(response.confidence)
+    if response.ok:
+        is_object = isinstance(response.result, dict | None)
+        assert heard.result == (response.result if is_object else {"result": response.result})
+
+
+@given(json_values, st.sampled_from([*REQUEST, "correlation_id", *HANDOFF, "remit", "decisions"]))
+def test_whatever_stands_in_a_field_is_refused_or_valid(value: Any, name: str) -> None:
+    is_context = name in HANDOFF or name in ("remit", "decisions")
+    body = in_context(**{name: value}) if is_context else asks(**{name: value})
+    laws.what_is_submitted_can_be_sent_on(CONTRACT, asked(body))
+
+
+@given(json_values | st.binary(max_size=30))
+def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> None:
+    laws.what_is_submitted_can_be_sent_on(CONTRACT, asked(value))
+    assert CONTRACT.reply(a_response(), asked(value)).status == 200
+
+
+@given(
+    json_values,
+    st.sampled_from([*SUCCESS, "warnings", "error_code", "error_message"]),
+    st.sampled_from(["SUCCESS", "ERROR", "TIMEOUT"]),
+)
+def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, status: str) -> None:
+    body = SUCCESS | {"status": status, "error_message": "so it is"} | {name: value}
+    laws.whatever_a_server_says_is_a_response_or_refused(CONTRACT, answer(body), npv())
+
+
+def test_every_end_has_a_reply() -> None:
+    laws.every_end_has_a_reply(CONTRACT, asked(REQUEST))
+    laws.every_end_has_a_reply(CONTRACT, asked(b"\xff"))
+
+
+def test_a_server_that_speaks_something_else_has_failed() -> None:
+    laws.a_server_that_speaks_something_else_has_failed(CONTRACT)
+
+
+def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
+    laws.a_success_with_the_status_of_a_failure_is_refused(CONTRACT)

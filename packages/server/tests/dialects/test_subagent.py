@@ -1,0 +1,433 @@
+"""The tool that calls sub-agents: the document's own examples, journeys, attacks."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import dialect_laws as laws
+from dialect_laws import Plain, asked, body_of, refusal
+from remit.protocol.envelope import ContextFilter, Request, Response, Usage
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Priority
+from remit.protocol.submission import Submission
+from remit_server.dialects.exchange import ForeignMessage
+from remit_server.dialects.subagent import DIALECT as SUB_AGENT
+from remit_server.dialects.subagent import _write_request as said  # pyright: ignore[reportPrivateUsage]
+from samples import a_remit, a_request, a_response
+from strategies import json_values
+
+# "Agent A (Planner) calling Agent B (Coder)".
+CALL: Plain = {
+    "tool": "sub_agent",
+    "args": {
+        "agent_name": "coder",
+        "task": "Implement the user_auth function in src/auth/user.rs based on these requirements:\n"
+        "1. Email validation\n2. Password hashing (bcrypt)\n3. Return success/error tuple",
+        "context": {
+            "last_messages": 3,
+            "roles": ["user", "assistant"],
+            "include_workspace": True,
+            "workspace_files": ["src/auth/user.rs", "src/auth/types.rs"],
+            "max_age_seconds": 600,
+        },
+        "max_context_tokens": 6000,
+        "allowed_tools": ["read", "write", "edit"],
+        "allow_nested_calls": False,
+    },
+}
+# "Agent B's result returned to Agent A".
+RESULT: Plain = {
+    "agent_name": "coder",
+    "success": True,
+    "output": "I've implemented the user_auth function in src/auth/user.rs with:\n- Email validation using regex\n"
+    "- Password hashing with bcrypt (cost 12)\n- Returns Result<(User, UserError), UserError> tuple\n\n"
+    "The function handles edge cases for invalid inputs and database errors.",
+    "tool_calls": ["read", "write", "edit"],
+    "tokens_used": 3245,
+    "duration_seconds": 12,
+    "errors": [],
+}
+
+
+def with_args(**changes: Any) -> Plain:
+    return CALL | {"args": CALL["args"] | changes}
+
+
+def answer(**changes: Any) -> ForeignMessage:
+    return ForeignMessage(body=json.dumps(RESULT | changes).encode())
+
+
+def coder(**changes: Any) -> Request:
+    return a_request(target="coder", **changes)
+
+
+# ── the document's examples ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_call_of_the_document_is_understood() -> None:
+    """O1, O2, O6, O10: its example; a call has 300 seconds."""
+    expected = Submission(
+        target="coder",
+        deadline_ms=300_000,
+        context_tokens=6_000,
+        tools=frozenset({"read", "write", "edit"}),
+        may_delegate=False,
+        objective=CALL["args"]["task"],
+        context=ContextFilter(
+            last_messages=3,
+            roles=frozenset({"user", "assistant"}),
+            include_workspace=True,
+            workspace_files=("src/auth/user.rs", "src/auth/types.rs"),
+            max_age_seconds=600,
+            known="none",
+        ),
+    )
+    assert SUB_AGENT.submission(asked(CALL)) == expected
+    assert SUB_AGENT.submission(asked(CALL["args"])) == expected
+
+
+def test_what_a_call_leaves_out_takes_the_defaults_of_the_document() -> None:
+    """O1: 4000 tokens, its own tools, no nested calls; O2: without a filter the newest that fit."""
+    expected = Submission(
+        target="coder",
+        deadline_ms=300_000,
+        context_tokens=4_000,
+        may_delegate=False,
+        objective="Write hello world",
+        context=ContextFilter(known="none"),
+    )
+    args = {"agent_name": "coder", "task": "Write hello world"}
+    assert SUB_AGENT.submission(asked(args)) == expected
+    absent = ("context", "input", "max_context_tokens", "allowed_tools", "allow_nested_calls")
+    assert SUB_AGENT.submission(asked(args | dict.fromkeys(absent))) == expected
+
+
+def test_every_part_of_a_filter_is_understood() -> None:
+    """O2."""
+    wanted = {
+        "last_messages": 5,
+        "roles": ["user"],
+        "keywords": ["auth"],
+        "include_summary": True,
+        "include_workspace": True,
+        "workspace_files": ["a.rs"],
+        "max_age_seconds": 60,
+        "known": "decisions",
+    }
+    submission = SUB_AGENT.submission(asked(with_args(context=wanted, input={"cost": 12}, allow_nested_calls=True)))
+    assert submission.context == ContextFilter(
+        last_messages=5,
+        roles=frozenset({"user"}),
+        keywords=("auth",),
+        include_summary=True,
+        include_workspace=True,
+        workspace_files=("a.rs",),
+        max_age_seconds=60,
+        known="decisions",
+    )
+    assert (submission.input, submission.may_delegate) == ({"cost": 12}, True)
+
+
+def test_the_result_of_the_document_is_understood_and_told() -> None:
+    """O7: its example, both ways."""
+    heard = SUB_AGENT.response(answer(), coder())
+    assert heard == Response(
+        version="1.0",
+        id="r-1",
+        target="coder",
+        status=Status.SUCCESS,
+        result=RESULT["output"],
+        tool_calls=("read", "write", "edit"),
+        usage=Usage(completion=3_245),
+        duration_ms=12_000,
+    )
+    assert body_of(SUB_AGENT.reply(heard, asked(CALL))) == RESULT
+
+
+def test_a_request_of_ours_is_a_call_of_theirs() -> None:
+    """O1, O6: what the remit allows, as arguments."""
+    request = coder(
+        remit=a_remit(tools=frozenset({"read", "edit"}), may_delegate=False),
+        input={"cost": 12},
+        context=ContextFilter(last_messages=3, include_contents=True),
+    )
+    sent = body_of(SUB_AGENT.request(request))
+    claims = sent.pop("remit")
+    assert sent == {
+        "tool": "sub_agent",
+        "args": {
+            "agent_name": "coder",
+            "task": "Categorize",
+            "context": {"last_messages": 3},
+            "input": {"cost": 12},
+            "max_context_tokens": 4000,
+            "allowed_tools": ["edit", "read"],
+            "allow_nested_calls": False,
+        },
+    }
+    assert claims == {
+        "version": "1.0",
+        "chain": ["prime@hub"],
+        "context": {"include_contents": True, "known": None},
+        "deadline_ms": 10_000,
+        "depth": 1,
+        "id": "r-1",
+        "max_depth": 5,
+        "max_tokens": 1000,
+        "origin": "prime",
+        "run": "run-1",
+        "user": "u-1",
+    }
+
+
+def test_a_request_of_ours_without_a_filter_shows_no_message() -> None:
+    """O2: theirs without one would show the newest."""
+    assert body_of(SUB_AGENT.request(coder()))["args"]["context"] == {"last_messages": 0}
+
+
+def test_a_request_that_has_only_an_input_has_a_task_as_well() -> None:
+    args = body_of(SUB_AGENT.request(coder(objective="", input="x" * 500)))["args"]
+    assert (args["task"], args["input"]) == ("x" * 200, "x" * 500)
+
+
+def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
+    """O7: errors."""
+    why = fault(Code.TOOL_NOT_ALLOWED, "coder not authorized to use tool shell")
+    response = a_response(status=Status.REFUSED, result=None, fault=why, warnings=("old data",))
+    reply = SUB_AGENT.reply(response, asked(CALL))
+    assert reply.status == 403
+    told = body_of(reply)
+    assert (told["success"], told["output"]) == (False, "")
+    assert told["errors"] == [
+        "TOOL_NOT_ALLOWED: coder not authorized to use tool shell. "
+        "Use a tool that its card and its remit both name, or have the team add it to the agent's `tools`.",
+        "old data",
+    ]
+    heard = SUB_AGENT.response(reply, a_request())
+    assert (heard.status, heard.fault and heard.fault.code) == (Status.REFUSED, Code.TOOL_NOT_ALLOWED)
+    assert heard.warnings == ("old data",)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        ("Agent 'planner' is not allowed to call other agents", Code.PERMISSION_DENIED, Status.REFUSED),
+        ("Not found: Target agent 'coder' not found", Code.AGENT_NOT_FOUND, Status.REFUSED),
+        ("Recursive sub-agent calls detected (max depth exceeded)", Code.LOOP_DETECTED, Status.REFUSED),
+        ("the tests do not pass", Code.DELEGATION_FAILED, Status.FAILED),
+        ("NONSENSE: the tests do not pass", Code.DELEGATION_FAILED, Status.FAILED),
+    ],
+)
+def test_an_error_is_known_by_the_sentence_of_the_document(error: str, code: Code, status: Status) -> None:
+    """O5, O7."""
+    heard = SUB_AGENT.response(answer(success=False, output="", errors=[error, "and more"]), coder())
+    assert heard.fault == fault(code, error)
+    assert (heard.status, heard.warnings) == (status, ("and more",))
+
+
+def test_a_failure_without_a_reason_is_said_to_have_none() -> None:
+    heard = SUB_AGENT.response(answer(success=False), coder())
+    assert heard.fault == fault(Code.DELEGATION_FAILED, "coder gave no reason")
+
+
+def test_a_success_with_errors_keeps_them_as_warnings() -> None:
+    heard = SUB_AGENT.response(answer(errors=["one test was skipped"]), coder())
+    assert (heard.status, heard.warnings) == (Status.SUCCESS, ("one test was skipped",))
+
+
+# ── refused by field ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["agent_name", "task"])
+def test_a_missing_argument_is_refused_by_name(name: str) -> None:
+    """O1: with the name of the tool, and without."""
+    args = {each: value for each, value in CALL["args"].items() if each != name}
+    assert refusal(lambda: SUB_AGENT.submission(asked(args))) == {
+        "": "MALFORMED_ENVELOPE",
+        f"$.{name}": "required field is missing",
+    }
+    assert f"$.args.{name}" in refusal(lambda: SUB_AGENT.submission(asked(CALL | {"args": args})))
+
+
+def test_unknown_arguments_and_wrong_types_are_refused_by_name_all_at_once() -> None:
+    """O1, O2."""
+    args = {
+        "agent_name": "coder\u2029",
+        "tasks": "x",
+        "context": {"last_messages": -1, "include_contents": True, "keywords": [""], "roles": "user"},
+        "max_context_tokens": "all",
+        "allowed_tools": ["read", 3],
+        "allow_nested_calls": "yes",
+    }
+    assert refusal(lambda: SUB_AGENT.submission(asked(args))) == {
+        "": "MALFORMED_ENVELOPE",
+        "$.tasks": "unknown field; did you mean `task`?",
+        "$.agent_name": "control characters are not allowed in a name",
+        "$.task": "required field is missing",
+        "$.context.include_contents": "unknown field; did you mean `include_workspace`?",
+        "$.context.last_messages": "Expected `int` >= 0",
+        "$.context.roles": "Expected `array | null`, got `str`",
+        "$.context.keywords[0]": "Expected `str` of length >= 1",
+        "$.max_context_tokens": "Expected `int | null`, got `str`",
+        "$.allowed_tools[1]": "Expected `str`, got `int`",
+        "$.allow_nested_calls": "Expected `bool | null`, got `str`",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        (CALL | {"tool": "shell"}, "$.tool"),
+        ({"tool": "sub_agent"}, "$.args"),
+        ({"args": CALL["args"]}, "$.tool"),
+        (CALL | {"id": "call-1"}, "$.id"),
+        (with_args(context={"keywords": ["a"] * 101}), "$.args.context.keywords"),
+        (with_args(task="x" * 100_001), "$.args.task"),
+        (with_args(allowed_tools=[f"t-{n}" for n in range(1_001)]), "$.args.allowed_tools"),
+    ],
+)
+def test_a_call_that_is_none_is_refused_by_field(body: Plain, path: str) -> None:
+    assert path in refusal(lambda: SUB_AGENT.submission(asked(body)))
+
+
+def test_an_address_that_names_someone_else_is_refused() -> None:
+    assert refusal(lambda: SUB_AGENT.submission(asked(CALL, target="admin"))).keys() == {"", "$.agent_name"}
+
+
+def test_broken_json_is_refused() -> None:
+    laws.broken_json_is_refused(SUB_AGENT, json.dumps(with_args(input="HERE")))
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"agent_name": "mallory"}, "$.agent_name"),
+        ({"tokens_used": -1}, "$.tokens_used"),
+        ({"tokens_used": 10**18}, None),
+        ({"duration_seconds": "1.5"}, "$.duration_seconds"),
+        ({"success": "true"}, "$.success"),
+        ({"output": None}, "$.output"),
+        ({"surprise": 1}, "$.surprise"),
+        ({"remit": {"version": "1.0", "id": "x"}}, "$.remit.id"),
+        ({"remit": {"version": "1.0", "usage": {"completion": 1}}}, "$.remit"),
+        ({"remit": {"version": "1.0", "status": "failed"}}, "$.remit"),
+    ],
+)
+def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str | None) -> None:
+    """O7."""
+    found = refusal(lambda: SUB_AGENT.response(answer(**change), coder()))
+    assert found[""] == "RESULT_VALIDATION_FAILED"
+    assert path is None or path in found
+
+
+# ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
+
+
+@given(laws.wild_claims)
+def test_nothing_that_is_claimed_allows_more_than_the_call(claims: Plain) -> None:
+    """O6: a caller can restrict, never widen."""
+    laws.claims_allow_nothing(SUB_AGENT, asked(CALL), asked(CALL | {"remit": claims}), said)
+
+
+def test_who_calls_for_whom_can_be_said_beside_the_arguments() -> None:
+    """The document knows it without being told; a hub elsewhere does not."""
+    claims = {"version": "1.0", "id": "c-1", "user": "u-1", "origin": "planner", "priority": "LOW", "deadline_ms": 5}
+    submission = SUB_AGENT.submission(asked(CALL | {"remit": claims}))
+    assert (submission.id, submission.user, submission.origin) == ("c-1", "u-1", "planner")
+    assert (submission.priority, submission.deadline_ms) == (Priority.LOW, 5)
+
+
+def test_a_call_has_never_more_time_than_the_document_gives_it() -> None:
+    """O10."""
+    submission = SUB_AGENT.submission(asked(CALL | {"remit": {"version": "1.0", "deadline_ms": 10**9}}))
+    assert submission.deadline_ms == 300_000
+
+
+def test_a_claim_that_says_something_else_is_refused() -> None:
+    for claims, field in (
+        ({"may_delegate": True}, "allow_nested_calls"),
+        ({"tools": ["shell"]}, "allowed_tools"),
+        ({"tools": None}, "allowed_tools"),
+        ({"context_tokens": 10**6}, "max_context_tokens"),
+        ({"context": {"last_messages": 100}}, "context.last_messages"),
+    ):
+        body = CALL | {"remit": {"version": "1.0"} | claims}
+        found = refusal(lambda body=body: SUB_AGENT.submission(asked(body)))
+        assert field in found["$.remit"]
+
+
+def test_who_does_not_know_of_claims_is_told_none() -> None:
+    """O7: a model reads the result, and nothing that it cannot use."""
+    response = a_response(result={"a": 1}, confidence=0.9)
+    assert body_of(SUB_AGENT.reply(response, asked(CALL))).keys() == RESULT.keys()
+    knows = asked(CALL | {"remit": {"version": "1.0"}})
+    assert body_of(SUB_AGENT.reply(response, knows))["remit"] == {
+        "version": "1.0",
+        "json": ["result"],
+        "confidence": 0.9,
+    }
+
+
+# ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(laws.sent_requests)
+def test_a_request_comes_back_as_it_was(request: Request) -> None:
+    """But for the time that it has beyond the 300 seconds of the document."""
+    remit = replace(request.remit, time_ms=min(request.remit.time_ms, 300_000))
+    laws.a_request_comes_back_as_it_was(SUB_AGENT, replace(request, remit=remit))
+
+
+@given(laws.sent_requests, laws.ended_responses)
+def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
+    laws.a_response_comes_back_as_it_was(SUB_AGENT, request, response)
+
+
+@given(laws.ended_responses)
+def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
+    """O7: for a client that knows nothing but the document."""
+    response = replace(response, id="r-1", target="tag")
+    heard = SUB_AGENT.response(SUB_AGENT.reply(response, asked(CALL)), a_request())
+    assert (heard.ok, heard.tool_calls, heard.warnings) == (response.ok, response.tool_calls, response.warnings)
+    assert heard.duration_ms == response.duration_ms // 1_000 * 1_000
+    assert heard.usage.total == min(response.usage.total, 2**53 - 1)
+    if response.fault is not None:
+        assert heard.fault is not None
+        assert heard.fault.code is response.fault.code
+
+
+@given(json_values, st.sampled_from([*CALL["args"], "input", "remit", "tool"]))
+def test_whatever_stands_in_a_field_is_refused_or_valid(value: Any, name: str) -> None:
+    body = CALL | {name: value} if name in ("remit", "tool") else with_args(**{name: value})
+    laws.what_is_submitted_can_be_sent_on(SUB_AGENT, asked(body))
+
+
+@given(json_values | st.binary(max_size=30))
+def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> None:
+    laws.what_is_submitted_can_be_sent_on(SUB_AGENT, asked(value))
+    assert SUB_AGENT.reply(a_response(), asked(value)).status == 200
+
+
+@given(json_values, st.sampled_from([*RESULT, "remit"]), st.booleans())
+def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, success: bool) -> None:
+    laws.whatever_a_server_says_is_a_response_or_refused(
+        SUB_AGENT, answer(**({"success": success} | {name: value})), coder()
+    )
+
+
+def test_every_end_has_a_reply() -> None:
+    laws.every_end_has_a_reply(SUB_AGENT, asked(CALL))
+    laws.every_end_has_a_reply(SUB_AGENT, asked(b"\xff"))
+
+
+def test_a_server_that_speaks_something_else_has_failed() -> None:
+    laws.a_server_that_speaks_something_else_has_failed(SUB_AGENT)
+
+
+def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
+    laws.a_success_with_the_status_of_a_failure_is_refused(SUB_AGENT)

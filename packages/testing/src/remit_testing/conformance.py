@@ -1,0 +1,56 @@
+"""The conformance suite for stores: tests that anyone can run on their own store.
+
+    class TestMyStore(StoreConformance):
+        async def make(self) -> Store:
+            return MyStore(...)
+
+Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A test gets a store that is open, and closes it.
+"""
+
+from remit_testing.samples import (
+    LONG_MS,
+    NEVER_MS,
+    OVER_MS,
+    PATIENCE,
+    a_question,
+    a_request,
+    a_response,
+    a_step,
+    code_of,
+    progress,
+    texts,
+)
+from remit_testing.stores.archive import ArchiveConformance
+from remit_testing.stores.conversations import ConversationConformance
+from remit_testing.stores.inbox import InboxConformance
+from remit_testing.stores.listings import ListingConformance
+from remit_testing.stores.records import RecordConformance
+from remit_testing.stores.requests import RequestConformance
+from remit_testing.stores.waiting import WaitingConformance
+
+__all__ = [
+    "LONG_MS",
+    "NEVER_MS",
+    "OVER_MS",
+    "PATIENCE",
+    "StoreConformance",
+    "a_question",
+    "a_request",
+    "a_response",
+    "a_step",
+    "code_of",
+    "progress",
+    "texts",
+]
+
+
+class StoreConformance(
+    RecordConformance,
+    RequestConformance,
+    ArchiveConformance,
+    WaitingConformance,
+    InboxConformance,
+    ConversationConformance,
+    ListingConformance,
+):
+    """The promises of `remit.runtime.ports.Store`, one test each."""

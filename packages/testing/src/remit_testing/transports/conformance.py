@@ -1,0 +1,343 @@
+"""The conformance suite for transports: what holds between a caller and its callee wherever the callee runs.
+
+    class TestMyTransport(TransportConformance):
+        def hubs(self, **options: Any) -> tuple[Hub, Hub]:
+            return Hub(name="near", **options), Hub(name="far", **options)
+
+        @asynccontextmanager
+        async def joined(self, near: Hub, far: Hub) -> AsyncGenerator[None]:
+            async with far, my_server(far) as address:
+                for name in far.cards:
+                    near.register(AgentCard(name=name), MyRemote(address, name))
+                async with near:
+                    yield
+
+Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). The caller `boss` is always near; its callees are far.
+If a transport cannot do something, set the attribute for it to the reason; its tests are then skipped.
+"""
+
+import asyncio
+from typing import Any
+from unittest import SkipTest
+
+# The public `Hub`: these tests must not depend on its internals.
+import remit
+from remit.policy.limits import Limits
+from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
+from remit.protocol.card import Capability
+from remit.protocol.envelope import Answer, Artifact, ContextFilter, Handoff, Request, Response, Source
+from remit.protocol.errors import Code
+from remit.protocol.files import File
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Approval, Delta, Kind, Progress, Record
+from remit.runtime.brief import Brief
+from remit_testing.transports.case import PATIENCE, USER
+from remit_testing.transports.limits import LimitConformance
+
+_FILES = (
+    File(name="receipt.png", media_type="image/png", data=b"\x89PNG\r\n\x00\xff"),
+    File(name="notes.md", media_type="text/markdown", data=b"# Notes"),
+    File(name="scan.pdf", media_type="application/pdf", url="https://example.org/scan.pdf"),
+)
+
+__all__ = ["USER", "TransportConformance"]
+
+
+class TransportConformance(LimitConformance):
+    """What a caller may rely on over every transport, one test each."""
+
+    # ── content ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_the_result_comes_back_as_it_was_given(self) -> None:
+        results: tuple[Any, ...] = ("text", {"rows": [1, 2.5, None, True], "é": "ü"}, [], None, 7)
+        for result in results:
+
+            async def helper(_: Brief, result: Any = result) -> Answer:
+                return Answer(result)
+
+            response = await self.answered(helper)
+            assert (response.status, response.result, response.target) == (Status.SUCCESS, result, "helper")
+
+    async def test_all_parts_of_an_answer_come_back(self) -> None:
+        if self.no_envelope:
+            raise SkipTest(self.no_envelope)
+        answer = Answer(
+            "done",
+            summary="All of it.",
+            confidence=0.75,
+            artifacts=(Artifact(type="json", value={"a": 1}, label="figures"),),
+            new_facts=("likes tea",),
+            sources=(Source(owner_scope=USER, source_id="doc-1", relevance=0.5),),
+            requires_followup=True,
+            warnings=("two receipts are unreadable",),
+            finished=("January",),
+            unfinished=("February",),
+            metadata={"k": ["v"]},
+            files=_FILES,
+        )
+
+        async def helper(_: Brief) -> Answer:
+            return answer
+
+        response = await self.answered(helper)
+        assert response.status is Status.PARTIAL
+        for field in Answer.__struct_fields__:
+            if field not in ("usage", "calls", "strategy"):
+                assert getattr(response, field) == getattr(answer, field), field
+
+    async def test_the_callee_is_told_all_that_its_caller_says(self) -> None:
+        seen: list[Request] = []
+
+        async def helper(brief: Brief) -> str:
+            seen.append(brief.request)
+            return "ok"
+
+        await self.answered(helper, objective="Sort", input={"n": [1, 2]})
+        (request,) = seen
+        assert (request.objective, request.input, request.remit.user) == ("Sort", {"n": [1, 2]}, USER)
+        if not self.no_envelope:
+            seen.clear()
+            handoff = Handoff(original_request="Go", prior_outputs={"read": {"n": 3}}, decisions=("keep it short",))
+            said: dict[str, Any] = {"handoff": handoff, "hints": ("table",), "reason": "knows tax"}
+            await self.answered(helper, **said, correlation="c-1", files=_FILES)
+            (request,) = seen
+            assert request.files == _FILES
+            assert (request.handoff, request.hints, request.reason) == (handoff, ("table",), "knows tax")
+            assert request.correlation == "c-1"
+
+    async def test_a_session_is_gone_on_with(self) -> None:
+        """X16: the child's conversation is kept."""
+        if self.no_envelope:
+            raise SkipTest(self.no_envelope)
+        heard: list[list[str]] = []
+
+        async def helper(brief: Brief) -> str:
+            heard.append([message.text for message in await brief.history()])
+            return f"I heard {brief.objective}"
+
+        async def boss(brief: Brief) -> str:
+            for said in ("first", "second"):
+                (await brief.delegate("helper", objective=said, session="talk")).unwrap()
+            return "done"
+
+        assert (await self.asked(helper, boss)).ok
+        assert heard == [[], ["first", "I heard first"]]
+
+    async def test_a_returned_session_is_the_one_to_send(self) -> None:
+        """X16: an unnamed session is continued by its returned id, by an agent and by a user."""
+        heard: list[list[str]] = []
+
+        async def helper(brief: Brief) -> str:
+            heard.append([message.text for message in await brief.history()])
+            return f"I heard {brief.objective}"
+
+        async def boss(brief: Brief) -> str:
+            session = None
+            for said in ("first", "second", "third"):
+                reply = await brief.delegate("helper", objective=said, session=session)
+                assert reply.ok, reply
+                assert session in (None, reply.session), "it keeps its name"
+                session = reply.session
+            return "done"
+
+        near, far = self.hubs()
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            (await near.ask("boss", "Go", user=USER)).unwrap()
+            session = None
+            for said in ("first", "second", "third"):
+                reply = await near.ask("helper", said, user=USER, session=session)
+                assert reply.ok, reply
+                assert session in (None, reply.session), "it keeps its name"
+                session = reply.session
+        turns = ["first", "I heard first", "second", "I heard second"]
+        assert heard == 2 * [[], turns[:2], turns]
+
+    async def test_what_the_caller_shows_of_its_conversation_reaches_the_callee_each_time(self) -> None:
+        """O4: the newest messages pass."""
+        if self.no_envelope:
+            raise SkipTest(self.no_envelope)
+        near, far = self.hubs()
+        knew: list[set[str]] = []
+
+        async def helper(brief: Brief) -> str:
+            knew.append({message.text for message in (*await brief.history(), *brief.messages)})
+            return "noted"
+
+        async def boss(brief: Brief) -> str:
+            for step in ("one", "two"):
+                context = ContextFilter(last_messages=9, roles=frozenset({"user"}))
+                (await brief.delegate("helper", objective=step, session="talk", context=context)).unwrap()
+            return "done"
+
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            for said in ("I like tea", "Go"):
+                (await near.ask("boss", said, user=USER, session="chat")).unwrap()
+        assert len(knew) == 4
+        assert [{"I like tea", "Go"} <= each for each in knew] == [False, False, True, True], knew
+
+    async def test_many_at_once_each_get_their_own(self) -> None:
+        async def helper(brief: Brief) -> str:
+            await asyncio.sleep(0)
+            return f"{brief.objective}!"
+
+        async def boss(brief: Brief) -> list[str]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(brief.delegate("helper", objective=str(number), max_tokens=1_000))
+                    for number in range(24)
+                ]
+            return [task.result().unwrap() for task in tasks]
+
+        response = await self.asked(helper, boss, limits=Limits(max_fan_out=24))
+        assert response.unwrap() == [f"{number}!" for number in range(24)]
+
+    # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_a_callee_that_fails_fails_alone_and_tells_no_secret(self) -> None:
+        """K12: one agent crashing never takes the others down."""
+
+        async def helper(_: Brief) -> str:
+            raise RuntimeError("password=hunter2secret")
+
+        response = await self.answered(helper)
+        assert response.fault is not None
+        assert (response.status, response.fault.code) == (Status.FAILED, Code.DELEGATION_FAILED)
+        assert "hunter2secret" not in str(response)
+
+    async def test_an_agent_that_is_not_there_is_not_found(self) -> None:
+        async def helper(_: Brief) -> str:
+            return "here"
+
+        async def boss(brief: Brief) -> str:
+            response = await brief.delegate("nobody", objective="Help")
+            assert response.fault is not None
+            return response.fault.code
+
+        assert (await self.asked(helper, boss)).unwrap() == Code.AGENT_NOT_FOUND
+
+    async def test_an_input_that_does_not_fit_names_the_field(self) -> None:
+        """K1: inputs are validated against the capability's schema."""
+        if self.no_envelope:
+            raise SkipTest(self.no_envelope)
+        near, far = self.hubs()
+        schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+
+        async def add(brief: Brief) -> int:
+            return brief.input["n"] + 1
+
+        far.add("helper", add, capabilities=[Capability(code="ADD", input_schema=schema)])
+
+        async def boss(brief: Brief) -> list[Any]:
+            good = await brief.delegate("helper", capability="ADD", input={"n": 1})
+            bad = await brief.delegate("helper", capability="ADD", input={"n": "x"})
+            assert bad.fault is not None
+            return [good.result, bad.fault.code, [each.path for each in bad.fault.problems]]
+
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            response = await near.ask("boss", "Go", user=USER)
+        assert response.unwrap() == [2, Code.INPUT_VALIDATION_FAILED, ["$.n"]]
+
+    async def test_an_answer_beyond_all_bounds_is_refused_and_harms_nobody(self) -> None:
+        async def helper(_: Brief) -> str:
+            return "x" * 200_000
+
+        async def boss(brief: Brief) -> list[Any]:
+            response = await brief.delegate("helper", objective="Help")
+            return [response.status, response.result]
+
+        response = await self.asked(helper, boss, limits=Limits(max_result_bytes=100_000))
+        assert response.unwrap() == [Status.FAILED, None]
+
+    # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_personal_data_does_not_reach_the_callee_and_comes_back_to_the_user(self) -> None:
+        """X12: redacted before the delegate sees it, and restored for the caller."""
+        seen: list[str] = []
+
+        async def helper(brief: Brief) -> str:
+            seen.append(brief.text)
+            return f"wrote to {brief.text}"
+
+        async def boss(brief: Brief) -> str:
+            return (await brief.delegate("helper", objective="Write", input="joe@example.com")).unwrap()
+
+        response = await self.asked(helper, boss)
+        assert response.unwrap() == "wrote to joe@example.com"
+        assert "joe" not in seen[0]
+
+    async def test_no_time_passes_while_a_person_is_asked_at_the_callees(self) -> None:
+        """Decision 4: waiting for a person stops the clocks of all callers that wait."""
+        if self.no_persons:
+            raise SkipTest(self.no_persons)
+
+        def ask_first(request: Request, _: Facts) -> Verdict:
+            return Ask("May it?") if request.target == "helper" else ALLOW
+
+        near, far = self.hubs(guards=[ask_first], approver="inbox")
+        if near is not far:  # a rule of the callee's hub does not apply to the caller's hub
+            near, _ = self.hubs()
+
+        async def helper(_: Brief) -> str:
+            return "allowed"
+
+        async def boss(brief: Brief) -> str:
+            return (await brief.delegate("helper", objective="Pay", deadline_ms=600)).unwrap()
+
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            for read_along in (False, True):
+                heard = far.events()
+                asking = asyncio.create_task(_asked(near, read_along))
+                async for record in heard:
+                    if isinstance(record.body, Approval):
+                        break
+                await asyncio.sleep(0.8)  # longer than the callee may take
+                (question,) = await far.pending()
+                await far.decide(question.id, agreed=True, by=USER)
+                assert (await asking).unwrap() == "allowed"
+
+    # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_whoever_watches_hears_how_far_it_is_and_what_is_said(self) -> None:
+        """X15: streamed responses."""
+        near, far = self.hubs()
+
+        async def helper(brief: Brief) -> str:
+            brief.progress("half way")
+            brief.say("The answer is on its way, as you can read.\n")
+            return "ok"
+
+        async def boss(brief: Brief) -> str:
+            return (await brief.delegate("helper", objective="Help")).unwrap()
+
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            records = [record async for record in near.stream("boss", "Go", user=USER)]
+        said, told = _spoken_texts(records)
+        if not self.no_streaming:
+            assert said == ["The answer is on its way, as you can read.\n"]
+        if not self.no_progress:
+            assert told == ["half way"]
+        assert records[-1].kind is Kind.RESULT
+
+
+async def _asked(hub: "remit.Hub", read_along: bool) -> Response:
+    if not read_along:
+        return await hub.ask("boss", "Go", user=USER)
+    *_, last = [record async for record in hub.stream("boss", "Go", user=USER)]
+    assert isinstance(last.body, Response)
+    return last.body
+
+
+def _spoken_texts(records: list[Record]) -> tuple[list[str], list[str]]:
+    """Return the text that the helper streamed, and its progress reports."""
+    deltas = [record.body for record in records if isinstance(record.body, Delta)]
+    steps = [record.body for record in records if isinstance(record.body, Progress)]
+    return ["".join(each.text for each in deltas if each.agent == "helper")], [each.text for each in steps]

@@ -1,0 +1,82 @@
+"""The plugin on the page "Write a plugin" does what the page says, installed beside Remit and unknown to it."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from command_line import environment
+from doc_pages import blocks, page_path
+from plugins import install_plugin
+
+REMIT = "from remit_cli import main; main(prog_name='remit')"
+SERVED = """
+import asyncio
+from aiohttp import ClientSession
+from remit_cli import hub_of, load_team
+from remit_server import serve
+
+async def main():
+    hub = hub_of(load_team("remit.toml"))
+    async with hub, serve(hub, clients={"ops": "ops", "web": "web"}, permissions={"ops": ["read"]}) as address:
+        async with ClientSession(address) as http:
+            for token in ("ops", "web"):
+                async with http.get("/v1/weather/Bern", headers={"authorization": f"Bearer {token}"}) as reply:
+                    print(reply.status, (await reply.json()).get("place"))
+            async with http.get("/openapi.json") as reply:
+                print("/v1/weather/{place}" in (await reply.json())["paths"])
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the files of the page, in which its plugin counts as installed."""
+    files = {block.file: block.text for block in blocks(page_path("plugins")) if block.file is not None}
+    declared = tomllib.loads(files.pop("pyproject.toml"))["project"]["entry-points"]["remit.plugins"]
+    (module,) = declared.values()
+    install_plugin(tmp_path, module, files.pop(f"{module}.py"))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def python(folder: Path, code: str, *arguments: str) -> str:
+    """Return what a program prints in the folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        env=environment(PYTHONPATH=str(folder)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
+def test_the_commands_of_the_page_print_what_it_shows(folder: Path) -> None:
+    (shown,) = (block for block in blocks(page_path("plugins")) if block.language == "console")
+    lines = shown.text.splitlines()
+    assert python(folder, REMIT, "validate") == f"{lines[1]}\n"
+    assert python(folder, REMIT, "weather", "Bern") == f"{lines[3]}\n"
+    assert "weather     Show the weather of a place." in python(folder, REMIT, "--help")
+
+
+def test_its_agent_is_given_a_token_and_its_user_the_words(folder: Path) -> None:
+    told = json.loads(python(folder, REMIT, "run", "forecast", "What of station W-17?", "--json").splitlines()[-1])
+    assert told["result"] == "It rains in Bern. You asked: What of station W-17?"
+    assert "W-17" not in python(folder, REMIT, "audit", "export")
+
+
+def test_its_section_is_checked(folder: Path) -> None:
+    (folder / "remit.toml").write_text('[weather]\nplace = "nowhere"\n')
+    assert "remit.toml:2 weather.place: there is no weather" in python(folder, REMIT, "validate")
+
+
+def test_its_endpoint_is_for_those_who_may_read(folder: Path) -> None:
+    assert python(folder, SERVED) == "200 Bern\n403 None\nTrue\n"
