@@ -30,6 +30,13 @@ def test_what_was_promised_holds_with_a_fault_at_every_place_and_a_seed_repeats_
     assert first == second
 
 
+def test_the_calls_of_killed_hubs_can_be_collected() -> None:
+    """In this scenario calls with others below them are collected when no loop runs any more."""
+    process = start("--seed", "700060", "--runs", "1")
+    output = process.communicate(timeout=BOUND_S)[0]
+    assert process.returncode == 0, output
+
+
 @pytest.mark.parametrize("repair", MUTATIONS)
 def test_a_repair_that_is_taken_out_is_missed(repair: str) -> None:
     program = "import sys; from simulate.__main__ import main; sys.exit(main())"

@@ -213,7 +213,7 @@ class DelegationTasks:
             response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
-        while frame.children and not frame.abandoned:
+        while not frame.abandoned and any(not isinstance(each.state, Status) for each in frame.children or ()):
             # If told to stop meanwhile, they are stopping already: only the waiting begins again.
             with suppress(asyncio.CancelledError):
                 await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
