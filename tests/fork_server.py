@@ -73,11 +73,12 @@ def take_terminal() -> None:
 
 
 def _import_all() -> None:
-    import remit
-
-    for module in pkgutil.walk_packages(remit.__path__, "remit."):
-        if not module.name.startswith(_LEFT_OUT) and not module.name.endswith(_LATER):
-            importlib.import_module(module.name)
+    for package in pkgutil.iter_modules():
+        if package.name != "remit" and not package.name.startswith("remit_"):
+            continue
+        for module in pkgutil.walk_packages(importlib.import_module(package.name).__path__, f"{package.name}."):
+            if not module.name.startswith(_LEFT_OUT) and not module.name.endswith(_LATER):
+                importlib.import_module(module.name)
     for name in _BESIDES:
         with suppress(ImportError):  # an environment for one framework need not have all of them
             importlib.import_module(name)
@@ -184,7 +185,7 @@ def _main(command: list[str]) -> tuple[CodeType, str]:
     sys.modules["__main__"] = module
     if name == REMIT:
         sys.argv[:] = command
-        return compile("from remit_cli import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
+        return compile("from remit_cli.main import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
     if arguments[0] == "-c":
         _, text, *arguments = arguments
         sys.argv[:] = ["-c", *arguments]

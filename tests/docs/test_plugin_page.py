@@ -12,7 +12,7 @@ from command_line import environment
 from doc_pages import blocks, page_path
 from plugins import install_plugin
 
-REMIT = "from remit_cli import main; main(prog_name='remit')"
+REMIT = "from remit_cli.main import main; main(prog_name='remit')"
 SERVED = """
 import asyncio
 from aiohttp import ClientSession

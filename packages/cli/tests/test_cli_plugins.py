@@ -50,7 +50,7 @@ class Hubs:
     def hosted(self):
         return {"station": f"on the roof of {self.team.name}"}, {"station": AgentCard(name="station")}
 """
-PROGRAM = "from remit_cli import main; main(prog_name='remit')"
+PROGRAM = "from remit_cli.main import main; main(prog_name='remit')"
 
 
 def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
