@@ -4,7 +4,7 @@ A classifier always finds a most similar capability, also for texts that ask for
 taxi") or say too little to act on ("my appointment"). A small logistic regression behind the classifier tells these
 three kinds apart: clear, vague and foreign. It compares a text with three sorts of other texts: the examples of the
 capability, bare mentions of the team's subjects ("my appointment"), and requests that people make of assistants in
-general (`remit_orchestrator.classifiers.everyday`).
+general (`everyday_requests`).
 
 All weights come from `bench/train_clarity.py`, which explains the data; run it again after a change of the signals.
 """
@@ -15,8 +15,8 @@ from itertools import pairwise
 from math import exp, log
 from typing import NamedTuple
 
-from remit.words.components import words_of
 from remit_orchestrator.text.classification import Clarity
+from remit_orchestrator.text.lexicon import lines, word_set
 from remit_orchestrator.text.mentions import asks_for_information, content_words, only_mentions
 from remit_orchestrator.text.vocabulary import german_stem, stem
 
@@ -162,8 +162,8 @@ def _with_few_words(text: str, judged: Clarity) -> Clarity:
 
 _ENGLISH = "{}", "my {}", "about the {}", "I have a question about my {}"
 _GERMAN = "{}", "mein {}", "wegen der {}", "ich habe eine Frage zu {}"
-_GERMAN_WORDS = words_of("der die das den dem ich und nicht eine einen mein meine bitte ist wie was mir für auf")
-_ENGLISH_WORDS = words_of("the a my i you is to of for how what can me please")
+_GERMAN_WORDS = word_set("clarity.signs", "de")
+_ENGLISH_WORDS = word_set("clarity.signs", "en")
 # Each word costs four encodings of about 5 ms, once; the frequent ones are the team's subjects.
 _MOST_WORDS = 120
 _MOST_PAIRS = 40
@@ -191,3 +191,12 @@ def bare_mentions(texts: Sequence[str]) -> list[str]:
 
 def _frequent(counted: Counter[str], most: int) -> list[str]:
     return [each for each, _ in sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:most]]
+
+
+def everyday_requests() -> list[str]:
+    """Return requests that people make of assistants in general, in English and German, of all common subjects.
+
+    What a team does not offer is mostly like one of these. A team's own subject may be among them: `embeddings` leaves
+    out those that are as similar to an example as the team's examples usually are to each other.
+    """
+    return lines("everyday")

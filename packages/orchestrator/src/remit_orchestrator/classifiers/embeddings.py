@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
-from remit_orchestrator.classifiers.clarity import Signals, bare_mentions, clarity_by_meaning, is_german, stems_of
-from remit_orchestrator.classifiers.everyday import EVERYDAY
+from remit_orchestrator.classifiers.clarity import (
+    Signals,
+    bare_mentions,
+    clarity_by_meaning,
+    everyday_requests,
+    is_german,
+    stems_of,
+)
 from remit_orchestrator.classifiers.integers import in_integers
 from remit_orchestrator.classifiers.learn import Calibration, Examples, TrainedWeights, gather, learn
 from remit_orchestrator.classifiers.words import Vocabulary, WordClassifier, alike, weights
@@ -130,7 +136,7 @@ class _Surroundings:
         if not examples.codes:
             return
         self._mentions = encoder.vectors(bare_mentions(examples.texts))
-        everyday = encoder.vectors(EVERYDAY)
+        everyday = encoder.vectors(everyday_requests())
         self._everyday = everyday[(everyday @ vectors.T).max(axis=1) <= _typical(numpy, vectors, own)]
 
     def nearest(self, code: str, vector: Any) -> float:

@@ -9,8 +9,14 @@ from math import log, sqrt
 from unicodedata import normalize
 
 from remit.protocol.card import Capability
-from remit_orchestrator.classifiers.clarity import WordSignals, clarity_by_words, known_share, log_odds, stems_of
-from remit_orchestrator.classifiers.everyday import EVERYDAY
+from remit_orchestrator.classifiers.clarity import (
+    WordSignals,
+    clarity_by_words,
+    everyday_requests,
+    known_share,
+    log_odds,
+    stems_of,
+)
 from remit_orchestrator.classifiers.learn import Calibration, Row, TrainedWeights, gather, learn
 from remit_orchestrator.text.classification import Reading, ScoredCapability
 from remit_orchestrator.text.vocabulary import COMMON_WORDS
@@ -56,7 +62,7 @@ class WordClassifier:
         self._examples: dict[str, list[Mapping[str, float]]] = {code: [] for code in examples.codes}
         for place, vector in zip(examples.own, vectors, strict=True):
             self._examples[examples.codes[place]].append(vector)
-        self._everyday = [vocabulary.vector(text) for text in EVERYDAY]
+        self._everyday = [vocabulary.vector(text) for text in everyday_requests()]
         self._known = stems_of(examples.texts)
 
     def scores(self, text: str) -> Sequence[ScoredCapability]:

@@ -7,8 +7,9 @@ from typing import cast
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.words.components import cut, in_words, name_words, said_shortly, words_of
+from remit.words.components import cut, in_words, name_words, said_shortly
 from remit_orchestrator.text.figures import figure_in, figures
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.markers import DOUBT, NEGATIONS, STRICT_CONDITION, positive_of
 from remit_orchestrator.text.quantities import Amount, Figure
 from remit_orchestrator.text.request_references import denies
@@ -101,22 +102,7 @@ _EXISTS = re.compile(
     r"|none|nothing|nobody|niemand|nichts|kein\w*|no)\b",
     re.IGNORECASE,
 )
-_WEAK = (
-    COMMON_WORDS
-    | NEGATIONS
-    | words_of("""
-    being become becomes became got gets still already yet ever any some one ones none nothing nobody something anything
-    somebody anybody someone anyone result results test outcome answer case true false there here today tomorrow tonight
-    monday tuesday wednesday thursday friday saturday sunday turns turned comes came out says said shows showed then
-    very quite too really only just its his her their gives gave given been did doing over under above below more
-    less than
-    fewer least most exists exist left find found wurde wurden worden werde ist sind war waren gibt gab ergebnis test
-    montag dienstag mittwoch donnerstag freitag samstag sonntag heute etwas jemand niemand nichts einen einem noch schon
-    immer ganz sehr zu mehr weniger als über unter liegt beträgt lautet ausfällt ausgefallen gefunden vorhanden übrig
-    euro euros dollars percent prozent that's it's isn't aren't
-""")
-    - words_of("no not")
-)
+_WEAK = COMMON_WORDS | NEGATIONS | word_set("condition.weak") - {"no", "not"}
 
 
 # "There is a flight under 200 euros": one of several is enough.
@@ -284,8 +270,8 @@ def _is_said(word: str, statement: _Statement) -> bool:
     return any(same_meaning(word, each) for each in (*statement.words, *statement.name))
 
 
-_YES = words_of("yes yeah yep ja jawohl true correct richtig stimmt")
-_NO = words_of("no nope nein false")
+_YES = word_set("condition.yes")
+_NO = word_set("condition.no")
 
 
 def _answered(read: _Clause, statements: list[_Statement], result: Json) -> Ruling | None:
@@ -381,7 +367,7 @@ def _truth(value: Json) -> bool | None:
             return False if said in _NO or said in _NONE else None
 
 
-_NONE = words_of("none keine keiner nothing nichts -")
+_NONE = word_set("condition.none")
 
 
 def _counted(read: _Clause, statements: list[_Statement], result: Json) -> Ruling | None:

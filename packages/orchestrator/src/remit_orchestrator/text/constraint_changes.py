@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from remit.words.components import words_of
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.quantities import Quantity
 from remit_orchestrator.text.sentences import is_question
 from remit_orchestrator.text.stated_constraints import LONGEST_DEMAND, roots_of
@@ -77,16 +77,13 @@ _REVISED = re.compile(
 _MORE_IS_FINE = re.compile(
     r"\b(?:darf|dürfen|kann|können)\s+(?:auch|jetzt|doch|nun)\s+(?=[\d$€£¥₹]|[a-zäöü]+\s)", re.IGNORECASE
 )
-_LIMITS = words_of("limit limits maximum minimum ceiling cap grenze grenzen obergrenze limite höchstgrenze")
-_CONDITIONS = words_of("""
-    condition constraint restriction requirement rule demand bedingung vorgabe einschränkung beschränkung anforderung
-    regel
-""")
-_MONEY = words_of("price money cost costs budget expense preis geld kosten budget fee rent miete gebühr")
-_TIME = words_of("time date day deadline hour zeit uhrzeit frist termin datum tag")
+_LIMITS = word_set("change.limits")
+_CONDITIONS = word_set("change.conditions")
+_MONEY = word_set("change.money")
+_TIME = word_set("change.time")
 _WORD = re.compile(r"[^\W\d_]+")
 # "That is fine" and "everything is fine" agree to what was said; they lift nothing.
-_PRONOUNS = words_of("that this it which everything all what das dies es alles was so he she they we i you there")
+_PRONOUNS = word_set("change.pronouns")
 
 
 @lru_cache(maxsize=512)

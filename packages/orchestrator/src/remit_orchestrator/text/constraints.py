@@ -7,10 +7,11 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Json, Note, Response
-from remit.words.components import in_words, name_words, said_shortly, words_of
+from remit.words.components import in_words, name_words, said_shortly
 from remit_orchestrator.text.conflicts.decided import DecidedConflict
 from remit_orchestrator.text.demands import Demands, demands_of, groups_of, is_beyond
 from remit_orchestrator.text.figures import figure_in, figures
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.markers import NEGATIONS, positive_of
 from remit_orchestrator.text.quantities import Amount, Day, Figure, Quantity, TimeOfDay, Weekday
 from remit_orchestrator.text.sentences import is_question, sentences
@@ -22,19 +23,10 @@ from remit_orchestrator.text.word_relations import root_of
 
 _MOST_STATEMENTS = 500
 _DEEPEST = 8
-_MEANS_FIELDS = words_of(
-    "mode means method transport transportation via carrier way shipping delivery payment versandart transportmittel"
-    " zahlung zahlungsart"
-)
-_PAYING = words_of("""
-    cost costs price prices fee fees total charge charges amount pay paid pays rent rate kosten kostet preis gebühr
-    summe betrag miete zahlen
-""")
+_MEANS_FIELDS = word_set("checked.means_fields")
+_PAYING = word_set("checked.paying")
 # Sums of money that nobody has to pay for what was asked.
-_NO_PRICE = words_of("""
-    value worth insured turnover revenue income salary profit balance savings deductible wert umsatz einkommen gehalt
-    gewinn guthaben versicherungssumme selbstbeteiligung
-""")
+_NO_PRICE = word_set("checked.no_price")
 # "Ten years old" is no time that something takes.
 _AGES = frozenset(map(root_of, ("old", "alt", "ago")))
 _WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
-from remit.words.components import words_of
 from remit.words.numbers import MONTH
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.quantities import Day, Figure, Form, TimeOfDay, Weekday
 
 _MONTH_STARTS = {
@@ -15,10 +15,7 @@ _MONTH_STARTS = {
     )
     for start in starts.split()
 }
-MONTHS = words_of("""
-    sept january february march april june july august september october november december januar februar märz juni juli
-    oktober dezember
-""").union(_MONTH_STARTS)
+MONTHS = word_set("months").union(_MONTH_STARTS)
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 NAMED = (*_WEEKDAYS, "noon", "midnight")
 _ZONES = {

@@ -2,18 +2,13 @@
 
 import re
 
-from remit_orchestrator.text.markers import ENGLISH_WAS
+from remit_orchestrator.text.lexicon import pattern_within
 from remit_orchestrator.text.sentences import is_question
 
 _LEAD = (
     r"\W*(?:(?:but|and|so|also|well|then|now|yes|no|oh|ok|okay|please|aber|und|also|dann|jetzt|ja|nein|bitte)\b"
     r"\W*){0,3}"
 )
-
-
-def _phrases(text: str) -> re.Pattern[str]:
-    lines = "|".join(filter(None, map(str.strip, text.splitlines())))
-    return re.compile(rf"\b(?:{lines})(?!\w)")
 
 
 # Questions that ask for something to be found or done: "do you have anything below 800 euros?"
@@ -24,32 +19,11 @@ _REQUESTING = re.compile(
     r"|(?:gibt es|haben sie|hast du) (?:ein\w*|etwas|was|irgend\w*))\b"
 )
 # What somebody else said, or what the user does not know for sure, is nobody's demand.
-_REPORTED = _phrases("""
-    said|says|told|tells|according to|i (?:believe|think|guess|suppose|heard|read)|apparently|allegedly
-    sagte\\w?|sagt\\w?|laut|angeblich|ich (?:glaube|denke|meine|vermute)
-    isn['’]t it|doesn['’]t it|aren['’]t they|don['’]t they|nicht wahr|oder nicht
-""")
-_PAST = _phrases(f"""
-    {ENGLISH_WAS}|were|wasn['’]t|weren['’]t|had|hadn['’]t|did|didn['’]t|been|came|went|took|stayed|got|used to|cost us
-    last (?:time|year|month|week|summer|winter|spring|autumn|night)|yesterday|ago|in the past|this morning|previously
-    war|waren|hatte|hatten|wurde|wurden|lag|lagen|kam|kamen|ging|gingen|gab
-    gestern|vorgestern|damals|letzte[nsrm]? (?:mal|jahr|woche|monat|sommer|winter)|letztes jahr|früher
-    (?:hab|habe|haben|hat|bin|ist|sind)\\b.{{0,80}}\\b\\w*ge\\w{{2,20}}(?:t|en)\\W*$
-""")
+_REPORTED = pattern_within("demand.reported")
+_PAST = pattern_within("english_was", "demand.past")
 # A sentence with one of these says how something has to be, whoever its subject is.
-_OBLIGING = _phrases("""
-    must(?:n['’]t)?|ha(?:s|ve) to|needs? to(?: be)?|should(?:n['’]t)?|shall|may|can|cannot|can['’]t|could(?:n['’]t)?
-    (?:not )?allowed|forbidden|mandatory|required|limited to|please|let['’]?s|never mind
-    muss|müssen|musst|darf|dürfen|soll|sollen|sollte|sollten|kann|können|bitte|verboten|erlaubt|vorgeschrieben
-""")
-_WISHING = _phrases("""
-    (?:i|we)\\b.{0,40}\\b(?:want|need|prefer|insist|require|wish|have|accept|eat|take)
-    (?:i|we)(?:['’]d|['’]ll|['’]ve| would| will)
-    (?:i|we)(?:['’]m|['’]re| am| are) (?:willing|looking|going|allergic|able)
-    (?:is|are|am) allergic
-    (?:ich|wir)\\b.{0,40}\\b(?:will|wollen|möchten?|brauchen?|suchen?|hätten?|haben?|nehmen?|vertragen?|esse|essen)
-    (?:bin|ist|sind) allergisch|(?:möchte|will|brauche|suche|habe|möchten|wollen|haben) (?:ich|wir)
-""")
+_OBLIGING = pattern_within("demand.obliging")
+_WISHING = pattern_within("demand.wishing")
 # "My budget is 1,200 euros": it names its own kind.
 _BOUNDED = re.compile(
     r"(?:(?:my|our|the|mein|unser|das|die|der|meine|unsere)\s+)?(?:[^\W\d_]+\s+){0,2}"
@@ -62,10 +36,7 @@ _SUBJECT = re.compile(
 _NOUN_PHRASE = re.compile(
     r"(?:the|a|an|my|our|your|his|her|its|their|der|die|das|ein|eine|mein\w{0,2}|unser\w{0,2}|ihre?|dein\w{0,2})\s"
 )
-_FINITE = _phrases("""
-    is|are|isn['’]t|aren['’]t|has|have|hasn['’]t|haven['’]t|does|do|doesn['’]t|costs?|takes?|weighs?|contains?|comes?
-    ist|sind|hat|haben|kostet|kosten|dauert|wiegt|enthält|enthalten|liegt|beträgt|kommt
-""")
+_FINITE = pattern_within("demand.finite")
 _THIRD_VERB = re.compile(r"\S+\s+\S+\s+[a-z]{2,20}(?:s|ed)\b")
 # "No problem", "only one question": they say something about the talk.
 _OF_THE_TALK = re.compile(

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import name_words, words_of
+from remit.words.components import name_words
 from remit.words.units import MONEY, UNITS, Unit, unit_of
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, stem
 
 Kind = Literal["choice", "truth", "day", "time", "moment", "number", "text"]
@@ -19,36 +20,25 @@ Role = Literal["from", "to", "in", "of", ""]
 _FORMATS: Mapping[str, Kind] = {"date": "day", "time": "time", "date-time": "moment"}
 _WORD = re.compile(r"[^\W_]+")
 # Words that say that a field identifies something, or counts it, but not what.
-_IDENTIFIERS = words_of("id ids number no nr num code ref reference key identifier name title nummer kennung kürzel")
-_GENERIC = _IDENTIFIERS | words_of("""
-    new old current type kind value data field input many much how number which whether say said given
-    neue neuer neues alte aktuelle art wert angabe viele viel wie welche ob
-""")
+_IDENTIFIERS = word_set("field.identifiers")
+_GENERIC = _IDENTIFIERS | word_set("field.generic")
 _TAIL = re.compile(r"^(.{3,}?)s?(?:nummer|nr|kennung|code|name|id)$")
-_DAYS = words_of("date day datum tag when wann")
-_TIMES = words_of("time hour clock uhrzeit zeit uhr")
-_COUNTS = words_of("how many number count quantity qty anzahl viele menge stückzahl")
+_DAYS = word_set("field.days")
+_TIMES = word_set("field.times")
+_COUNTS = word_set("field.counts")
 _COUNTED = re.compile(r"\b(?:how many|number of|count of|quantity|wie viele|anzahl|menge)\b", re.IGNORECASE)
-_QUANTITIES = words_of("quantity qty count anzahl menge stückzahl")
-_PEOPLE = words_of("""
-    people persons person guests guest adults travellers travelers passengers participants attendees visitors seats
-    party personen gäste gast erwachsene reisende fahrgäste teilnehmer besucher plätze sitzplätze
-""")
-_MOST = words_of("max maximum most limit budget cap maximal höchstens obergrenze")
-_LEAST = words_of("min minimum least mindestens untergrenze")
-_FROM = words_of(
-    "from origin source start departure pickup loading old current von ab abfahrt abflug herkunft absender"
-)
-_TO = words_of("to destination arrival target discharge new nach ziel ankunft empfänger")
+_QUANTITIES = word_set("field.quantities")
+_PEOPLE = word_set("field.people")
+_MOST = word_set("field.most")
+_LEAST = word_set("field.least")
+_FROM = word_set("field.from")
+_TO = word_set("field.to")
 # In a description these mean little: "what to say", "where it comes from".
-_SMALL = words_of("to from new old current von ab nach what where was wo good in")
-_PLACES = words_of("city town place location where ort stadt wo")
-_THINGS = words_of("""
-    goods good item items product products article articles cargo commodity material what
-    ware waren artikel produkt produkte gut güter material was
-""")
-_STARTS = words_of("start begin beginning from first checkin in von beginn anfang ab anreise hinfahrt")
-_ENDS = words_of("end until till to last checkout return out bis ende abreise rückfahrt rückkehr")
+_SMALL = word_set("field.small")
+_PLACES = word_set("field.places")
+_THINGS = word_set("field.things")
+_STARTS = word_set("field.starts")
+_ENDS = word_set("field.ends")
 _IN_UNIT = re.compile(r"\b(?:in|as|als)\s(°\s?[CF]|[^\W\d_]{1,12}|[%€$£])(?!\w)", re.IGNORECASE)
 # "Passport, identity card or driving licence".
 _LISTED = re.compile(
@@ -61,7 +51,7 @@ _OF = re.compile(
 )
 # A phrase that is longer, or opens like a question, describes more than it names.
 _LONGEST_NAME = 3
-_ASKS = words_of("who what when where which how whether why wer was wann wo welche wie ob warum")
+_ASKS = word_set("field.asks")
 
 
 class Field(Struct, frozen=True, kw_only=True):

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from remit.protocol.envelope import Json
-from remit.words.components import words_of
 from remit.words.units import Unit
 from remit_orchestrator.text.field_kinds import Field
 from remit_orchestrator.text.figures import figures
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.quantities import Amount, Figure
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, GERMAN_SIGNS, LABELS, REQUEST_VERBS, stem
 
@@ -23,10 +23,7 @@ _LEAST = re.compile(
 )
 _NEXT = re.compile(r"[\s-]+([^\W\d_]+)(?:[\s-]+([^\W\d_]+))?")
 _WORD = re.compile(r"[^\W\d_]+")
-_PEOPLE = words_of("""
-    people persons person guests guest adults us of travellers travelers passengers participants attendees
-    personen gäste erwachsene reisende fahrgäste teilnehmer leute
-""")
+_PEOPLE = word_set("number.people")
 _FOR = re.compile(r"\b(?:for|für|party of|family of|group of|we are|wir sind)\s$", re.IGNORECASE)
 # What may follow "for two": the end, another phrase, a day.
 _PHRASE = re.compile(
@@ -38,7 +35,7 @@ _TOGETHER = re.compile(r"\bzu\s(zweit|dritt|viert|fünft|sechst|siebt|acht|neunt
 _TOGETHER_WORDS = ("zweit", "dritt", "viert", "fünft", "sechst", "siebt", "acht", "neunt", "zehnt")
 _LINK = r"(?:\s(?:number|no\.?|nr\.?|nummer|is|of|ist|von|at))?[\s:=#]{1,3}"
 
-_YEARS = words_of("year jahr")
+_YEARS = word_set("number.years")
 _YEAR = re.compile(r"\b(?:19|20)\d{2}\b")
 
 NumberFound = tuple[Field, Json, int, int]
@@ -208,7 +205,7 @@ _WANTS = re.compile(
 )
 
 
-_LABEL_STEMS = frozenset(stem(word) for word in words_of("room ward gate table zimmer station tisch raum klasse gleis"))
+_LABEL_STEMS = frozenset(stem(word) for word in word_set("number.label_stems"))
 
 
 def only_number(text: str, field: Field) -> tuple[Json, int, int] | None:

@@ -6,13 +6,14 @@ from typing import cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import in_words, said_shortly, words_of
+from remit.words.components import in_words, said_shortly
+from remit_orchestrator.text.lexicon import word_set
 
 _KINDS = {"number": "a number", "integer": "a whole number", "boolean": "yes or no", "array": "a list"}
 _FORMATS = {"date": "a date", "time": "a time", "date-time": "a date and a time", "email": "an e-mail address"}
 # A description that opens like this reads well after "Could you tell me".
-_ASKS = words_of("how who whom whose what when where which whether why if the a an your wie wer was wann wo welche ob")
-_ARTICLES = words_of("the a an your")
+_ASKS = word_set("question.asks")
+_ARTICLES = word_set("question.articles")
 _WORD = re.compile(r"[^\W_]+")
 # Nobody remembers more than this of a sentence: a longer question is a list.
 _MOST_IN_SENTENCE = 4

@@ -6,10 +6,10 @@ from datetime import date
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import words_of
 from remit_orchestrator.text.field_kinds import field_of
 from remit_orchestrator.text.field_numbers import only_number
 from remit_orchestrator.text.field_values import Fits, FoundValue, find_values
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.sentences import is_question
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
@@ -24,21 +24,15 @@ _LEAD = re.compile(
 )
 _TAIL = re.compile(r"[,\s]*(?:please|thanks|thank you|bitte|danke)\W*$", re.IGNORECASE)
 # What may be left of a reply when its values are taken out.
-_FILLING = words_of("""
-    the a an to from for on at in by with it is are be will there we us of please thanks and i would like
-    der die das den dem ein eine einen für nach von am um im mit es ist sind wir und bitte danke ich zu
-""")
+_FILLING = word_set("value_reply.filling")
 _REFUSAL = re.compile(
     r"\W*(?:no|nope|nein|never ?mind|forget it|cancel(?: that| it)?|stop|nothing|i don['’]t know|no idea|abbrechen"
     r"|vergiss es|egal|weiß (?:ich )?nicht|keine ahnung)\W*",
     re.IGNORECASE,
 )
 # A field for a whole text: whatever is replied is meant for it.
-_WHOLE_TEXTS = words_of("""
-    message text note notes comment comments reason remark remarks body content subject description feedback
-    nachricht text notiz kommentar grund bemerkung anmerkung inhalt betreff beschreibung
-""")
-_QUESTIONS = words_of("what which who whose where when why how was welche wer wo wann warum wie")
+_WHOLE_TEXTS = word_set("value_reply.whole_texts")
+_QUESTIONS = word_set("value_reply.questions")
 _LONGEST_PIECE = 6
 
 

@@ -6,10 +6,10 @@ from typing import cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import words_of
 from remit_orchestrator.text.dates import MONTHS
 from remit_orchestrator.text.field_kinds import Field
 from remit_orchestrator.text.field_numbers import is_label
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, GERMAN_SIGNS
 
 TextFound = tuple[Field, str, int, int]
@@ -30,10 +30,7 @@ _CAPITAL = "[A-ZÄÖÜ]"
 _BETWEEN_NAMES = "(?:(?:am|an der|of|de|la|del|upon|von|van)\\s)?"
 _NAME = rf"{_CAPITAL}[\w’'&-]*\.?(?:\s{_BETWEEN_NAMES}(?:{_CAPITAL}[\w’'&-]*|\d{{1,4}}[a-z]?\b)){{0,3}}"
 _ADDRESSED = re.compile(r"^(?:Mr|Mrs|Ms|Dr|Herrn?|Frau|Prof)\b")
-_NO_NAME = words_of("""
-    monday tuesday wednesday thursday friday saturday sunday montag dienstag mittwoch donnerstag freitag samstag sonntag
-    hause absprache vereinbarung bedarf anfang herzen seiten beginn ende uhr i
-""").union(MONTHS)
+_NO_NAME = word_set("value_text.no_name").union(MONTHS)
 _PREPOSITIONS = {"from": "from|von|ab|aus|vom", "to": "to|nach", "in": "in"}
 _MEASURE = re.compile(
     r"(?:\d[\d.,]*|[a-zäöüß]+)\s(?P<measure>[^\W\d_]+)\sof\s(?P<thing>(?:[a-zäöüß-]+\s?){1,3}?)"
@@ -43,7 +40,7 @@ _GERMAN_MEASURE = re.compile(
     rf"\d[\d.,]*\s{_CAPITAL}?[a-zäöüß]+\s(?P<thing>{_CAPITAL}[a-zäöüß-]+)(?=\s[a-zäöüß]|[,.;!?]|$)"
 )
 # What follows these is a phrase, which only a colon or quotes mark off.
-_TITLES = words_of("title titel subject betreff headline heading description beschreibung message nachricht text body")
+_TITLES = word_set("value_text.titles")
 
 
 def texts_for(text: str, fields: list[Field], fits: Fits, *, reply: bool) -> Iterator[TextFound]:

@@ -12,11 +12,10 @@ from typing import NamedTuple, TypeVar
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import words_of
 from remit_orchestrator.text.field_kinds import Field, field_of
 from remit_orchestrator.text.field_numbers import numbers_for
 from remit_orchestrator.text.field_texts import texts_for
-from remit_orchestrator.text.markers import ENGLISH_WAS
+from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.spoken_times import SpokenDay, SpokenTime, spoken_days, spoken_times
 from remit_orchestrator.text.vocabulary import stem
 
@@ -32,7 +31,7 @@ _BEFORE = 60
 _CLAUSE_END = re.compile(r"[,;.!?](?=\s|$)|\n|\s(?=(?:that|because|dass|weil)\s)")
 # A clause with one of these tells what was, or what might be: no value is meant in it.
 _ASIDE = re.compile(
-    rf"\b(?:had|{ENGLISH_WAS}|were|paid|ago|yesterday|hatte|hatten|war|waren|gestern|letzte[nrsm]?|vorige[nrsm]?"
+    rf"\b(?:had|{alternatives('english_was')}|were|paid|ago|yesterday|hatte|hatten|war|waren|gestern|letzte[nrsm]?|vorige[nrsm]?"
     r"|last (?:year|month|week|time))\b"
     r"|^\s*(?:and |but |und |aber )?(?:if|unless|whether|wenn|falls|ob)\b",
     re.IGNORECASE,
@@ -51,7 +50,7 @@ _IS = re.compile(r"\b(?:it is|it's|it’s|this is|es ist|das ist)(?:\s(?:an?|ein
 _NOT_SO = re.compile(r"\b(?:not|nicht|kein\w{0,2})(?:\s(?:an?|so|very|ein\w{0,2}))?\s$", re.I)
 _ENDING = r"(?:e?s|en?|er|n|es)?"
 # These are chosen only by a label before them: "may", "no".
-_SHORT_WORDS = words_of("no on in may all any one other open so as yes")
+_SHORT_WORDS = word_set("value.short_words")
 
 
 class FoundValue(NamedTuple):

@@ -11,14 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Json
-from remit.words.components import SHARES, words_of
+from remit.words.components import SHARES
 from remit.words.numbers import NUMBER_WORDS, OTHER_MEANINGS, SCALE, SCALES, SPELLED, digit_readings, spelled_number
 from remit.words.units import CODES, MONEY, PLAIN, UNITS, Unit, named_unit, unit_of
 from remit_orchestrator.text.dates import MONTHS, NAMED, moments_at
+from remit_orchestrator.text.lexicon import phrases, word_set
 from remit_orchestrator.text.quantities import Amount, Day, Figure, Form
 
-_BEFORE_YEARS = words_of("in since by until till from of for during year fiscal to through and before after")
-_COUNTED = words_of("people staff men women children")
+_BEFORE_YEARS = word_set("figure.before_years")
+_COUNTED = word_set("figure.counted")
 
 _NUMBER = re.compile(
     rf"""(?<![\w.])(?<![A-Za-z_][-/])
@@ -45,18 +46,7 @@ _REST_OF_WORD = re.compile(r"[\w.,:/’'-]*+|.", re.DOTALL)
 # Characters that may stand before the first digit of a figure.
 _PREFIXES = MONTHS.union(CODES)
 _LONGEST_PREFIX = 12
-_BOUNDS = {
-    phrase: bound
-    for bound, phrases in {
-        "least": "at least/no less than/no fewer than/not less than/minimum/minimum of/>=/≥/no earlier than/above/>",
-        "most": "at most/no more than/not more than/maximum/maximum of/up to/<=/≤/no later than/not later than/below/<",
-        "due": "by",
-        "above": "more than/over/exceeds/exceeding/later than/after",
-        "below": "less than/fewer than/under/nearly/almost/earlier than/before",
-        "about": "about/around/approximately/approx/approx./roughly/circa/ca./some/estimated/estimated at/~/≈",
-    }.items()
-    for phrase in phrases.split("/")
-}
+_BOUNDS = {phrase: bound for bound, several in phrases("figure.bounds").items() for phrase in several}
 _LAST_OF_BOUNDS = frozenset(phrase.split()[-1] for phrase in _BOUNDS)
 _LONGEST_BOUND = 20
 # The form that each kind of limit gives a figure, and whether it is an upper limit.

@@ -8,18 +8,16 @@ from msgspec import Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import in_words, name_words, said_shortly, words_of
+from remit.words.components import in_words, name_words, said_shortly
 from remit_orchestrator.text.field_kinds import Field, field_of
 from remit_orchestrator.text.field_replies import takes_whole_text
+from remit_orchestrator.text.lexicon import word_set
 
 Fits = Callable[[Schema, Json], bool]
 
 _KEYWORD = "x-same-as"
 # Under these names one capability means its own thing, and the next another.
-_GENERIC = words_of("""
-    name id number no nr title type kind value code status text data date time day reference ref key label note
-    nummer titel art wert datum zeit tag kennung
-""")
+_GENERIC = word_set("given.generic")
 _SAME_AGAIN = re.compile(
     r"\b(?:(?:the )?same (?:again|as (?:before|last time|usual))|as before|as last time|like (?:before"
     r"|last time)|once more the same"

@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from remit.words.components import squeezed, words_of
+from remit.words.components import squeezed
 from remit.words.numbers import SCALES, digit_readings, figures, spelled_number
 from remit.words.units import Unit, unit_of
 from remit_orchestrator.text.dates import date_readings
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.sentences import bare_name, is_name, sentences, things, unmarked
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
@@ -34,9 +35,7 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
 
 # About one in six words of a German text is one of these.
-_GERMAN = words_of(
-    "der die das den dem ist sind und nicht mit von für am im auf ein eine wird um zu nur auch bei zur zum"
-)
+_GERMAN = word_set("grounding.german")
 _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:\.\d{3})+(?![\w.]\w|,?\d{3})")
 
 
@@ -130,46 +129,13 @@ def figure_unit(found: re.Match[str]) -> Unit | None:
 _WORD = re.compile(r"(?:Mr|Mrs|Ms|Dr|Prof)\.|[A-Z]\.(?=\s?[A-Z])|[^\W\d_](?:[\w'’-]*\w)?|\S")
 _POSSESSIVE = ("'s", "’s")
 _OPENING = frozenset("\"'“„«‘([-–—•")
-_CALENDAR = words_of("""
-    monday tuesday wednesday thursday friday saturday sunday january february april june july august september october
-    november december montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz mai juni juli
-    oktober dezember
-""")
-_TITLES = words_of("mr mrs ms dr prof herr herrn frau")
+_CALENDAR = word_set("grounding.calendar")
+_TITLES = word_set("grounding.titles")
 # The subject of one of these verbs is a person.
-_PERSONAL = words_of("""
-    agreed agrees approved approves asked asks believes bought can chose confirmed confirms decided decides declined did
-    does felt gave had has insisted insists is knows likes mentioned must needed needs noted offered ordered owns paid
-    plans prefers preferred promised proposed refused rejected reported reports requested requests said says sent should
-    signed stated suggested suggests thinks told wanted wants was went will works would wrote
-    sagt sagte möchte fragt fragte hat ist bat bittet braucht
-""")
+_PERSONAL = word_set("grounding.personal")
 # Words that begin sentences, headings and labels, and words for the participants of a conversation.
-_COMMON = words_of("""
-    a about according action actions additional additionally after agent agents all also although always an and another
-    answer answers any anyone anything api are as ask asks assistant at background based because before below besides
-    both budget but by client company constraint constraints context conversation costs current currently customer date
-    dates deadline decision decisions details during each either else every everyone everything example facts figures
-    files finally first following for from further furthermore goal goals he hence her here his how however i id ids if
-    important in instead issue it item items its json key last later less let main many meanwhile more most moreover
-    much names neither never new next no nobody none nor not note notes nothing now number numbers of ok okay on once
-    one only open option options or other others otherwise our output overall overview owner people pending plan point
-    points problem project question questions reason remaining remember request requests requirement requirements
-    resolved result results second several she should since so some someone something status step steps still subject
-    such summary task tasks team than that the their then there therefore these they third this those though three thus
-    time to today todo together tokens topic total two under unless until url urls user users was we were what when
-    where whether which while who whose why will with within without work yes yet you your
-    aber alle als am an auch auf aus bei bis da dabei dann das dass dem den der die dies diese dieser dieses doch ein
-    eine einen einer er es für ich ihr ihre im in ist ja jede kein keine man mit nach nein nicht noch nun nur ob oder
-    ohne sein seine sie so und uns unser vom von vor was weil wenn wer wie wir wird wo zu zum zur assistent nutzer
-    benutzer zusammenfassung ab außerdem beim bereits damit danach derzeit durch gegen gestern heute ihren ihrem ins
-    insgesamt je jetzt leider pro seit sind über uhr um unter während wegen zudem zuerst zwischen
-""")
-_DETERMINERS = words_of("""
-    der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner im am beim zum zur vom ins
-    ihr ihre ihren ihrem ihrer sein seine seinen seinem mein meine dieser diese dieses diesen diesem jede jeder jedes
-    jeden alle beide zwei drei
-""")
+_COMMON = word_set("grounding.common")
+_DETERMINERS = word_set("grounding.determiners")
 _NOUN_ENDINGS = ("ung", "ungen", "heit", "heiten", "keit", "keiten", "schaft", "tion", "tionen", "tät", "nis", "nisse")
 _ENDINGS = ("ing", "ed", "ly", "tion", "tions", "ment", "ments", "ness", "ity")
 

@@ -2,14 +2,10 @@
 
 import re
 
-from remit.words.components import words_of
 from remit_orchestrator.text import vocabulary
+from remit_orchestrator.text.lexicon import pattern, word_set
 
-NEGATIONS = vocabulary.NEGATIONS | words_of("nowhere without lack lacks lacking unable mustn't needn't weder ohne")
-
-
-ENGLISH_WAS = r"(?<=\w )(?<!und )(?<!aber )(?<!oder )(?<!mir )(?<!uns )(?<!ihnen )was"
-"""The pattern of "was" in the past tense: at the beginning of a clause it is German, as in "was kostet ein Pass"."""
+NEGATIONS = vocabulary.NEGATIONS | word_set("marker.negations")
 
 
 _NEGATIVE_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non-", "non", "mis")
@@ -22,39 +18,11 @@ def positive_of(word: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _phrases(text: str) -> re.Pattern[str]:
-    lines = "|".join(filter(None, map(str.strip, text.splitlines())))
-    return re.compile(rf"(?<![\w-])(?:{lines})(?![\w-])")
-
-
-ADVICE = _phrases(r"""
-    should|shouldn't|ought|must|mustn't|needs? to|ha(?:ve|s) to|had better|supposed to|required to
-    recommend(?:s|ed|able)?|recommendations?|advis(?:e|es|ed|able)|advice|suggest(?:s|ed|ion|ions)?|consider(?:ing)?
-    best to|better to|wise to|sensible to|worth|it (?:would|might|may) be (?:best|good|wise|better|a good idea)
-    good idea
-    please|make sure|be sure|ensure|remember to|don't forget|do not forget|feel free|why not|let's
-    it is time to|urge[sd]?
-    you (?:can|could|may|might) (?:want|wish|also|still)|if i were|avoid|beware|be careful|take care
-    soll|sollen|sollte|sollten|solltest|muss|musst|müssen|müsste|müssten|empfehl\w*|empfohlen|empfiehlt|rat
-    raten|rät|ratsam
-    bitte|am besten|besser wäre|wäre (?:gut|besser|sinnvoll|ratsam)|sinnvoll|achten sie|denken sie
-    vermeiden sie|es lohnt
-    lassen sie|vergessen sie|nehmen sie|rufen sie|prüfen sie|wenden sie
-""")
+ADVICE = pattern("marker.advice")
 """What tells somebody what to do."""
 
 
-CAUSE = _phrases(r"""
-    because|due to|owing to|thanks to|as a result|as a consequence|consequently|therefore|thus|hence
-    that is why|caus(?:e|es|ed|ing)
-    leads? to|led to|leading to|results? in|resulted in|resulting (?:in|from)|stems? from|reasons?
-    which is why|on account of
-    in response to|driven by|triggered(?: by)?|brought about|attribut\w+ to|given that|which means
-    meaning that|so that|which (?:explains|led|caused)
-    weil|wegen|aufgrund|auf grund|deshalb|deswegen|daher|darum|folglich|infolge\w*|sodass|so dass|führt\w* zu
-    führt|verursach\w*
-    dank|dadurch|somit|demnach|grund|gründe|bedingt durch|ausgelöst|zurückzuführen|denn
-""")
+CAUSE = pattern("marker.cause")
 """What makes one thing the reason of another."""
 
 _REASON_AFTER = re.compile(
@@ -78,40 +46,22 @@ def reason_given(text: str) -> str:
     return " ".join(_NOUN.findall(found["said"])) if found["german"] else found["said"]
 
 
-POSSIBLY = _phrases(r"""
-    may|might|could|possibly|perhaps|maybe|likely|unlikely|probabl[ey]|potential(?:ly)?|appears?|seems?
-    presumably|apparently|suspected|chance|can
-    risk|uncertain|unclear|not certain|not sure|expected|expects?|estimated|allowed|permitted
-    könnte|könnten|vielleicht|möglicherweise|eventuell|wahrscheinlich|vermutlich|voraussichtlich|wohl|scheint
-    womöglich|mutmaßlich|dürfte|dürften|kann|können
-""")
+POSSIBLY = pattern("marker.possibly")
 """What says that something is not certain; wide, because it is asked whether a doubt was kept."""
 
 
-DOUBT = _phrases(r"""
-    might|(?:may|could)(?! not)|possibly|perhaps|maybe|likely|probabl[ey]|presumably|apparently|suspected|uncertain
-    könnte|könnten|vielleicht|möglicherweise|eventuell|wahrscheinlich|vermutlich|voraussichtlich|womöglich|mutmaßlich
-""")
+DOUBT = pattern("marker.doubt")
 """What is certainly a doubt."""
 
 
-CONDITION = _phrases(r"""
-    if|unless|in case|in the event|provided|as long as|only when|depending|depends|subject to|when|whenever
-    once|should|until(?![^,;]{0,12}\d)|without|conditional\w*|except
-    wenn|falls|sofern|solange|im fall\w*|bei|außer|vorausgesetzt|es sei denn|abhängig|erst
-""")
+CONDITION = pattern("marker.condition")
 
 
-STRICT_EXCEPTION = _phrases(
-    "except(?:ing)?|apart from|aside from|but for|other than|excluding|ausgenommen|bis auf|abgesehen von"
-)
+STRICT_EXCEPTION = pattern("marker.strict_exception")
 """What certainly leaves something out of a statement."""
 
 
-EXCEPTION = _phrases(rf"""
-    {STRICT_EXCEPTION.pattern}|exceptions?|excludes?|only|just|lacks?|missing|without|all but|still|open
-    außer|ausnahme|nur|fehl\w*|ohne|noch
-""")
+EXCEPTION = pattern("marker.strict_exception", "marker.exception")
 """What may leave something out; wide, because it is asked whether an exception was kept."""
 
 
@@ -121,21 +71,15 @@ ONLY = re.compile(
 )
 """What leaves everything else out; before a number it says only that it is small."""
 
-RESTRICTS = _phrases(r"""
-    only|solely|exclusively|just|alone|nothing but|no one|nobody|none|never|not|no|without|except|unless|until|before
-    must|needs?|requires?d?|has to|have to|others?
-    allein|nur|ausschließlich|lediglich|erst|bloß|nicht|kein\w*|ohne|muss|müssen
-""")
+RESTRICTS = pattern("marker.restricts")
 """What may say that something holds in one case alone."""
 
 
-SUPPOSES = _phrases("would|würden?|wäre[n]?")
+SUPPOSES = pattern("marker.supposes")
 """What says how something would be."""
 
 
-STRICT_CONDITION = _phrases(
-    "if|unless|provided that|only when|on condition|wenn|falls|sofern|es sei denn|vorausgesetzt"
-)
+STRICT_CONDITION = pattern("marker.strict_condition")
 
 
 OBLIGATION = re.compile(

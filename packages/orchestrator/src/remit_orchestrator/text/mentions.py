@@ -7,7 +7,7 @@ English and German. What it does not know it takes for a request, which the clas
 import re
 from itertools import pairwise
 
-from remit.words.components import words_of
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, REQUEST_VERBS
 
 # Longer texts say more than a name. In words: "the invoice from last week" has five, what follows "a question about"
@@ -21,47 +21,18 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _NUMBER = re.compile(r"\d")
 
 # Words that say when, or that somebody wants something, and nothing about what.
-_GENERIC = words_of("""
-    something anything thing things one ones any more else again yet now just really also here question questions
-    problem problems issue issues matter sort handle care take deal going
-    today tomorrow tonight monday tuesday wednesday thursday friday saturday sunday week month year day morning evening
-    afternoon next last
-    etwas frage fragen hilfe problem probleme sache anliegen heute morgen montag dienstag mittwoch donnerstag freitag
-    samstag sonntag woche monat jahr tag nächste nächster nächsten letzte wegen
-    help helfen three four five six seven eight nine ten eleven twelve
-    drei vier fünf sechs sieben acht neun zehn elf zwölf
-""")
-_DETERMINERS = words_of("""
-    my the a an our your this that his her their some any
-    mein meine meinen meinem meiner der die das den dem ein eine einen einem einer unser unsere unserem unserer
-""")
+_GENERIC = word_set("mention.generic")
+_DETERMINERS = word_set("mention.determiners")
 # What opens a text that only adds to something: "for three people", "am Montag um neun".
-_PREPOSITIONS = words_of("for at on in from until für am um im ab von bis")
+_ENGLISH_DETERMINERS = word_set("mention.english_determiners")
+_PREPOSITIONS = word_set("mention.prepositions")
 # A text that has one of these is a clause: somebody does something, or is asked.
-_CLAUSE = words_of("""
-    i we you he she they is are was were am be been being do does did have has had can cannot could will would should
-    shall may might must not never if when what which who where how why please got went came broke
-    ich wir du er sie ihr man ist sind war waren bin hat habe haben hatte kann kannst können konnte will wollen wird
-    werden würde soll sollte muss müssen darf nicht kein keine wenn was welche wer wo wie warum wann bitte
-""")
+_CLAUSE = word_set("mention.clause")
 # What leads up to a subject: "hello, I have a quick question", "es geht".
-_OPENING = words_of("""
-    hi hello hey hallo guten tag i i'm i've i'd am calling writing here because this is it it's that that's have got
-    need want would like there there's can could you me please a an some any quick another general help assistance
-    support advice information info question questions problem problems trouble issue issues concern request something
-    anything enquiry inquiry wrong off not right assist
-    es geht ich habe brauche rufe an gibt da ist haben sie bitte ein eine einige kurze hilfe frage fragen problem
-    probleme anliegen etwas was auskunft hilf mir
-""")
+_OPENING = word_set("mention.opening")
 # What stands between such an opening and its subject.
-_TOPIC = words_of("""
-    about regarding concerning with of re
-    wegen zu zum zur mit bei um über bezüglich betreffend hinsichtlich
-""")
-_QUESTION = words_of("""
-    how what what's when where where's which who who's whose why
-    wie was wann wo woher wohin welche welcher welches welchen wer wem wen wessen warum wieso weshalb wieviel
-""")
+_TOPIC = word_set("mention.topic")
+_QUESTION = word_set("mention.question")
 _UNDECIDED = re.compile(
     r"\bor\b.*\b(?:not sure|unsure|undecided|don.t know|one of|(?:can.t|cannot) decide)\b"
     r"|\boder\b.*\b(?:nicht (?:sicher|genau|entscheiden)|wei(?:ß|ss)(?: \w+){0,2} nicht)\b"
@@ -133,4 +104,4 @@ def _is_clause(words: list[str], said: str) -> bool:
         return True
     # "Abschlag auf 80 Euro setzen": in German the infinitive stands at the end, in small letters.
     last = _WORD.findall(said)[-1]
-    return last.islower() and last.endswith("en") and not words_of("my the a an our your") & set(words)
+    return last.islower() and last.endswith("en") and not _ENGLISH_DETERMINERS & set(words)

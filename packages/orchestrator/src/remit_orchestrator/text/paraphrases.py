@@ -9,6 +9,8 @@ missed difference causes a wrong answer; a missed paraphrase costs one call.
 import re
 from unicodedata import normalize
 
+from remit_orchestrator.text.lexicon import word_set
+
 # The length of a typed request. A longer text is a document, in which line breaks and spaces may matter.
 LONGEST = 1_000
 
@@ -19,12 +21,7 @@ FEWEST = 3
 LONGEST_ABBREVIATION = 5
 
 # Words that mean something else when capitalised: they stay as written.
-TWO_MEANINGS = frozenset([
-    "access", "amazon", "apple", "august", "bill", "chase", "chile", "china", "cork", "excel", "gap", "go", "it",
-    "java", "job", "march", "mark", "may", "meta", "mobile", "nice", "oracle", "orange", "outlook", "polish", "python",
-    "reading", "rose", "rust", "shell", "slack", "sprint", "square", "stripe", "swift", "target", "teams", "turkey",
-    "us", "visa", "who", "windows", "word", "zoom",
-])  # fmt: skip
+TWO_MEANINGS = word_set("two_meanings")
 # Some of these begin a question more often than a name does.
 BEGINNINGS = frozenset(["it", "may", "who"])
 

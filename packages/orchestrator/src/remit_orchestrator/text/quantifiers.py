@@ -2,21 +2,14 @@
 
 from collections.abc import Sequence
 
-from remit.words.components import words_of
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.word_relations import concept_of
 
-_KINDS = {
-    "all": words_of("all every each both whole entire alle allen aller jede jeder jedes jeden jedem sämtliche beide"),
-    "most": words_of("most majority meisten mehrheit"),
-    "many": words_of("many numerous viele vielen zahlreiche"),
-    "half": words_of("half halb halbe hälfte"),
-    "some": words_of("some several certain part portion teil einige einigen manche manchen mehrere"),
-    "few": words_of("few wenige wenigen"),
-}
-_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words}
-_PASSED = words_of("of the our your their its these those der die das den dem unserer ihrer von")
+_KINDS = {kind: word_set(f"quantifier.{kind}") for kind in ("all", "most", "many", "half", "some", "few")}
+_KIND_OF = {word: kind for kind, several in _KINDS.items() for word in several}
+_PASSED = word_set("quantifier.passed")
 # "At most 5", "a few minutes" and "each 5 kg" limit, or share out, a figure.
-_NO_QUANTIFIER_AFTER = words_of("at a am the")
+_NO_QUANTIFIER_AFTER = word_set("quantifier.no_quantifier_after")
 
 
 def quantified(items: Sequence[str]) -> dict[str, str]:

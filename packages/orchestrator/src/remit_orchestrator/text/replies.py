@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import in_words, words_of
+from remit.words.components import in_words
 from remit.words.numbers import ORDINALS, SPELLED, any_of, spelled_number
 from remit_orchestrator.text.field_replies import read_reply, whole_value
+from remit_orchestrator.text.lexicon import word_set
 
 Fits = Callable[[Schema, Json], bool]
 """Returns whether a value fits a JSON Schema."""
@@ -18,10 +19,10 @@ Fits = Callable[[Schema, Json], bool]
 # ── options ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # A reply that begins with one of these means yes, whatever follows.
-_YES = words_of("yes yeah yep yup ja oui sí")
+_YES = word_set("reply.yes")
 # These mean yes only alone; before other words they mean little: "ok, what about the weather".
-_AGREED = _YES | words_of("y ok okay sure please si gerne bitte right correct exactly absolutely definitely")
-_COURTESY = words_of("please thanks thank you do it that this go ahead bitte danke gern merci one")
+_AGREED = _YES | word_set("reply.agreed")
+_COURTESY = word_set("reply.courtesy")
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(SPELLED)
 # "The one" is a pronoun: words for numbers have no article.

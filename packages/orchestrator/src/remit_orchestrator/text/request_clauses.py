@@ -3,8 +3,8 @@
 import re
 from functools import lru_cache
 
-from remit.words.components import words_of
 from remit.words.numbers import NUMBER_WORDS
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -12,50 +12,11 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 # ── a request ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # Common verbs in the imperative, besides those that agents are mostly asked for.
-_VERBS = REQUEST_VERBS | words_of("""
-    accept activate advise allocate approve authorise authorize award back ban bill block bring brew charge chase
-    clear clean collect compose contact cook count cut deactivate deduct deliver deposit disable discard dispatch
-    double drop empty end enrol enroll enter erase escalate exchange feed finance forward freeze grant hand hire hold
-    increase insert issue join leave lend light lock log lower mail make mow mute offer paint park pass pause permit
-    phone place play plot plug polish pour prescribe proceed purchase raise reactivate rebook recall reject release
-    remember rent renew rent reroute reschedule reset respond resume return ring sell serve settle ship shut sing
-    skip sweep switch swap teach text thank throw top transport trigger unblock unlock vacuum void waive wake warn
-    wash water wipe wire withdraw
-    ändere aktiviere bau bearbeite beantrage beauftrage bestätige bestell bestelle bezahle blockiere breche bring bringe
-    buch buche druck drucke entferne entsperre erhöhe erinnere ersetze erneuere fahr fahre frag frage füge füttere hol
-    hole informiere install installiere kauf kaufe koch koche kopiere kündige lass lege leg leite leih leihe mahne mail
-    melde mäh mähe nimm notiere öffne organisiere park pflanze räume reduziere reinige reserviere repariere ruf rufe
-    sag schalte schau schließe setz setze sieh speichere sperre starte stell stelle stopp stoppe storniere streich
-    streiche trag trage tausche überweise überprüfe unterschreibe verbinde vereinbare verlängere verschiebe verschicke
-    versende verkaufe warne wasche wechsle wiederhole zahl zahle zieh zünde benachrichtige kontrolliere ermittle such
-    bereite begleiche beende bitte
-""") - words_of("bitte")
-_DETERMINERS = words_of("""
-    a an the my our your his her its their this that these those some any all every each both no another
-    der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere unseren unserem
-    dein deine deinen ihr ihre ihren ihrem seine seinen seinem dieser diese dieses diesen alle jeden jede jedes
-    keine keinen
-""")
-_OBJECTS = words_of("""
-    me us him them it everything everyone everybody
-    mir mich uns ihm ihn ihnen es sie euch alles ihr
-""")
+_VERBS = (REQUEST_VERBS | word_set("request.verbs")) - {"bitte"}
+_DETERMINERS = word_set("request.determiners")
+_OBJECTS = word_set("request.objects")
 # A word of these is no verb, whatever follows.
-_CLOSED = words_of("""
-    a an the my our your his her its their this that these those some any all every each both no another i you he she it
-    we they me us him them of in on at for from with without by to as about into up out over under after before during
-    until since per via and or but so if unless whether because while although though than then also not only just very
-    too more most less least here there now today tomorrow yesterday is are was were be been being am has have had do
-    does did can could will would shall should may might must what when where which who whom whose how why please
-    yes hello hi hey thanks dear mr mrs ms dr both either neither such next last first
-    der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere dein deine ihr ihre
-    sein seine dieser diese dieses diesen jener alle ich du er sie es wir man mir mich dir dich ihm ihn uns euch ihnen
-    von zu zum zur in im ins auf an am für mit ohne bei aus nach vor über unter durch gegen um bis seit wegen und oder
-    aber sondern denn weil dass ob wenn falls als wie so auch nicht nur sehr noch schon mal hier dort da jetzt heute
-    morgen gestern ist sind war waren bin hat habe haben hatte kann können könnte wird werden würde soll sollte muss
-    müssen darf was wann wo wer wen wem warum welche welcher welches bitte ja nein hallo danke liebe lieber herr frau
-    kein keine keinen sonst dann danach
-""")
+_CLOSED = word_set("request.closed")
 _ASKS = re.compile(
     r"(?:(?:can|could|would|will) you|you (?:can|could|should|must|need to|have to)|(?:i|we)(?:'d| would)? (?:also )?"
     r"(?:want|need|like|love|wish|have to|must|prefer)|(?:i'd|we'd|let's|let me|let us|make sure)"
@@ -158,7 +119,7 @@ def starts_with_verb(words: list[str]) -> bool:
     return after in _DETERMINERS or after in _OBJECTS or after in NUMBER_WORDS
 
 
-_AFTER_NOUN = words_of("is are was were has have had will would of ist sind war waren hat haben wird")
+_AFTER_NOUN = word_set("request.after_noun")
 
 
 def _ends_with_infinitive(words: list[str]) -> bool:
@@ -170,10 +131,7 @@ def _ends_with_infinitive(words: list[str]) -> bool:
     return german and not _FINITE & set(low) and last not in _CLOSED and last not in NUMBER_WORDS
 
 
-_FINITE = words_of("""
-    ist sind war waren hat habe haben hatte kann können wird werden würde soll sollte muss müssen darf ich wir er man
-    the my is are was will has
-""")
+_FINITE = word_set("request.finite")
 
 
 def main_start(text: str) -> int | None:
@@ -189,11 +147,7 @@ def main_start(text: str) -> int | None:
     return None
 
 
-_BEFORE_NOUN = words_of("""
-    i you he she it we they to can could will would should must may might do does did not of in on at for from with by
-    free new old next last first good more than any other same right is are was were be been a an the and or
-    ich du er sie es wir ihr zu
-""")
+_BEFORE_NOUN = word_set("request.before_noun")
 
 
 def is_only_verb(text: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from remit.words.components import words_of
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.markers import ADVICE, CAUSE
 from remit_orchestrator.text.stated_figures import StatedFigure
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
@@ -20,19 +20,13 @@ _SO = re.compile(
 )
 
 
-_IMPERATIVES = REQUEST_VERBS | words_of("""
-    avoid bring do don't never always drink eat bear wear carry stay leave choose switch talk speak contact see keep
-    beware prefer insist ignore hire sell hold postpone delay
-""") - {"lies"}
+_IMPERATIVES = REQUEST_VERBS | word_set("segment.imperatives") - {"lies"}
 
 
-_FINITE = words_of("""
-    is are was were has have had will can does did may must should would could costs takes needs begins starts ends
-    leaves arrives remains shows
-""")
+_FINITE = word_set("segment.finite")
 
 
-_SUBJECTS = words_of("it they he she er sie es")
+_SUBJECTS = word_set("segment.subjects")
 
 
 _FADING, _BREAK = 0.6, 0.3

@@ -8,15 +8,14 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from remit.words.components import squeezed, words_of
+from remit.words.components import squeezed
 from remit.words.numbers import DATES, MONTH, NAMED_TIMES, NUMBERS, SPELLED
+from remit_orchestrator.text.lexicon import word_set
 
 # ── sentences ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _BOUNDARY = re.compile(r"[.!?…]['\"”’»)\]*_]{0,3}(?=\s)|[。？！]|\n")
-_ABBREVIATIONS = words_of(
-    "approx bzw ca dr ebd etc evtl fig ggf hr incl inkl max min mr mrs ms nr no prof resp st vgl vs"
-)
+_ABBREVIATIONS = word_set("sentence.abbreviations")
 _MARK = re.compile(r"(?:[-*•–#>+]{1,6}|\d{1,3}[.)])(?=\s)\s*+")
 _AFTER_DAY = re.compile(rf"\s{{1,3}}(?:[a-zäöü]|{MONTH}\b)")
 _ENDING = "'\"”’»)]*_ "

@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from remit.words.components import Component, words_of
+from remit.words.components import Component
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.markers import NEGATIONS, OBLIGATION, SUPPOSES, reason_given
 from remit_orchestrator.text.sentence_segments import ReadSentence, Segment
 from remit_orchestrator.text.sentences import is_question
@@ -373,12 +374,7 @@ def _is_said(token: str, segment: Segment, told: Sequence[ReadSentence]) -> bool
     )
 
 
-_FRAME = words_of("""
-    summary overview result results answer request question information details follow following found find result
-    source sources disagree agree differ difference certain sure confidence high medium low both one other another
-    short brief here below above conclusion total together know known
-    zusammenfassung überblick ergebnis ergebnisse antwort anfrage frage quelle quellen folgend folgende
-""")
+_FRAME = word_set("source.frame")
 
 
 _FRAMES = frozenset(map(concept_of, _FRAME))
@@ -388,13 +384,13 @@ _FRAMES = frozenset(map(concept_of, _FRAME))
 _SAME_OTHERWISE = (ends_range, is_converse, compared_from_both)
 
 
-_BARE = words_of("the mr mrs ms dr") | {""}
+_BARE = word_set("source.bare") | {""}
 
 
 _APART = re.compile(r"\b(?:rather|instead|only|statt|anstatt|nur|not|no|cannot|nicht|kein\w*)\b")
 
 
-_PASSIVE = words_of("by von vom durch")
+_PASSIVE = word_set("source.passive")
 
 
 def _links_figure(sentence: ReadSentence, words: Sequence[str], verbs: tuple[str, str]) -> bool:

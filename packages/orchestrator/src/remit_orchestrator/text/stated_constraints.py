@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from remit.words.components import words_of
 from remit.words.numbers import NUMBER_WORDS, ORDINALS
 from remit_orchestrator.text.demand_sentences import may_demand
 from remit_orchestrator.text.figures import figures
+from remit_orchestrator.text.lexicon import table, word_set
 from remit_orchestrator.text.markers import NEGATIONS
 from remit_orchestrator.text.quantities import Weekday
 from remit_orchestrator.text.sentences import is_question
@@ -42,22 +42,10 @@ LONGEST_DEMAND = 400
 """A longer sentence is a document; a note is shorter."""
 
 # By which means something is sent, said or paid: of each kind a user takes one. Words with a slash mean the same.
-_MEANS = {
-    "transport": """
-        sea/ship/boat/vessel/ferry/schiff/seeweg/see/fähre air/plane/flight/airplane/luft/flugzeug/luftfracht/luftweg
-        rail/train/bahn/zug/schiene road/truck/lorry/lkw/straße bus/coach car/auto/pkw taxi bike/bicycle/fahrrad/rad
-        foot/fuß courier/kurier tram/straßenbahn metro/subway/u-bahn
-    """,
-    "message": "email/e-mail/mail/mailen phone/telephone/telefon/call letter/post/brief fax sms/text whatsapp/chat",
-    "payment": """
-        cash/bar/bargeld card/karte/kreditkarte invoice/rechnung transfer/überweisung cheque/check/scheck paypal
-        nachnahme lastschrift
-    """,
-}
 MEANS = {
     word: (kind, group.split("/")[0])
-    for kind, groups in _MEANS.items()
-    for group in groups.split()
+    for kind, (several,) in table("constraint.means").items()
+    for group in several
     for word in group.split("/")
 }
 """The kind of each means, and the first word of its group."""
@@ -70,10 +58,7 @@ BY = re.compile(
 )
 """By which means something is done: the word is in one of the two groups."""
 _BY_ALONE = re.compile(r"(?:only |just |nur )?(?:by|via|per)\s+([^\W\d_]{3,20})", re.IGNORECASE)
-_NO_MEANS = words_of("""
-    the then now noon midnight today tomorrow tonight monday tuesday wednesday thursday friday saturday sunday next end
-    far default mistake accident hand chance law weight person day week month year evening morning all means
-""")
+_NO_MEANS = word_set("constraint.no_means")
 _SPLIT = re.compile(r"\s*(?:[,;:](?!\d)|[.!?]+$|\s(?:but|aber|sondern|however)\s|\s–\s|\s-\s)\s*", re.IGNORECASE)
 _JOINED = re.compile(r"\s(?:and|und)\s(?=(?:not|no|nothing|without|only|nicht|kein\w{0,2}|nichts|ohne|nur|for|at)\b)")
 _LEAD = re.compile(
@@ -85,22 +70,13 @@ _POLITE = re.compile(r"\W*\b(?:please|bitte|thanks|thank you|danke)\W*$", re.IGN
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _LONGEST = 5
 # "No problem", "not now" and "no more" forbid nothing.
-_IDIOMS = words_of("""
-    problem problems idea hurry rush worries worry doubt doubts need matter way wonder clue chance luck question
-    questions comment objection objections thanks thank longer more less one else other others later earlier fewer
-    reason fear point better sooner result answer reply news sense trouble idee ahnung problem sorge sorgen eile frage
-    fragen zweifel wunder grund thema ding zeit lust ursache andere anderen weiteres mehr weniger all least most
-    registering such exception exceptions big good
-""")
+_IDIOMS = word_set("constraint.idioms")
 _STOPS = re.compile(
     r"\s(?:because|since|if|when|that|which|who|as|so|weil|wenn|da|dass|denn|falls|is|are|ist|sind|any more|anymore"
     r"|after all|at all|for (?:me|us|him|her|them|this|that)|für (?:mich|uns|ihn|sie))\b.*",
     re.IGNORECASE,
 )
-_DETERMINERS = words_of("""
-    a an the any some my our your his her its their this that these those ein eine einen einem einer der die das den dem
-    des mein meine meinen unser unsere irgendein irgendeine irgendwelche
-""")
+_DETERMINERS = word_set("constraint.determiners")
 _PREPOSITIONS = r"by|via|on|in|with|from|during|at|of|per|am|an|im|mit|aus|von|bei|auf|zu|zum|zur|vom"
 _NO = re.compile(r"(?:no|kein(?:e|en|er|em|es)?|zero)\s+(?P<x>.+)", re.IGNORECASE)
 _WITHOUT = re.compile(r"(?<!\w)(?:without|with no|ohne)\s+(?P<x>.+)", re.IGNORECASE)
@@ -118,9 +94,7 @@ _DO_NOT = re.compile(
     re.IGNORECASE,
 )
 _AVOID = re.compile(r"(?:please |bitte )?(?:avoid|verwende(?:n sie)? kein|nimm kein)", re.IGNORECASE)
-_NO_PROHIBITION = words_of("""
-    forget worry know mind think hesitate bother understand believe remember care see hurry be have need like
-""")
+_NO_PROHIBITION = word_set("constraint.no_prohibition")
 _NOT_WANTED = re.compile(
     r"\b(?:i|we)\s+(?:do not|don['’]t|never)\s+(?:want|like|need|eat|drink|accept|take)\s+(?P<x>(?!to\b).+)"
     r"|\b(?:ich|wir)\s+(?:möchten?|will|wollen|brauchen?|essen?|trinken?|vertragen?|nehmen?)\s+kein\w{0,2}\s+(?P<y>.+)"
@@ -158,16 +132,9 @@ _MUST_BE = re.compile(
     re.IGNORECASE,
 )
 # What is said to be done, not what it is to be like.
-_NO_KIND = words_of("""
-    there here ready done back able possible sent made paid home gone finished complete sure fertig da hier möglich
-    zurück weg erledigt bereit aware careful
-""")
+_NO_KIND = word_set("constraint.no_kind")
 _PLEASED = re.compile(r"(?P<x>.+?)\s*,?\s+(?:please|bitte)\W*|(?:bitte)\s+(?P<y>.+?)\W*", re.IGNORECASE)
-_REPLIES = words_of("""
-    yes no ok okay yeah ja nein help hilfe again more next back stop both all none same here now later today tomorrow
-    everything anything nothing thanks quickly soon first last continue proceed go wait sorry hello hi hallo nochmal
-    weiter noch mehr alles heute morgen später sofort sicher gerne right immediately
-""")
+_REPLIES = word_set("constraint.replies")
 
 
 @lru_cache(maxsize=512)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from remit.words.components import words_of
 from remit_orchestrator.text.figures import figures
+from remit_orchestrator.text.lexicon import table, word_set
 from remit_orchestrator.text.markers import NEGATIONS
 from remit_orchestrator.text.quantities import Amount, Day, Quantity, TimeOfDay, Weekday
 from remit_orchestrator.text.spoken_times import spoken_times
@@ -78,20 +78,9 @@ _NOUN = re.compile(r"\s+([^\W\d_]+)(?:\s+([^\W\d_]+))?")
 _PER = re.compile(
     r"\s*(?:/|\b(?:an?|per|each|every|pro|je|am|im|in der|die|every single)\b)\s*([^\W\d_]+)", re.IGNORECASE
 )
-_RATES = {
-    **{"tag": "day", "tags": "day", "nacht": "night", "woche": "week", "monat": "month", "jahr": "year"},
-    **{"stunde": "hour", "person": "person", "kopf": "person", "head": "person", "stück": "piece", "minute": "minute"},
-}
-_RATE_WORDS = words_of("""
-    day night week month year hour minute person piece item unit trip ride visit page word guest participant kilo
-    kilometre mile lesson session set pair
-""")
-_UNSAID = words_of("""
-    budget limit most least more less fewer than spend may must should only maximum minimum cost costs price pay total
-    under over below above up now maximal höchstens mindestens kosten kostet mehr weniger als darf dürfen ausgeben
-    unter über bis jetzt nur have has all take takes find anything something before after later euro euros dollars
-    pounds francs want can cannot there here exceed need needs fine also make auch whole altogether looking
-""")
+_RATES = {word: rate for rate, (names,) in table("limit.rates").items() for word in names}
+_RATE_WORDS = word_set("limit.rate_words")
+_UNSAID = word_set("limit.unsaid")
 
 
 def stated_limits(sentence: str) -> Iterator[Limit]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from remit.words.components import words_of
+from remit_orchestrator.text.lexicon import table, word_set
 from remit_orchestrator.text.markers import (
     CONDITION,
     DOUBT,
@@ -28,7 +28,7 @@ Why = Literal[
 """What a sentence says otherwise than its sources, or in addition to them."""
 
 
-_FROM, _TO = words_of("from von aus ab"), words_of("to nach into zu zum zur an towards for für")
+_FROM, _TO = word_set("comparison.from"), word_set("comparison.to")
 
 
 def is_among(figure: StatedFigure, figures: Mapping[str, Sequence[StatedFigure]]) -> bool:
@@ -41,7 +41,7 @@ def words_in(said: ReadSentence | Segment) -> list[str]:
     return [word for segment in said.segments for word in segment.words]
 
 
-_COPULAS = words_of("is are was were be been remains remain stays ist sind war waren bleibt wird wurde")
+_COPULAS = word_set("comparison.copulas")
 
 
 def is_state(words: Sequence[str], word: str) -> bool:
@@ -143,15 +143,10 @@ def left_off(one: Segment, other: Segment) -> Why | None:
     return None
 
 
-_UNTIL = words_of("to until till bis")
+_UNTIL = word_set("comparison.until")
 _CONVERSES = tuple(
-    (frozenset(map(concept_of, one.split())), frozenset(map(concept_of, other.split())))
-    for one, other in (
-        ("sell verkaufen", "buy purchase kaufen"),
-        ("lend leihen", "borrow ausleihen"),
-        ("send give hand senden geben", "receive get erhalten bekommen"),
-        ("lose verlieren", "win beat defeat gewinnen besiegen"),
-    )
+    (frozenset(map(concept_of, one)), frozenset(map(concept_of, other)))
+    for one, other in table("comparison.converses").values()
 )
 _COMPARATIVE = re.compile(r"\b(?:more|less|fewer|mehr|weniger|\w{2,}er)\b")
 
@@ -187,7 +182,7 @@ def _partners(segment: Segment) -> set[str]:
     return found
 
 
-_PARTIES = words_of("to from by against an von gegen")
+_PARTIES = word_set("comparison.parties")
 
 
 def compared_otherwise(one: Segment, other: Segment) -> bool:
@@ -234,9 +229,7 @@ _PRICED = re.compile(r"\b(?:pays?|paid|costs?|charged?|fees?|price|kostet|kosten
 
 
 # They stand on one side with "never" and "none", and say that there is something.
-_SELDOM = frozenset(
-    map(concept_of, words_of("sometimes seldom rarely some several few selten manchmal einige manche wenige"))
-)
+_SELDOM = frozenset(map(concept_of, word_set("comparison.seldom")))
 
 
 def _is_negative(segment: Segment, concept: str) -> bool:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from remit.protocol.envelope import Json
-from remit.words.components import SHARES, in_words, name_words, said_shortly, words_of
+from remit.words.components import SHARES, in_words, name_words, said_shortly
 from remit.words.units import UNITS, unit_word
+from remit_orchestrator.text.lexicon import groups, table, word_set
 from remit_orchestrator.text.markers import NEGATIONS, positive_of
 from remit_orchestrator.text.quantifiers import quantified
 from remit_orchestrator.text.sentence_segments import FIGURE_END, FIGURE_START, ReadSentence, Segment
@@ -26,58 +27,20 @@ _DENIED = re.compile(
 )
 _CODE = re.compile(r"[A-Za-z]{0,3}\d+[A-Za-z]{0,2}|[A-Z]\d*")
 _ITEM = re.compile(rf"{FIGURE_START}(\d+){FIGURE_END}|[^\W_][\w]*(?:['’.-]\w+)*|[,;:()\[\]–—|]")
-_SEPARATORS = words_of("""
-    , ; : ( ) [ ] – — | and but while whereas although though however because which who whose where
-    und aber während wohingegen sondern weil wobei
-""")
+_SEPARATORS = word_set("statement.separators")
 # What these deny is a thing, and sometimes with it the whole statement.
-_SOFT_NEGATIONS = words_of("without ohne lacking")
-_DETERMINERS = words_of("the a an no all some both der die das den dem ein eine kein keine alle")
-_BREAKS = words_of("; while whereas because but wohingegen während weil aber")
-_RELATIVES = words_of("who which whose")
-_PRONOUNS = words_of("""
-    it its they their them he his she her this these that those both er sie es ihr ihre sein seine dies diese dieser
-    dieses beide
-""")
-_WEEKDAYS = {
-    name: number
-    for names in (
-        "monday tuesday wednesday thursday friday saturday sunday",
-        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-        "mondays tuesdays wednesdays thursdays fridays saturdays sundays",
-        "montags dienstags mittwochs donnerstags freitags samstags sonntags",
-    )
-    for number, name in enumerate(names.split())
-}
+_SOFT_NEGATIONS = word_set("statement.soft_negations")
+_DETERMINERS = word_set("statement.determiners")
+_BREAKS = word_set("statement.breaks")
+_RELATIVES = word_set("statement.relatives")
+_PRONOUNS = word_set("statement.pronouns")
+_WEEKDAYS = {name: number for week in groups("statement.weekdays") for number, name in enumerate(week)}
 # Words that carry no statement: of German, and beyond those of every reader.
-EMPTY_WORDS = (
-    (WEAK - words_of("under over until up only set"))
-    | NEGATIONS
-    | words_of("""
-    one ones also but if when while because yet already even may might could would should must shall need
-    per each every got get gets make made take takes there's that's it's let mr mrs ms dr prof herr herrn frau sir madam
-    in on at by to of off into onto within during before after from as too again further furthermore moreover addition
-    additionally respectively namely well like including overall finally first meanwhile instead
-    der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei beim bis da dabei
-    damit dann dass denn dies diese dieser dieses doch durch er es für hat haben habe hatte hatten hier ich ihr ihre
-    ihren ihrem im in ins ist sind war waren wird werden wurde wurden worden sein seine sie sich so über um uns unter
-    vom von vor was wenn wer wie wir wo zu zum zur mit nach noch nun nur ob schon sehr bereits sowie dagegen jedoch
-    kann können muss müssen soll sollen sollte dürfen darf man je pro ab gegen jetzt derzeit aktuell zudem außerdem
-    lassen uhr o'clock
-""")
-)
+EMPTY_WORDS = (WEAK - word_set("statement.weak_but_telling")) | NEGATIONS | word_set("statement.empty")
 
 
-_ORDER = {
-    word: order
-    for order, words in (
-        (1, "first firstly zuerst zunächst"),
-        (2, "then next afterwards thereafter dann danach anschließend"),
-        (3, "last lastly finally zuletzt schließlich"),
-    )
-    for word in words.split()
-}
-_LESSENING = words_of("less least weniger")
+_ORDER = {word: int(order) for order, (those,) in table("statement.order").items() for word in those}
+_LESSENING = word_set("statement.lessening")
 
 # Stands for a word with a capital before another.
 _CAPITAL = "A"
@@ -234,11 +197,8 @@ class SentenceReader:
         return sentence
 
 
-_COMPARATIVES = words_of("more less fewer later earlier longer mehr weniger später früher länger")
-_BOUNDING = words_of("""
-    more less most least fewer up above below maximum minimum exceed exceeds höchstens mindestens maximal minimal mehr
-    weniger
-""")
+_COMPARATIVES = word_set("statement.comparatives")
+_BOUNDING = word_set("statement.bounding")
 
 
 def _near_figure(items: Sequence[str], place: int) -> bool:

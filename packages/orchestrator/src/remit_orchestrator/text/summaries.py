@@ -7,9 +7,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from remit.protocol.envelope import Message, Note
-from remit.words.components import cut, squeezed, words_of
+from remit.words.components import cut, squeezed
 from remit_orchestrator.text.constraint_changes import stated_change
 from remit_orchestrator.text.demand_sentences import may_demand
+from remit_orchestrator.text.lexicon import alternatives, pattern_within, word_set
 from remit_orchestrator.text.sentences import is_question, names_and_numbers, sentences, spoken
 from remit_orchestrator.text.stated_constraints import stated_constraints
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
@@ -43,62 +44,21 @@ class Summary(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 # ── kinds of sentences ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _phrases(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of the phrases as whole words; it is for lower-case text, which is faster."""
-    lines = "|".join(filter(None, map(str.strip, text.splitlines())))
-    return re.compile(rf"\b(?:{lines})(?!\w)")
-
-
-_DAY = (
-    r"(?:(?:next|this|the|end of|kommenden?|nächsten?) ){0,2}(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-    r"|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag|today|tomorrow|tonight|noon|midnight|eod|heute|morgen"
-    r"|(?:the )?end of|next (?:week|month|year)|ende|zum|\d{1,4}"
+_CONSTRAINT = re.compile(
+    rf"\b(?:{alternatives('summary.constraint')}|(?:by|before|until|bis) (?:{alternatives('summary.day')}))(?!\w)"
 )
-_CONSTRAINT = _phrases(rf"""
-    must(?:n't|n’t)?
-    never|not allowed|forbidden|mandatory|required|under no circumstances|no matter what|as long as
-    at (?:most|least)|(?:no|not) (?:more|less|later|longer|fewer) than|limited to|maximum|minimum|max\.? \d|min\.? \d
-    (?:less|more|fewer|under|below|above|over|within|up to) (?:than )?(?:[$€£¥] ?)?\d{{1,9}}
-    only|without|except|avoid|budget|deadline|due (?:by|on|date)
-    (?:by|before|until) (?:{_DAY})
-    muss|müssen|musst|darf|dürfen|niemals|keinesfalls|auf keinen fall|nicht (?:mehr|länger|später) als
-    höchstens|mindestens|spätestens|maximal|nur|ohne|frist|bis (?:{_DAY})
-""")
 _FORBIDDEN = re.compile(r"(?:please |but |and |also |bitte )?(?:do not|don['’]t|no )")
 
-_REPORTED = r"""
-    (?:we|i)(?:['’]ve| have)? (?:decided|chose|chosen|picked|selected|agreed|settled on|went with|opted)
-    decided (?:to|on|that|against|for)|decision:|(?:the|our|my) decision is|as (?:agreed|decided)
-    (?:i|we)(?:['’]ll| will) (?:go (?:ahead )?with|use|take|stick (?:with|to))
-    (?:i['’]m|i am|we['’]re|we are) (?:going with|using|taking|sticking (?:with|to))
-    (?:wir|ich) (?:haben? )?(?:uns |mich )?(?:dafür |dagegen )?(?:entschieden|beschlossen)
-    entscheidung:|wie vereinbart|wir nehmen|wir verwenden|wir bleiben bei|ich nehme|ich verwende|ich wähle
-"""
-_REPORTED_DECISION = _phrases(_REPORTED)
-_DECISION = _phrases(
-    _REPORTED
-    + r"""
-    agreed|approved|i approve|go ahead|go (?:for|with)|settled on|stick (?:with|to)|it['’]s settled|sounds good
-    let['’]?s (?:go|use|take|do|stick|keep|not|pick|choose|try)|let us (?:go|use|take|keep|pick|choose)
-    (?:i|we) (?:choose|pick|prefer|select|opt for)|i['’]d (?:prefer|rather)|(?:option|plan|variant) \w{1,9} it is
-    einverstanden|abgemacht|genehmigt|freigegeben|beschlossen|entschieden|machen wir so|nimm|verwende
-    (?:^|(?:please|then|ok|okay|yes|no|so|and|but|instead|just),? )use
-"""
-)
+_REPORTED_DECISION = pattern_within("summary.reported")
+_DECISION = pattern_within("summary.reported", "summary.decision")
 # A sentence with one of these is a supposition or open, not a decision.
-_UNDECIDED = _phrases(r"""
-    (?:not|never|haven['’]t|hasn['’]t) (?:yet |really |been ){0,2}(?:decided|agreed|approved|chosen)
-    nicht (?:entschieden|beschlossen)|undecided|disagreed
-""")
+_UNDECIDED = pattern_within("summary.undecided")
 _SUPPOSED = re.compile(r"(?:if|when|unless|whether|suppose|wenn|falls|ob)\b")
 
-_WISH = _phrases(r"""
-    please|bitte|(?:i|we)(?:['’]d| would) (?:like|love)|(?:i|we) (?:want|need)|help me|let me know|make sure
-    ich (?:möchte|will|brauche|hätte gern)|wir (?:möchten|wollen|brauchen)
-""")
+_WISH = pattern_within("summary.wish")
 # Words that begin a decision, a prohibition, or a wish to leave something unchanged.
 _NO_ASK = frozenset({"use", "keep", "let", "note", "verwende"})
-_LEAD = words_of("please bitte now then also and so ok okay first next finally just jetzt dann und kindly")
+_LEAD = word_set("summary.lead")
 
 
 class _Signs(NamedTuple):

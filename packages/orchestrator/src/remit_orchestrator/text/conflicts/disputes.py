@@ -10,13 +10,14 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.words.components import in_words, words_of
+from remit.words.components import in_words
 from remit_orchestrator.text.clauses import content
 from remit_orchestrator.text.conflicts.fields import Meaning, meaning
 from remit_orchestrator.text.conflicts.result_fields import PlacedValue
+from remit_orchestrator.text.lexicon import word_set
 
 # Names of fields that only wrap the content.
-_WRAPPING = words_of("result results data output outputs value values response answer the of in at is time date")
+_WRAPPING = word_set("dispute.wrapping")
 
 
 class OwnedStatement(Protocol):

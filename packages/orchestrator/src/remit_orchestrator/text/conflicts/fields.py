@@ -5,23 +5,20 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from remit.words.components import words_of
 from remit_orchestrator.text.clauses import DIGIT, content
 from remit_orchestrator.text.conflicts.result_fields import Value, fold_text
 from remit_orchestrator.text.figures import figure_in, figures, has_name
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.quantities import Amount, Figure, distance, figures_agree
 from remit_orchestrator.text.vocabulary import AXES, CLAUSE_VERBS
 
-_NEGATIONS = words_of("not no never non without")
-_ARTICLES = words_of("the a an")
-_BEGINNINGS = words_of("the a an der die das ein eine")
+_NEGATIONS = word_set("result.negations")
+_ARTICLES = word_set("result.articles")
+_BEGINNINGS = word_set("result.beginnings")
 _MISSING = frozenset(("", "-", "–", "?", "n/a", "na", "none", "null", "nil", "tbd", "unknown", "not known"))
 _TRUTHS = {"true": True, "yes": True, "y": True, "on": True, "false": False, "no": False, "n": False, "off": False}
 # Fields with these names contain prose, however short: two texts may say the same in other words.
-_PROSE = words_of("""
-    summary description comment comments note notes reason reasons explanation rationale text message caveat details
-    detail title label headline warning warnings assumption assumptions
-""")
+_PROSE = word_set("result.prose")
 # A short text is compared as a whole; a longer one, and a sentence, by its claims.
 _SHORT_WORDS = 4
 _SHORT = 80

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from remit.words.components import words_of
 from remit_orchestrator.text.conflicts.result_fields import fold_text
 from remit_orchestrator.text.dates import MONTHS
 from remit_orchestrator.text.figures import NAMES
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import (
     CLAUSE_VERBS,
     DETERMINERS,
@@ -16,11 +16,11 @@ from remit_orchestrator.text.vocabulary import (
     GERMAN,
     GERMAN_SIGNS,
     GERMAN_WEEKDAYS,
+    IRREGULAR_FORMS,
     ROLES,
     german_stem,
     stem,
 )
-from remit_orchestrator.text.word_forms import IRREGULAR_FORMS
 
 
 class NamedValue(Struct, frozen=True, gc=False):
@@ -45,42 +45,19 @@ _MAY_NAME = re.compile(
     r"\s[A-ZÄÖÜ]|:\s|\b(?:in|at|on|from|to|into|by) the\b|^The \w+ (?:is|was) |^[A-ZÄÖÜ]\w+ \w+ the |\b(?:of|by)\b"
 )
 # Where something is, comes from and goes to. What is in a town is on one of its streets: each is a role of its own.
-_LEADS = words_of("in at on from to into by via with near through")
-_COPULAS = words_of("is was are were be been becomes became remains named called heißt")
+_LEADS = word_set("name.leads")
+_COPULAS = word_set("name.copulas")
 # Whoever has one thing may have another.
-_HAVING = words_of(
-    "has have had includes include offers sells serves uses covers contains needs requires owns makes enthält"
-)
-_SOME = words_of("a an some several many most other another also including either both one")
-_TITLES = words_of("dr mr mrs ms prof frau herr herrn sir")
+_HAVING = word_set("name.having")
+_SOME = word_set("name.some")
+_TITLES = word_set("name.titles")
 _HEDGED = frozenset(word for word, role in ROLES.items() if role == "hedge")
 # What such a noun is said to be, it is alone: a thing has one owner, one colour, one cause. They are names of fields.
-_ATTRIBUTES = words_of("""
-    address advice author brand carrier category cause city class code colour color contact country currency decision
-    department destination diagnosis director doctor driver format head host language leader location manager material
-    method mode model name nationality operator origin outcome owner physician place port priority profession provider
-    reason recommendation region result room route sender speaker state status supplier surgeon teacher title topic type
-    vendor venue verdict winner
-    adresse ansprechpartner ansprechpartnerin anbieter arzt befund diagnose empfehlung farbe grund hersteller inhaber
-    kontakt lieferant ort standort spediteur sprache träger ursache zustand
-""")
-_UNIQUE = words_of("only main best worst first last next final sole primary nearest oldest largest responsible current")
-_TIMES = (
-    NAMES
-    | MONTHS
-    | GERMAN_WEEKDAYS
-    | words_of("""
-        sommer winter frühling herbst morgen
-        vormittag mittag nachmittag abend nacht tag woche wochenende monat jahr moment
-    """)
-)
+_ATTRIBUTES = word_set("name.attributes")
+_UNIQUE = word_set("name.unique")
+_TIMES = NAMES | MONTHS | GERMAN_WEEKDAYS | word_set("name.times")
 # What one does to a thing, no other does to it.
-_SOLE = words_of("""
-    won wins leads led heads chairs directs directed conducts conducted manages owns owned runs treats treated wrote
-    painted composed designed built founded invented discovered chaired organised organized supplies supplied operates
-    operated approved rejected signed scored broke caused started
-    gewann leitet leitete führt baute gründete malte schrieb entwarf behandelt besitzt betreibt
-""")
+_SOLE = word_set("name.sole")
 # A name of more words is a description.
 _LONGEST = 4
 
@@ -257,9 +234,9 @@ def _are_plain(words: Sequence[str]) -> bool:
     return all(word.isalpha() and ROLES.get(word, "axis") == "axis" for word in words)
 
 
-_PARTS_OF_PLACES = words_of("corner middle centre center front back rear side top bottom area background north south")
+_PARTS_OF_PLACES = word_set("name.parts_of_places")
 # Where something lies or lives, it does so alone.
-_PLACED = words_of("lies stands sits hangs lives stays starts begins ends happens belongs takes")
+_PLACED = word_set("name.placed")
 _TAKING_PLACE = (["takes", "place"], ["took", "place"])
 
 
@@ -267,9 +244,9 @@ def _is_past(verb: str) -> bool:
     return verb.endswith("ed") or (verb in IRREGULAR_FORMS and IRREGULAR_FORMS[verb] != verb)
 
 
-_PARTICLES_OF_VERBS = words_of("over out up off down back away on")
+_PARTICLES_OF_VERBS = word_set("name.particles_of_verbs")
 # A thing is made of one material, and caused by one cause.
-_ALONE = {"of": words_of("made built constructed woven carved cut"), "by": words_of("caused triggered started sparked")}
+_ALONE = {"of": word_set("name.made"), "by": word_set("name.caused")}
 
 
 def _cause_or_material(plain: Sequence[str], place: int, verb: int) -> int | None:
@@ -282,7 +259,7 @@ def _cause_or_material(plain: Sequence[str], place: int, verb: int) -> int | Non
     return start if _are_plain(rest) and 0 < len(rest) <= _LONGEST else None
 
 
-_PARTICLES = words_of("de van von da di del della le la du den")
+_PARTICLES = word_set("name.particles")
 
 
 def _is_particle(tokens: Sequence[str], place: int, german: bool) -> bool:

@@ -5,118 +5,16 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from remit.words.components import words_of
-from remit_orchestrator.text.vocabulary import AXES, GERMAN_WEEKDAYS, german_stem
-from remit_orchestrator.text.word_forms import IRREGULAR_FORMS
+from remit_orchestrator.text.lexicon import table
+from remit_orchestrator.text.vocabulary import AXES, GERMAN_WEEKDAYS, IRREGULAR_FORMS, german_stem
 from remit_orchestrator.text.word_relations import STATES, is_ambiguous
 
 # States of people and things, beyond the `STATES` of `word_relations`: one line for each, with its two sides.
-_MORE_STATES = """
-    manual manuell | automatic automatisch
-    solid fest | liquid flüssig
-    frozen gefroren | thawed melted aufgetaut geschmolzen
-    awake wach | asleep schläft
-    horizontal waagerecht | vertical senkrecht
-    rural ländlich | urban städtisch
-    acidic sour sauer | alkaline basisch
-    ripe reif | unripe unreif
-    smooth glatt | rough bumpy uneven rau holprig
-    honest ehrlich | dishonest lying unehrlich
-    flexible biegsam | rigid stiff starr
-    unanimous einstimmig | divided gespalten
-    loose wobbly locker wackelig | firm tight festsitzend
-    attached befestigt montiert | detached removed abmontiert entfernt
-    tense angespannt | relaxed calm entspannt
-    polite friendly freundlich höflich | rude hostile unfriendly impolite unfreundlich unhöflich
-    ancient antique uralt | modern contemporary recent modern
-    natural natürlich | artificial synthetic künstlich synthetisch
-    straight gerade | curved crooked bent krumm gebogen
-    flat level eben | steep hilly sloping steil hügelig
-    plain schlicht | ornate decorated verziert
-    rare scarce selten knapp | common abundant plentiful frequent häufig reichlich
-    armed bewaffnet | unarmed unbewaffnet
-    pregnant trächtig schwanger | barren unfruchtbar
-    fertile fruchtbar | infertile sterile unfruchtbar
-    tame zahm | wild feral wild
-    edible essbar genießbar | poisonous toxic inedible giftig ungenießbar
-    willing bereit | reluctant unwilling unwillig
-    hopeful zuversichtlich | hopeless aussichtslos
-    satisfied happy pleased zufrieden glücklich | dissatisfied unhappy disappointed unzufrieden enttäuscht
-    praised gelobt | criticised criticized kritisiert
-    promoted befördert | demoted degradiert
-    hired employed eingestellt angestellt | fired dismissed unemployed entlassen
-    arrested detained verhaftet festgenommen | released freed freigelassen
-    convicted verurteilt | acquitted freigesprochen
-    rescued saved gerettet | drowned killed ertrunken getötet
-    injured hurt wounded verletzt | unhurt uninjured unharmed unscathed unverletzt
-    infected infiziert | uninfected cured cleared geheilt
-    vaccinated geimpft | unvaccinated ungeimpft
-    signed unterschrieben unterzeichnet | unsigned ununterschrieben
-    published released veröffentlicht | unpublished withheld unveröffentlicht
-    extended prolonged verlängert | shortened curtailed verkürzt
-    doubled verdoppelt | halved halbiert
-    upgraded aufgewertet | downgraded herabgestuft
-    profitable rentabel | unprofitable lossmaking unrentabel
-    inflated aufgepumpt | deflated punctured platt
-    heated beheizt | unheated unbeheizt
-    furnished möbliert | unfurnished unmöbliert
-    inhabited bewohnt | uninhabited deserted abandoned unbewohnt verlassen
-    cultivated bewirtschaftet | fallow neglected brachliegend
-    navigable schiffbar | unnavigable
-    worn abgenutzt verschlissen | unworn neuwertig
-    seated sitzend | standing stehend
-    salted salzig gesalzen | unsalted ungesalzen
-    spicy hot scharf | mild bland mild
-    tender zart | tough chewy zäh
-    burnt burned verbrannt | undercooked raw roh
-    watertight waterproof dicht wasserdicht | leaky leaking undicht
-    rusty rostig | stainless rostfrei
-    blunt stumpf | pointed spitz
-    coarse grob | fine fein
-    dense dicht | sparse spärlich
-    opaque undurchsichtig | see-through durchsichtig
-    electric elektrisch | petrol-driven diesel-powered
-    controlled beherrscht | uncontrolled unbeherrscht
-    decided entschieden | undecided open unentschieden
-    proven proved bewiesen | disproved refuted widerlegt
-    legible lesbar | illegible unreadable unleserlich
-    audible hörbar | inaudible unhörbar
-    kept retained preserved behalten aufbewahrt | deleted erased destroyed discarded gelöscht vernichtet entsorgt
-    glossy shiny glänzend | matt matte dull
-    blooming blühend | wilted withered faded verwelkt verblüht
-    reversible umkehrbar | irreversible unumkehrbar
-    refundable erstattungsfähig | nonrefundable non-refundable
-    deductible absetzbar | nondeductible
-    exempt befreit | liable taxable steuerpflichtig
-"""
 # What is advised: whoever advises one side advises against the other.
-_ACTIONS = """
-    stay remain bleiben | leave evacuate vacate verlassen räumen
-    keep retain preserve behalten erhalten | discard scrap remove drop demolish sell wegwerfen entfernen abreißen
-    continue proceed fortsetzen weitermachen | stop halt pause postpone wait delay abandon cancel warten abbrechen
-    start begin launch beginnen anfangen | end cease finish aufhören beenden
-    raise increase expand extend erhöhen verlängern | lower reduce cut shorten decrease senken kürzen
-    add include hinzufügen | omit exclude weglassen
-    accept approve approval acceptance annehmen zustimmen | reject rejection decline refuse refusal ablehnen
-    repair fix mend reparieren | replace ersetzen austauschen
-    hire employ | fire dismiss entlassen
-    lock verriegeln | unlock entriegeln
-    tighten anziehen | loosen lockern
-    fill füllen | drain empty leeren
-    heat erhitzen | cool chill kühlen
-"""
 WEEKDAY = "weekday"
 # Of each kind a thing has one at a time. Weekdays in English are read as dates.
-_KINDS = {
-    "colour": """
-        red blue green yellow orange purple violet pink brown black white grey gray beige turquoise silver golden
-        rot blau grün gelb lila violett rosa braun schwarz weiß grau
-    """,
-    "sex": "male female männlich weiblich",
-    "shape": "round square triangular oval rectangular rund eckig quadratisch oval",
-}
 _KIND_OF = {
-    **{word: kind for kind, words in _KINDS.items() for word in words_of(words)},
+    **{word: kind for kind, (members,) in table("kinds").items() for word in members},
     **dict.fromkeys(GERMAN_WEEKDAYS, WEEKDAY),
 }
 # Endings that make opposites of one stem: harmful and harmless, fettreich and fettarm.
@@ -171,9 +69,8 @@ def _named(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[str, int]:
     return votes.most_common(1)[0][0] if votes else (sides[0][0], 1)
 
 
-def _sides_in(table: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    lines = [line.split("|") for line in table.strip().splitlines()]
-    return [(tuple(one.split()), tuple(other.split())) for one, other in lines]
+def _pairs(name: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return [(one, other) for one, other in table(name).values()]
 
 
 def _table(several: Iterable[tuple[tuple[str, ...], tuple[str, ...]]]) -> dict[str, tuple[str, int]]:
@@ -207,9 +104,9 @@ def _forms(word: str) -> set[str]:
 
 @cache
 def _states() -> dict[str, tuple[str, int]]:
-    return _table((*STATES, *_sides_in(_MORE_STATES)))
+    return _table((*STATES, *_pairs("states")))
 
 
 @cache
 def _actions() -> dict[str, tuple[str, int]]:
-    return _table(_sides_in(_ACTIONS))
+    return _table(_pairs("actions"))

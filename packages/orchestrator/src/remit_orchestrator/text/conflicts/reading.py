@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from remit_orchestrator.text.clauses import FIGURE, tokens
 from remit_orchestrator.text.conflicts.opposites import state_of
+from remit_orchestrator.text.lexicon import groups
 from remit_orchestrator.text.quantities import Amount, Figure
 from remit_orchestrator.text.vocabulary import (
     CLAUSE_VERBS,
@@ -115,22 +116,7 @@ _LAST = {"up": "running", "down": "stopped", "on": "enabled", "off": "disabled"}
 _SWITCHED = frozenset({"switched", "turned", "powered"})
 _BEING = frozenset({"is", "are", "was", "were"})
 # German verbs that stand in two parts, where nothing stands between them.
-_SEPARABLE = {
-    (verb, part): word
-    for verb, part, word in (
-        ("findet", "statt", "proceeds"),
-        ("finden", "statt", "proceeds"),
-        ("geht", "weiter", "proceeds"),
-        ("fällt", "aus", "cancelled"),
-        ("fallen", "aus", "cancelled"),
-        ("nimmt", "zu", "rose"),
-        ("nehmen", "zu", "rose"),
-        ("steigt", "an", "rose"),
-        ("nimmt", "ab", "fell"),
-        ("nehmen", "ab", "fell"),
-        ("geht", "zurück", "fell"),
-    )
-}
+_SEPARABLE = {(verb, part): word for verb, part, word in groups("separable_verbs")}
 _ADVISING = frozenset({"rate", "raten", "rät"})
 
 

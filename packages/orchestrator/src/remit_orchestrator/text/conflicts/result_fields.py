@@ -12,18 +12,16 @@ from msgspec import Struct
 from msgspec.json import Encoder
 
 from remit.protocol.envelope import Json
-from remit.words.components import name_words, words_of
+from remit.words.components import name_words
 from remit.words.units import named_unit
+from remit_orchestrator.text.lexicon import word_set
 
 # Nobody reads deeper.
 _DEEPEST = 32
 # Fields that identify the items of a list, most reliable first.
 _IDS = ("id", "uuid", "key", "code", "sku", "isbn", "symbol", "ticker", "email", "number", "name", "title", "label")
 # Fields about how a result was made, and not about its subject.
-_ASIDE = words_of("""
-    request_id response_id trace_id span_id session_id run_id correlation_id timestamp created_at updated_at
-    generated_at processing_time_ms elapsed_ms latency_ms took_ms confidence confidence_level token_usage
-""")
+_ASIDE = word_set("result.aside")
 _encoder = Encoder()
 _NAMING: frozenset[type[object]] = frozenset((str, int, bool))
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)

@@ -17,7 +17,6 @@ from remit.words.components import (
     Severity,
     in_words,
     said_shortly,
-    words_of,
 )
 from remit_orchestrator.text.conflicts.disputes import (
     Dispute,
@@ -34,6 +33,7 @@ from remit_orchestrator.text.conflicts.result_fields import PlacedValue, Places,
 from remit_orchestrator.text.conflicts.same_fields import field_at
 from remit_orchestrator.text.conflicts.statements import compare_claims
 from remit_orchestrator.text.figures import figures
+from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.quantities import Amount, figures_agree
 from remit_orchestrator.text.replies import place_named
 
@@ -44,7 +44,7 @@ _LISTED = 100
 
 _ORDER: tuple[Severity, ...] = ("high", "medium", "low")
 # In a field with a decision, any difference is grave.
-_DECISIONS = words_of("status decision verdict recommendation outcome approval")
+_DECISIONS = word_set("result.decisions")
 
 
 def find(components: Sequence[Component]) -> Findings:
