@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: audit build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: audit build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate mutate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -118,6 +118,12 @@ RUNS ?= 1000
 
 simulate: $(VENV)/.ready ## Simulate hubs, store and bus with a fault at each place in turn, in virtual time (SEED=, RUNS=)
 	@PYTHONPATH=tests $(BIN)/python -m simulate --seed "$(SEED)" --runs $(RUNS)
+
+# How many changes are tried, drawn by SEED.
+N ?= 50
+
+mutate: $(VENV)/.ready ## Change guards and rules at random, and show which changes no test notices (SEED=, N=)
+	@$(BIN)/python tests/mutate.py --seed "$(SEED)" --number $(N)
 
 # How many faults a team of hubs is tried with, and which choices are repeated (empty: new ones).
 CHAOS_FAULTS ?= 1000
