@@ -15,9 +15,8 @@ from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
 from remit.runtime.ports import OutgoingRequest
 from remit_server.transports.credentials.chain import attenuate, mint, read_chain
-from remit_server.transports.credentials.hops import CredentialChain, Verified
 from remit_server.transports.credentials.keys import HubKey, Pair, is_signed
-from remit_server.transports.credentials.proof import Proofs, Statement, prove
+from remit_server.transports.credentials.proof import CredentialChain, Proofs, Statement, Verified, prove
 from remit_server.transports.credentials.verify import Chains, verify
 
 NOW_MS = 1_763_000_000_000

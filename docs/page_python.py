@@ -14,7 +14,7 @@ from remit.protocol.submission import AskOptions
 from remit.runtime.brief import CallOptions
 from remit_models.mcp.hub_servers import McpOptions
 from remit_otel.hub_telemetry import TelemetryOptions
-from remit_server.client.calls import (
+from remit_server.client.connection import (
     ApprovalQuery,
     EventQuery,
     MessageQuery,

@@ -12,7 +12,7 @@ from remit import Hub
 from remit.policy.reception import Permission, Sender
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
-from remit_server.dialects.a2a.extension import EXTENSION
+from remit_server.dialects.a2a.errors import EXTENSION
 from remit_server.server import Server
 from remit_server.transports.addresses import OutboundHosts
 from serving import gate_of

@@ -9,11 +9,18 @@ from biscuit_auth import Biscuit, BiscuitBuilder, BlockBuilder, Fact, KeyPair, P
 
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
-from remit_server.transports.credentials.blocks import Block, ParsedCredential, apart, hub_signs, key_signs
-from remit_server.transports.credentials.chain import attenuate, mint, read_chain
-from remit_server.transports.credentials.hops import CredentialChain, Hop, Verified
+from remit_server.transports.credentials.chain import (
+    Block,
+    ParsedCredential,
+    apart,
+    attenuate,
+    hub_signs,
+    key_signs,
+    mint,
+    read_chain,
+)
 from remit_server.transports.credentials.keys import HubKey, Pair, raw
-from remit_server.transports.credentials.proof import digest_of
+from remit_server.transports.credentials.proof import CredentialChain, Hop, Verified, digest_of
 from remit_server.transports.credentials.verify import verify
 
 NOW_MS = 1_763_000_000_000

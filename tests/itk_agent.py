@@ -18,10 +18,9 @@ from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.app import Api
 from remit_server.bodies import Receive, Scope, Send
 from remit_server.server import Server
-from remit_server.transports.a2a.translator import Binding
-from remit_server.transports.addresses import OutboundHosts
+from remit_server.transports.a2a.calls import Binding
+from remit_server.transports.addresses import OutboundHosts, listening
 from remit_server.transports.credentials.incoming import Authenticator
-from remit_server.transports.listening import listening
 
 NAME = "itk"
 # The kit sends its first message to this path of every agent, whatever the agent's card says.

@@ -19,11 +19,10 @@ from remit_server import connect
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
 from remit_server.server import Server
-from remit_server.transports.credentials.headers import REPLY_PROOF
-from remit_server.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials
+from remit_server.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials, Spending
 from remit_server.transports.credentials.keys import HubKey
 from remit_server.transports.credentials.outgoing import Addressee, CredentialHeaders
-from remit_server.transports.credentials.spending import Spending
+from remit_server.transports.credentials.proof import REPLY_PROOF
 
 WALL_MS = LoopClock().wall_ms
 LIMITS = Limits(root_tokens=10**6)

@@ -16,13 +16,12 @@ from remit_server.app import Api
 from remit_server.console.console import Console
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.console.pages import ConsolePages
-from remit_server.console.sessions import ConsoleSessions
-from remit_server.console.spent import SpentInStore
+from remit_server.console.sessions import ConsoleSessions, SpentInStore
 from remit_server.documents.spend import Pricing
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 from remit_server.server import Server
+from remit_server.transports.addresses import listening
 from remit_server.transports.credentials.incoming import Authenticator, KnownSender
-from remit_server.transports.listening import listening
 
 WEB = Sender(name="web")
 NORTH = Sender(name="north", is_hub=True)

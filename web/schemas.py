@@ -10,7 +10,7 @@ from remit_relay.local_api.endpoints import SharedEndpoints
 from remit_relay.local_api.files import file_routes
 from remit_relay.local_api.openapi import shared_document
 from remit_relay.local_api.pairing import pairing_routes, policy_routes
-from remit_server.console.endpoints import ConsoleEndpoints
+from remit_server.console.console import ConsoleEndpoints
 from remit_server.openapi import document
 
 # The routes are described and never called: whatever they would read is not needed.

@@ -17,7 +17,7 @@ import pytest
 from command_line import document, remit
 from commands import REMIT, popen
 from remit_server.console.pages import is_built
-from remit_server.transports.listening import listening
+from remit_server.transports.addresses import listening
 from serve_command import CLIENT_TOKEN, serving, started
 from waiting import PATIENCE_S
 

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from command_line import document, remit
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 from shared_teams import device_of, make_annas, make_bobs, relay, team_in, up
 from waiting import eventually
 

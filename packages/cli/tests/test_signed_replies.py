@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 
 from command_line import remit
 from meddling import Meddler
-from remit_server.transports.credentials.headers import REPLY_PROOF
+from remit_server.transports.credentials.proof import REPLY_PROOF
 from serve_command import CLIENT_TOKEN, serving
 from waiting import PATIENCE_S
 

@@ -17,7 +17,7 @@ from remit_relay.client import connection, delivery
 from remit_relay.client.connection import ReconnectDelays
 from remit_relay.local_api.serving import Changes, serve_shared
 from remit_relay.team import device_service
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 
 # A gateway that was killed is there again in a moment.
 connection.ReconnectDelays = lambda: ReconnectDelays(first_s=0.02, most_s=0.1)  # pyright: ignore[reportAttributeAccessIssue]

@@ -17,7 +17,7 @@ from aiohttp import ClientError, ClientSession
 
 from command_line import REMIT
 from remit_relay.team.device import create_device
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 from shared_teams import ANNA, ANNAS_AGENT, BOB, device_of, introduce, team_in
 from victims import Victim
 from waiting import eventually

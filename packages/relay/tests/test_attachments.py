@@ -28,7 +28,7 @@ from remit_relay.session.moves import SessionState
 from remit_relay.session.profile import ControlEnvelope
 from remit_relay.session.run import Overlay, Person
 from remit_relay.team.device_process import DeviceProcess
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 from two_sides import Sides, Stranger, Tap, stranger, two_sides
 from waiting import eventually
 

@@ -18,7 +18,7 @@ from command_line import REMIT
 from remit.protocol.records import SharedStep
 from remit.stores.sqlite import SqliteStore
 from remit_relay.team.device import create_device
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 from shared_teams import ANNA, BOB, device_of, introduce, team_in
 from victims import Victim
 from waiting import eventually

@@ -18,7 +18,7 @@ from remit_relay.pairing.client import join_pairing
 from remit_relay.pairing.code import read_code
 from remit_relay.pairing.service import PairingService
 from remit_server.server import Server
-from remit_server.transports.listening import listening
+from remit_server.transports.addresses import listening
 from waiting import eventually
 
 

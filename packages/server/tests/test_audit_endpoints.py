@@ -15,7 +15,7 @@ from remit.policy.reception import Permission, Sender
 from remit.protocol.records import Kind
 from remit.stores.connection import SqliteConnection
 from remit.stores.sqlite import SqliteStore
-from remit_server.audit_verification import AuditVerifier
+from remit_server.audit_endpoints import AuditVerifier
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import progress
 from serving import ANNA, OPERATOR, WEB, client_of, got, posted, serving

@@ -20,12 +20,21 @@ from remit_server.all_operations import OPERATIONS
 from remit_server.app import Api
 from remit_server.console import pages
 from remit_server.console.hosts import ConsoleHosts
-from remit_server.console.sessions import LINK_MS, LONGEST_MS, PROLONG_MS, SESSION_MS, ConsoleSessions
-from remit_server.console.spent import MOST, SpentIds, SpentInFile, SpentInStore
+from remit_server.console.sessions import (
+    LINK_MS,
+    LONGEST_MS,
+    MOST,
+    PROLONG_MS,
+    SESSION_MS,
+    ConsoleSessions,
+    SpentIds,
+    SpentInFile,
+    SpentInStore,
+)
 from remit_server.refusals import FAILURES
 from remit_server.server import Server
+from remit_server.transports.addresses import listening
 from remit_server.transports.credentials.incoming import Authenticator, KnownSender
-from remit_server.transports.listening import listening
 from serving import client_of, console_of, gate_of, got, posted
 from waiting import PATIENCE_S
 

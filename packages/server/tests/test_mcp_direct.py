@@ -11,7 +11,7 @@ from remit import Ask, Brief, Capability, Facts, Hub, Request, Verdict
 from remit.policy.reception import Sender
 from remit.policy.verdict import ALLOW
 from remit_server import serve
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 from serving import serving
 
 ANNA = Sender(name="anna-desk", users=frozenset({"anna"}), may_approve=True)

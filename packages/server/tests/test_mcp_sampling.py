@@ -11,7 +11,7 @@ from hosts import ERAS, Progress, data, host_at, text
 from remit import Brief, Hub, RemitError
 from remit.policy.reception import Sender
 from remit_server import serve
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 from serving import serving
 from waiting import PATIENCE_S
 

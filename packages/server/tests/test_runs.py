@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from remit import Answer, Brief, Hub, Usage
 from remit.policy.reception import Sender
-from remit_server.public_run_lines import MOST_SEARCHED, PAGE
+from remit_server.run_trees import MOST_SEARCHED, PAGE
 from serving import ANNA, OPERATOR, WEB, client_of, got, posted, serving
 
 BOUND_S = 60
@@ -111,8 +111,8 @@ async def test_a_list_is_read_page_by_page_also_while_it_is_searched(hub: Hub) -
 
 
 async def test_a_search_reads_so_many_runs_and_says_where_it_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit_server.public_run_lines.MOST_SEARCHED", 4)
-    monkeypatch.setattr("remit_server.public_run_lines.PAGE", 2)
+    monkeypatch.setattr("remit_server.run_trees.MOST_SEARCHED", 4)
+    monkeypatch.setattr("remit_server.run_trees.PAGE", 2)
     assert MOST_SEARCHED % PAGE == 0
     async with asyncio.timeout(BOUND_S), serving(answering(hub)) as server, client_of(server) as web:
         first = await asked(web, "echo", "the needle")

@@ -20,7 +20,7 @@ from remit.protocol.records import Notice
 from remit.runtime.ports import OutgoingRequest
 from remit_server import serve
 from remit_server.refusals import DOOR
-from remit_server.transports.credentials.headers import content_digest
+from remit_server.transports.credentials.proof import content_digest
 from samples import a_remit, a_request
 
 BOUND_S = 60

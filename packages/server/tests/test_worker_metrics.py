@@ -1,6 +1,6 @@
 """The metrics of several workers make one page."""
 
-from remit_server.worker_metrics import combined
+from remit_server.figures_endpoints import combined
 
 FIRST = b"""\
 # HELP remit_ready Whether.

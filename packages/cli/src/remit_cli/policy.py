@@ -35,8 +35,7 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
     from remit_cli.config.team_search import find_team
     from remit_cli.show.screen import print_json, print_table
     from remit_cli.teams import team_of
-    from remit_server.documents.explaining import guard_lines
-    from remit_server.documents.policy import Guards
+    from remit_server.documents.verdicts import Guards, guard_lines
 
     team = team_of(team_file, overrides) if find_team(team_file) else None
     lines = guard_lines((*GUARDS, *(guards_of(team) if team is not None else ())))
@@ -102,7 +101,7 @@ def explain(
     from remit_cli.show.policy_print import print_explanation
     from remit_cli.show.screen import print_json
     from remit_cli.teams import importing, known_agent, placeholder_secrets, team_of
-    from remit_server.documents.explaining import Approving, explanation
+    from remit_server.documents.verdicts import Approving, explanation
 
     text, value = read_task(objective, given, capability)
     call = Call(

@@ -10,8 +10,7 @@ from remit.policy.reception import Permission
 from remit.runtime.clock import LoopClock
 from remit_cli.config.load import load_team
 from remit_cli.config.peers import authenticator_of
-from remit_server.transports.credentials.incoming import RunCredentials
-from remit_server.transports.credentials.spending import Spending
+from remit_server.transports.credentials.incoming import RunCredentials, Spending
 
 WALL_MS = LoopClock().wall_ms
 ENVIRON = {"GRAFANA_TOKEN": "a-token-that-nobody-guesses"}

@@ -19,8 +19,7 @@ from remit_cli.config.team_schema import team_schema
 from remit_models.mcp.oauth_settings import OauthClient, OauthLogin
 from remit_models.mcp.section import settings_of
 from remit_models.mcp.settings import Address, Unset
-from remit_server.transports.credentials.incoming import RunCredentials
-from remit_server.transports.credentials.spending import Spending
+from remit_server.transports.credentials.incoming import RunCredentials, Spending
 
 SHED = TESTS / "quick_shed.py"
 PYTHON = json.dumps(sys.executable)

@@ -28,9 +28,8 @@ from remit_cli.config.load import load_team
 from remit_cli.config.peers import addressee_of, authenticator_of, credential_headers_of, unservable
 from remit_cli.config.team import Team
 from remit_cli.config.team_schema import team_schema
-from remit_server.transports.credentials.incoming import Authenticator, RunCredentials
+from remit_server.transports.credentials.incoming import Authenticator, RunCredentials, Spending
 from remit_server.transports.credentials.keys import HubKey
-from remit_server.transports.credentials.spending import Spending
 
 TOKEN = "a-token-that-is-long-enough"
 OTHER = "another-token-of-that-length"

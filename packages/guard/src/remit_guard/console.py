@@ -25,7 +25,7 @@ class GuardConsole:
 
     async def link(self) -> str:
         """Return a link that signs in one browser, once."""
-        from remit_server.local_access import OWNER
+        from remit_server.console.hosts import OWNER
 
         async with self._opening:
             console = self._console = self._console or await self._open()
@@ -34,13 +34,12 @@ class GuardConsole:
     async def _open(self) -> "Console":
         from remit_server.access import token_in
         from remit_server.app import Api
-        from remit_server.console.hosts import ConsoleHosts
-        from remit_server.console.operator import operator_console
+        from remit_server.console.console import operator_console
+        from remit_server.console.hosts import HOST, ConsoleHosts, owner_alone
         from remit_server.documents.spend import Pricing
-        from remit_server.local_access import HOST, owner_alone
         from remit_server.model_prices import PriceBook  # a guard that nobody looks at starts without all this
         from remit_server.server import Server
-        from remit_server.transports.listening import listening
+        from remit_server.transports.addresses import listening
 
         async with AsyncExitStack() as stack:
             bound = stack.enter_context(listening(HOST, 0))

@@ -12,7 +12,7 @@ from remit_guard.lock import holder
 from remit_guard.places import heard_of, socket_of
 from remit_guard.tools.known_tools import TOOLS
 from remit_guard.versions import installed_version
-from remit_server.documents.guard import GuardedTool, GuardReport
+from remit_server.documents.common import GuardedTool, GuardReport
 
 # A guard that has just started answers other hooks first.
 PATIENCE_S = 30

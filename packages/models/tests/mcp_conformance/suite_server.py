@@ -16,7 +16,7 @@ from remit.policy.reception import Sender
 from remit.policy.verdict import ALLOW
 from remit_server.app import Api
 from remit_server.bodies import Receive, Scope, Send
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 from remit_server.server import Server
 from remit_testing.memory import MemoryStore
 from serving import gate_of

@@ -13,8 +13,7 @@ from remit.runtime.agent_status import AgentStatus
 from remit_server.access import visible
 from remit_server.delegations import Delegations
 from remit_server.documents.figures import DAY_MS, HOUR_MS, RecordFigures, Sums, Traffic
-from remit_server.documents.spend import PricedSums, Pricing, success_share
-from remit_server.documents.team_figures import (
+from remit_server.documents.spend import (
     AgentGraph,
     AgentLoad,
     AgentPage,
@@ -22,8 +21,11 @@ from remit_server.documents.team_figures import (
     CapabilityRanking,
     FaultLine,
     HostLine,
+    PricedSums,
+    Pricing,
     RankingLine,
     RateUse,
+    success_share,
 )
 from remit_server.figures_endpoints import CurrentFigures, period_of
 from remit_server.operations import ApiRequest

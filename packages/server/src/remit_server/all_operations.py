@@ -3,8 +3,7 @@
 from typing import Any, Literal, get_args
 
 from remit.policy.reception import Permission
-from remit_server.audit_endpoints import AuditPage, AuditRowView, FoundRecords
-from remit_server.audit_verification import AuditVerification
+from remit_server.audit_endpoints import AuditPage, AuditRowView, AuditVerification, FoundRecords
 from remit_server.delegation_views import DelegationDetail
 from remit_server.dialects import NAMES
 from remit_server.documents.api import (
@@ -18,14 +17,22 @@ from remit_server.documents.api import (
     Parameter,
     page_size,
 )
-from remit_server.documents.api_runs import RunTable
-from remit_server.documents.policy import Guards
-from remit_server.documents.spend import Series, SeriesOf, SeriesStep, SpendBy, SpendTable
-from remit_server.documents.team_figures import AgentGraph, AgentPage, BudgetState
+from remit_server.documents.api_values import RunTable
+from remit_server.documents.spend import (
+    AgentGraph,
+    AgentPage,
+    BudgetState,
+    Series,
+    SeriesOf,
+    SeriesStep,
+    SpendBy,
+    SpendTable,
+)
+from remit_server.documents.verdicts import Guards
 from remit_server.documents.workflows import RunWorkflows
 from remit_server.policy_endpoints import PolicyAnswer, PolicyQuestion, TeamView
 from remit_server.public_console import CONSOLE, ENTER, LINKS, SIGN_IN, SIGN_OUT
-from remit_server.user_endpoints import ErasedUser
+from remit_server.session_endpoints import ErasedUser
 
 _READ = Permission.READ
 _TEXT = "text/plain"

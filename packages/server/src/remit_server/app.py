@@ -21,30 +21,25 @@ from remit_server.approval_endpoints import ApprovalEndpoints
 from remit_server.audit_endpoints import AuditEndpoints
 from remit_server.bodies import JSON, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.connections import MOST_CONNECTIONS
-from remit_server.console.api_docs import ApiDocs
 from remit_server.console.hosts import ConsoleHosts
-from remit_server.delegation_endpoints import DelegationEndpoints
+from remit_server.console.pages import ApiDocs
+from remit_server.delegation_endpoints import TYPE, DelegationEndpoints, LookupEndpoints, MetricsPage, Readiness
 from remit_server.delegations import Delegations
 from remit_server.dialect_endpoints import DialectEndpoints
 from remit_server.documents import api
 from remit_server.documents.api import ApiOperation
 from remit_server.documents.spend import Pricing
 from remit_server.event_endpoints import EventEndpoints
-from remit_server.figures_endpoints import CurrentFigures, FiguresEndpoints
-from remit_server.lookup_endpoints import TYPE, LookupEndpoints, MetricsPage, Readiness
+from remit_server.figures_endpoints import CurrentFigures, FiguresEndpoints, WorkerMetrics
 from remit_server.mcp.endpoint import McpEndpoint
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 from remit_server.operations import AnswerOf, Operation, added, answered, of_plugins, served
-from remit_server.policy_endpoints import PolicyEndpoints
-from remit_server.refusals import REFUSALS, Endpoint, Guarded, Refusals
+from remit_server.policy_endpoints import PlainPolicy, PolicyEndpoints, TeamPolicy
+from remit_server.refusals import REFUSALS, Endpoint, Guarded, Refusals, no_such_thing
 from remit_server.run_endpoints import RunEndpoints
-from remit_server.session_endpoints import SessionEndpoints
-from remit_server.team_policy import PlainPolicy, TeamPolicy
-from remit_server.transports.credentials.headers import PROOF
-from remit_server.transports.credentials.reply import SignedReply
-from remit_server.unknown_paths import no_such_thing
-from remit_server.user_endpoints import UserEndpoints
-from remit_server.worker_metrics import WorkerMetrics
+from remit_server.session_endpoints import SessionEndpoints, UserEndpoints
+from remit_server.transports.credentials.outgoing import SignedReply
+from remit_server.transports.credentials.proof import PROOF
 
 if TYPE_CHECKING:  # most hubs do not serve A2A, or the console
     from remit_server.a2a.routes import A2a, Exposure
@@ -200,7 +195,7 @@ class Api:
 
     def _console_operations(self) -> Iterator[tuple[ApiOperation, Endpoint]]:
         if self.console is not None:
-            from remit_server.console.endpoints import ConsoleEndpoints
+            from remit_server.console.console import ConsoleEndpoints
 
             yield from ConsoleEndpoints(self.console, self.delegations.sender).operations()
 

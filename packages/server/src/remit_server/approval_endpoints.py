@@ -1,7 +1,9 @@
 """The endpoints of approvals: what waits for a person, what was answered, and the answers."""
 
+from hashlib import sha256
+
 from remit.policy.reception import Permission, Sender
-from remit.protocol.codec import checked
+from remit.protocol.codec import checked, encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import Approval, Kind, Record, request_in
@@ -9,8 +11,7 @@ from remit.runtime.approvers import answer
 from remit.runtime.engine import Engine
 from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit_server.access import may_see, visible
-from remit_server.approval_views import digest_of, waiting_view
-from remit_server.documents.api_approvals import (
+from remit_server.documents.api_values import (
     AnsweredApproval,
     AnswerGiven,
     AnswerOutcome,
@@ -18,11 +19,41 @@ from remit_server.documents.api_approvals import (
     ApprovalAnswer,
     ApprovalDetail,
     ApprovalList,
+    DeciderRule,
     SeveralAnswers,
+    WaitingApproval,
 )
-from remit_server.operations import ApiRequest
-from remit_server.parameters import parameter
-from remit_server.team_policy import TeamPolicy
+from remit_server.operations import ApiRequest, parameter
+from remit_server.policy_endpoints import TeamPolicy
+
+
+def digest_of(question: Question) -> str:
+    """Return the digest of a question and its request, as they are shown."""
+    return sha256(encode(question)).hexdigest()[:32]
+
+
+def waiting_view(question: Question, rule: DeciderRule | None, *, may_answer: bool) -> WaitingApproval:
+    """Return a pending question as it is shown."""
+    request = question.request
+    return WaitingApproval(
+        id=question.id,
+        run=request.run,
+        delegation=request.path,
+        question=question.text,
+        origin=request.origin,
+        target=request.target,
+        capability=request.capability,
+        user=request.remit.user,
+        objective=request.objective,
+        asked_ms=question.asked_ms,
+        expires_ms=question.expires_ms,
+        editable=tuple(sorted(question.editable)),
+        form=question.form,
+        rule=rule,
+        digest=digest_of(question),
+        may_answer=may_answer,
+    )
+
 
 # What was answered lately, unless a client asks for another number.
 LATELY = 20

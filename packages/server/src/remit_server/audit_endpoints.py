@@ -1,6 +1,10 @@
 """The endpoints of the audit log: its rows, one row with its digest, verification, and export."""
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
+from threading import Event
+from typing import Literal
 
 from msgspec import Struct
 
@@ -8,15 +12,189 @@ from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, outward
-from remit.runtime.ports import RecordFilter
+from remit.runtime.audit import AuditFinding, AuditVerdict
+from remit.runtime.audit.stored_chain import AuditedChain, KeepsChain
+from remit.runtime.ports import RecordFilter, Store
+from remit.runtime.signing import Checkpoint
 from remit_server.access import OPERATION
-from remit_server.audit_verification import AuditVerification, AuditVerifier
 from remit_server.bodies import Receive, Scope, Send, headers_of
 from remit_server.delegations import Delegations
 from remit_server.documents.api import KINDS
 from remit_server.documents.runs import RecordLine, record_line
-from remit_server.operations import ApiRequest
-from remit_server.parameters import parameter, refuse_unknown, words_of
+from remit_server.operations import ApiRequest, parameter, refuse_unknown, words_of
+
+# A reader who looks again and again causes no more verifications than this.
+RECHECK_MS = 10_000
+# Only a verification of the whole record notices that old rows were changed since the last one.
+WHOLE_AGAIN_MS = 3_600_000
+# Each hundredth row lets the event loop work, so that requests wait for a millisecond and not for five.
+PAUSE_S = 0.0005
+
+
+class VerifiedRecord(Struct, frozen=True, kw_only=True):
+    """The result of a verification."""
+
+    ok: bool
+    text: str
+    """The result in words, as `remit audit verify` prints it."""
+    rows: int
+    checkpoints: int
+    """The number of valid checkpoints."""
+    unprotected: int
+    """Rows after the last checkpoint. Truncation there would go unnoticed."""
+    findings: tuple[AuditFinding, ...]
+    """Each place where the record was changed, at most 100."""
+    announced: bool
+    """Whether all findings are breaks that a hub announced, such as a new key."""
+    keys: tuple[str, ...]
+    """Public keys that signed it. Compare them with a copy kept elsewhere."""
+    removed: int
+    """Rows whose texts were removed on purpose, as signed statements in the record say."""
+    since: int
+    """The row up to which the server verified the record before; 0: all of it was verified now."""
+    unchained: int
+    """Records of several hubs that are durable and not in the chain yet."""
+    at_ms: int
+    took_ms: int
+
+
+class VerificationProgress(Struct, frozen=True, kw_only=True):
+    """How far a verification has come."""
+
+    row: int
+    of: int
+    started_ms: int
+
+
+class AuditVerification(Struct, frozen=True, kw_only=True):
+    """The newest verification of the record, and the one that is running."""
+
+    state: Literal["running", "done", "failed"]
+    result: VerifiedRecord | None
+    """The last result; None: there is none yet."""
+    whole_ms: int | None
+    """When the whole record was last verified; None: not since the server started."""
+    progress: VerificationProgress | None
+    """How far the running verification has come."""
+    failure: str = ""
+    """Why the last verification could not be done."""
+
+
+class _Stopped(Exception):
+    """The server stops."""
+
+
+class AuditVerifier:
+    """Verifies the record of one store, one verification at a time."""
+
+    def __init__(self, store: Store, wall_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = Event()
+        self._row = self._of = self._started_ms = 0
+        self._result: VerifiedRecord | None = None
+        self._failure = ""
+        self._head = -1
+        """The newest row at the last verification."""
+        self._start: Checkpoint | None = None
+        """The checkpoint up to which the record is known to be intact."""
+        self._whole_ms: int | None = None
+
+    def chain(self) -> AuditedChain:
+        """Return the chain of the store; raise a `RemitError` if the store has none."""
+        if not isinstance(self._store, KeepsChain):
+            raise RemitError(fault(Code.STORE_UNAVAILABLE, "the store of this hub has no audit chain"))
+        return self._store.chain
+
+    async def look(self) -> AuditVerification:
+        """Return the newest verification; begin one if the record has grown since."""
+        chain = self.chain()
+        if not self._is_running() and self._is_due(await self._store.newest()):
+            stale = self._whole_ms is None or self._wall_ms() - self._whole_ms > WHOLE_AGAIN_MS
+            self._begin(chain, whole=stale)
+        return self._told()
+
+    def verify_whole(self) -> AuditVerification:
+        """Begin to verify the whole record, unless a verification is running."""
+        chain = self.chain()
+        if not self._is_running():
+            self._begin(chain, whole=True)
+        return self._told()
+
+    async def close(self) -> None:
+        """Stop a running verification."""
+        self._stopped.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def _is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def _is_due(self, head: int) -> bool:
+        if self._result is None:
+            return not self._failure or self._wall_ms() - self._started_ms > RECHECK_MS
+        return head != self._head and self._wall_ms() - self._result.at_ms > RECHECK_MS
+
+    def _begin(self, chain: AuditedChain, *, whole: bool) -> None:
+        start = None if whole else self._start
+        self._row, self._of, self._started_ms = start.seq if start else 0, 0, self._wall_ms()
+        self._task = asyncio.create_task(self._verify(chain, start))
+
+    async def _verify(self, chain: AuditedChain, start: Checkpoint | None) -> None:
+        try:
+            self._of = head = await self._store.newest()
+            newest = await chain.newest_checkpoint()  # before the rows are read, so that they lead to it
+            verdict = await chain.verify(start=start, watch=self._watch)
+        except _Stopped:
+            return
+        except RemitError as error:
+            self._failure = error.fault.message
+            return
+        self._failure, self._head = "", head
+        now_ms = self._wall_ms()
+        self._result = _result(verdict, start, now_ms, now_ms - self._started_ms)
+        if verdict.ok:
+            self._start = newest
+        if not verdict.since:
+            self._whole_ms = now_ms
+
+    def _watch(self, seq: int) -> None:
+        if self._stopped.is_set():
+            raise _Stopped
+        self._row = seq
+        time.sleep(PAUSE_S)
+
+    def _told(self) -> AuditVerification:
+        running = self._is_running()
+        progress = VerificationProgress(row=self._row, of=max(self._of, self._row), started_ms=self._started_ms)
+        return AuditVerification(
+            state="running" if running else "failed" if self._failure else "done",
+            result=self._result,
+            whole_ms=self._whole_ms,
+            progress=progress if running else None,
+            failure="" if running else self._failure,
+        )
+
+
+def _result(verdict: AuditVerdict, start: Checkpoint | None, at_ms: int, took_ms: int) -> VerifiedRecord:
+    earlier = start.number if start and verdict.since else 0
+    return VerifiedRecord(
+        ok=verdict.ok,
+        text=str(verdict),
+        rows=verdict.since + verdict.rows,
+        checkpoints=earlier + verdict.checkpoints,
+        unprotected=verdict.unprotected,
+        findings=verdict.findings,
+        announced=verdict.announced,
+        keys=verdict.keys or ((start.key,) if start and verdict.since else ()),
+        removed=verdict.removed,
+        since=verdict.since,
+        unchained=verdict.unchained,
+        at_ms=at_ms,
+        took_ms=took_ms,
+    )
+
 
 MOST = 1_000
 PER_PAGE = 100

@@ -14,8 +14,8 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside, current_share
 from remit.words.failures import plain_failure, with_plain_summary
-from remit_server.documents.api_delegations import FailureBody
-from remit_server.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
+from remit_server.documents.api_values import FailureBody
+from remit_server.transports.credentials.proof import CONTENT_DIGEST, PROOF, digest_in
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Priority
-from remit_server.documents.recorded_verdicts import RecordedVerdict
+from remit_server.documents.verdicts import RecordedVerdict
 
 
 class Advice(Struct, frozen=True, kw_only=True):

@@ -23,10 +23,10 @@ from remit_server.access import BROWSER, OPERATION, SenderGate, asked_for, may_s
 from remit_server.bodies import ClientGone, Headers, Receive, Scope
 from remit_server.connections import MOST_CONNECTIONS
 from remit_server.documents.api import ApiOperation
-from remit_server.documents.api_delegations import Handle
+from remit_server.documents.api_values import Handle
 from remit_server.refusals import REFUSALS, SENDER, Refusals, enter
 from remit_server.run_trees import RunTrees
-from remit_server.run_waiters import DisconnectWatcher, RunWaiters
+from remit_server.streams import DisconnectWatcher, RunWaiters
 
 # How long to wait for the outcome after a cancel: the grace time of a callee, and a little for the network.
 CANCEL_WAIT_S = 3.5

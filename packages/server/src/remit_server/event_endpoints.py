@@ -17,8 +17,8 @@ from remit_server.access import OPERATION, may_see, visible
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.delegations import Delegations
 from remit_server.documents.api import FORMS, KINDS
-from remit_server.parameters import parameter, refuse_unknown, words_of, wrong_parameter
-from remit_server.public_run_lines import summary_of
+from remit_server.operations import parameter, refuse_unknown, words_of, wrong_parameter
+from remit_server.run_trees import summary_of
 from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, LOOK_S, PAGE, PIECE, STREAM_HEADERS, ends, frame, send_events
 
 log = logging.getLogger("remit")

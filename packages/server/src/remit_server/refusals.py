@@ -12,6 +12,11 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+
 from remit.policy.shares import SharedTotal, ShareOwner
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.records import Kind, Notice
@@ -20,9 +25,9 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Clock
 from remit_server.access import OPERATION
-from remit_server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, send_fault
+from remit_server.bodies import ClientGone, Headers, Receive, Scope, Send, failure_body, headers_of, send_fault
 from remit_server.documents.api import ApiOperation
-from remit_server.transports.credentials.headers import BEARER, PROOF
+from remit_server.transports.credentials.proof import BEARER, PROOF
 
 log = logging.getLogger("remit")
 
@@ -343,3 +348,24 @@ class Guarded:
                 await send_fault(send, fault(Code.DELEGATION_FAILED, f"the server failed ({type(error).__name__})"))
         finally:
             held.leave()
+
+
+async def no_such_thing(request: Request, error: Exception) -> Response:
+    """Return the response for an unknown path or a method that is not allowed."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) else None
+    if status == 405:
+        takes = ", ".join(_allowed(request))
+        headers = {"Allow": takes}
+        what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
+    else:
+        what = f"nothing found at {request.url.path[:100]}"
+    body = failure_body(fault(Code.NOT_FOUND, what, suggestion="`/openapi.json` lists what this server offers."))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods of an address; the router itself names those of its first route alone."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    found = [each.methods or set[str]() for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return sorted(set[str]().union(*found))

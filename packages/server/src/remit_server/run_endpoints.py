@@ -22,9 +22,10 @@ from remit.runtime.shared_requests import CancelOrder
 from remit_server.access import may_see, visible
 from remit_server.bodies import Scope
 from remit_server.delegation_detail import DelegationDetails
+from remit_server.delegation_endpoints import MOST, PER_PAGE
 from remit_server.delegation_views import DelegationDetail
 from remit_server.delegations import Delegations, going_down, order_of, words_for
-from remit_server.documents.api_runs import (
+from remit_server.documents.api_values import (
     STANDINGS,
     PublicRunTree,
     RunAct,
@@ -36,11 +37,9 @@ from remit_server.documents.api_runs import (
 )
 from remit_server.documents.spend import Pricing
 from remit_server.documents.workflows import RunWorkflows, workflows_of
-from remit_server.lookup_endpoints import MOST, PER_PAGE
-from remit_server.operations import Answered, ApiRequest
-from remit_server.parameters import parameter, words_of
-from remit_server.public_run_lines import RunFilter, run_line, search, summary_of
-from remit_server.team_policy import TeamPolicy
+from remit_server.operations import Answered, ApiRequest, parameter, words_of
+from remit_server.policy_endpoints import TeamPolicy
+from remit_server.run_trees import RunFilter, run_line, search, summary_of
 
 _ABSENT = -1
 _wall_ms = LoopClock().wall_ms

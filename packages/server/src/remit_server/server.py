@@ -15,7 +15,7 @@ import uvicorn
 from remit.runtime.engine import AFTER_ANSWERS_S, ClosingTime
 from remit_server.bodies import Receive, Scope, Send
 from remit_server.connections import MOST_CONNECTIONS, NO_SNIFFING, HandshakeLimiter, HttpConnection, HttpServerState
-from remit_server.transports.listening import ACCEPTED_AT_ONCE, BACKLOG, listening
+from remit_server.transports.addresses import ACCEPTED_AT_ONCE, BACKLOG, listening
 
 if TYPE_CHECKING:  # a device serves another API
     from remit_server.app import Api

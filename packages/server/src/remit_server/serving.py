@@ -12,11 +12,11 @@ from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.documents.spend import Pricing
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 from remit_server.model_prices import PriceBook
 from remit_server.server import Server
+from remit_server.transports.addresses import listening
 from remit_server.transports.credentials.incoming import Authenticator, KnownSender
-from remit_server.transports.listening import listening
 
 _ADVICE = "Another name has to be in `hosts` of `serve`."
 

@@ -1,7 +1,9 @@
-"""The endpoints of conversations: the list of them, and one with its messages and notes."""
+"""The endpoints of conversations, and the one that erases users."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import text_of
@@ -9,12 +11,12 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, Refusal
+from remit.runtime.engine import Engine
 from remit.runtime.ports import RecordFilter, SessionFilter, SessionSummary
 from remit_server.access import visible
 from remit_server.delegations import Delegations
-from remit_server.documents.api_sessions import SessionLine, SessionList, SessionMessage, SessionView
-from remit_server.operations import ApiRequest
-from remit_server.parameters import parameter
+from remit_server.documents.api_values import SessionLine, SessionList, SessionMessage, SessionView
+from remit_server.operations import ApiRequest, parameter
 
 _PER_PAGE, _MOST = 50, 200
 # A longer text is a document; the run has all of it.
@@ -136,3 +138,59 @@ def _message(
         status=status,
         code=code,
     )
+
+
+class ErasedCounts(Protocol):
+    """What a store erased."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def facts(self) -> int: ...
+
+    @property
+    def values(self) -> int: ...
+
+    @property
+    def refused(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class ErasesUsers(Protocol):
+    """A store that can erase users."""
+
+    async def erase(self, user: str) -> ErasedCounts: ...
+
+
+class ErasedUser(Struct, frozen=True, kw_only=True):
+    """What was erased of a user."""
+
+    subject: str
+    """The digest of the user's name under which the erasure is recorded."""
+    records: int
+    facts: int
+    values: int
+    """Redacted values."""
+
+
+class UserEndpoints:
+    """The endpoint for users."""
+
+    def __init__(self, hub: Engine) -> None:
+        self._hub = hub
+
+    async def erase(self, call: ApiRequest) -> ErasedUser:
+        """`DELETE /v1/users/{user}`."""
+        user = call.named("user")
+        store = self._hub.store
+        if not isinstance(store, ErasesUsers):
+            raise RemitError(fault(Code.STORE_UNAVAILABLE, "the store of this hub cannot erase users"))
+        done = await store.erase(user)
+        if done.refused:
+            message = f"not all of it was erased: {len(done.refused)} parts of the record do not verify"
+            raise RemitError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
+        return ErasedUser(subject=done.subject, records=done.rows, facts=done.facts, values=done.values)

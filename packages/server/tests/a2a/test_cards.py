@@ -17,7 +17,7 @@ from jwt.api_jwk import PyJWK
 
 from a2a_serving import speaking
 from remit import Brief, Capability, Hub
-from remit_server.dialects.a2a.extension import EXTENSION
+from remit_server.dialects.a2a.errors import EXTENSION
 from remit_server.server import Server
 from remit_server.transports.credentials.keys import HubKey
 from remit_testing import MemoryStore

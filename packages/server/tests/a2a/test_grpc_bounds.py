@@ -13,7 +13,7 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from a2a.types import a2a_pb2_grpc
 
-from remit_server.a2a.grpc_front import DESCRIPTORS
+from remit_server.a2a.grpc_server import DESCRIPTORS
 from serve_command import CLIENT_TOKEN, ServedTeam, serving
 from waiting import PATIENCE_S, wait_until
 

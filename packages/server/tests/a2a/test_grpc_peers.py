@@ -25,11 +25,10 @@ from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
 from remit_server.server import Server
-from remit_server.transports.a2a.agent import A2aAgent
-from remit_server.transports.a2a.grpc_channels import GrpcChannels, grpc_url
+from remit_server.transports.a2a.agent import A2aAgent, A2aPeer
+from remit_server.transports.a2a.calls import A2aEndpoint
+from remit_server.transports.a2a.grpc_calls import GrpcChannels, grpc_url
 from remit_server.transports.a2a.grpc_messages import STATUS, grpc_methods, status_to_wire
-from remit_server.transports.a2a.peer import A2aPeer
-from remit_server.transports.a2a.translator import A2aEndpoint
 from remit_server.transports.addresses import PUBLIC, OutboundHosts
 from remit_testing import MemoryStore
 

@@ -25,7 +25,7 @@ from google.protobuf.struct_pb2 import Struct
 from a2a_serving import speaking
 from remit import Answer, Artifact, Brief, Hub, Request
 from remit_server.a2a.grpc_server import GrpcListener
-from remit_server.dialects.a2a.extension import EXTENSION
+from remit_server.dialects.a2a.errors import EXTENSION
 from remit_server.server import Server
 from remit_testing import MemoryStore
 from waiting import PATIENCE_S

@@ -15,7 +15,7 @@ from google.protobuf.json_format import ParseDict
 from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking, state, text_of
 from remit import Answer, Artifact, Ask, Brief, Capability, Facts, Hub, Limits, Rate, Request, Verdict
 from remit.policy.verdict import ALLOW
-from remit_server.dialects.a2a.extension import EXTENSION
+from remit_server.dialects.a2a.errors import EXTENSION
 from remit_testing import ManualClock
 from waiting import PATIENCE_S, eventually
 

@@ -10,9 +10,8 @@ from remit import Answer, Brief, Code, File, Hub, RemitError, Rule, Status, guar
 from remit.protocol.envelope import Response
 from remit.protocol.records import Delta, Progress
 from remit_server.client import HubClient, SyncHubClient
-from remit_server.documents.api_approvals import NamedAnswer
-from remit_server.documents.api_delegations import Handle
-from remit_server.transports.listening import listening
+from remit_server.documents.api_values import Handle, NamedAnswer
+from remit_server.transports.addresses import listening
 from serving import serving
 from waiting import PATIENCE_S, eventually
 

@@ -9,11 +9,9 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from remit_server.client import HubClient, SyncHubClient, calls
-from remit_server.client.calls import ApiCall
-from remit_server.client.connection import HubConnection
-from remit_server.documents.api_approvals import NamedAnswer, WaitingApproval
-from remit_server.documents.api_delegations import FailureBody
+from remit_server.client import HubClient, SyncHubClient, connection
+from remit_server.client.connection import ApiCall, HubConnection
+from remit_server.documents.api_values import FailureBody, NamedAnswer, WaitingApproval
 from remit_server.openapi import PUBLISHED, document
 
 ANSWER = NamedAnswer(id="q", agree=True, digest="d")
@@ -117,11 +115,11 @@ def _published(kind: type) -> str:
 def test_every_parameter_of_a_query_can_be_given() -> None:
     paths = document()["paths"]
     for path, kind, not_here in (
-        ("/v1/runs", calls.RunsQuery, set[str]()),
-        ("/v1/approvals", calls.ApprovalQuery, set[str]()),
-        ("/v1/sessions", calls.SessionQuery, set[str]()),
-        ("/v1/sessions/{id}", calls.MessageQuery, set[str]()),
-        ("/v1/events", calls.EventQuery, {"after", "form"}),
+        ("/v1/runs", connection.RunsQuery, set[str]()),
+        ("/v1/approvals", connection.ApprovalQuery, set[str]()),
+        ("/v1/sessions", connection.SessionQuery, set[str]()),
+        ("/v1/sessions/{id}", connection.MessageQuery, set[str]()),
+        ("/v1/events", connection.EventQuery, {"after", "form"}),
     ):
         told = {
             each["name"]: {"string": str, "integer": int}[each["schema"]["type"]]

@@ -11,8 +11,8 @@ from console_pages import usable_in_both_looks
 from remit import Brief, Hub
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
 from remit_server.app import Api
+from remit_server.console.hosts import TOKEN_FILE
 from remit_server.console.pages import CSP, is_built
-from remit_server.local_access import TOKEN_FILE
 from remit_server.openapi import document
 from serving import serving
 from two_sides import two_sides

@@ -24,13 +24,11 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
 from remit.protocol.submission import Submission
 from remit_server.dialects.a2a.card import canonical, choose, is_signed_by, read_card, signed
-from remit_server.dialects.a2a.errors import ERRORS, Declined, Error, error_body
-from remit_server.dialects.a2a.extension import EXTENSION
+from remit_server.dialects.a2a.errors import ERRORS, EXTENSION, Declined, Error, error_body
 from remit_server.dialects.a2a.parts import AcceptedContent, whole
-from remit_server.dialects.a2a.replies import TaskTracker
 from remit_server.dialects.a2a.requests import send, submission
 from remit_server.dialects.a2a.responses import Stream, TaskPresentation, declines, ended_task, state_of, under_way
-from remit_server.dialects.a2a.translator import TONGUE, A2aTaskExchange, A2aTranslator
+from remit_server.dialects.a2a.translator import TONGUE, A2aTaskExchange, A2aTranslator, TaskTracker
 from remit_server.dialects.a2a.types import (
     ENDED,
     A2aMessage,
@@ -46,7 +44,7 @@ from remit_server.dialects.a2a.types import (
     timestamp,
 )
 from remit_server.dialects.claims import flat
-from remit_server.transports.a2a.translator import Binding
+from remit_server.transports.a2a.calls import Binding
 from samples import a_remit, a_request, a_response
 from strategies import json_values, texts
 

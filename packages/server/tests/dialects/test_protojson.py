@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit_server.dialects.a2a.protojson import plain
-from remit_server.dialects.a2a.types import GetTask, ListTasks, SendMessage, StreamResponse, Task
+from remit_server.dialects.a2a.types import GetTask, ListTasks, SendMessage, StreamResponse, Task, plain
 
 
 @pytest.mark.parametrize(

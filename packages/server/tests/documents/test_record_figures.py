@@ -12,7 +12,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.protocol.remit import Remit
-from remit_server.documents.answer_metadata import ModelUse, model_in
+from remit_server.documents.delegation_table import ModelUse, model_in
 from remit_server.documents.figures import (
     DAY_MS,
     HOUR_MS,

@@ -14,7 +14,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Kind, Notice, Record, Refusal
 from remit.protocol.remit import Remit
 from remit.runtime.run_tree import Tree
-from remit_server.documents.recorded_verdicts import RecordedCase, guard_name, recorded_verdicts, refusing_guard
+from remit_server.documents.verdicts import RecordedCase, guard_name, recorded_verdicts, refusing_guard
 
 REMIT = Remit(user="anna", depth=1, max_depth=5, time_ms=1_000, tokens=100, chain=("boss@here",))
 CARD = AgentCard(name="clerk", capabilities=(Capability(code="FILE"),), tools=frozenset({"stamp"}))

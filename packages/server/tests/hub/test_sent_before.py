@@ -27,8 +27,8 @@ from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.routes import Exposure
 from remit_server.transports import remote_calls
 from remit_server.transports.a2a import agent as a2a
+from remit_server.transports.a2a.agent import A2aPeer
 from remit_server.transports.a2a.grpc_messages import grpc_methods, to_wire
-from remit_server.transports.a2a.peer import A2aPeer
 from remit_testing import MemoryStore
 
 BOUND_S = 30

@@ -10,8 +10,7 @@ from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, fault, to_retry_after
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
-from remit_server.dialects.exchange import ForeignMessage
-from remit_server.dialects.outcome import fault_of, in_time
+from remit_server.dialects.exchange import ForeignMessage, fault_of, in_time
 from samples import a_card, a_remit, a_request
 
 

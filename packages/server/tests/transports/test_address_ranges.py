@@ -5,8 +5,19 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 import pytest
 
 from remit.protocol.errors import RemitError
-from remit_server.transports.address_ranges import IPV4, IPV6, METADATA, METADATA_NAMES, carried
-from remit_server.transports.addresses import PUBLIC, Lookup, OutboundHosts, is_public, looked_up, parsed
+from remit_server.transports.addresses import (
+    IPV4,
+    IPV6,
+    METADATA,
+    METADATA_NAMES,
+    PUBLIC,
+    Lookup,
+    OutboundHosts,
+    carried,
+    is_public,
+    looked_up,
+    parsed,
+)
 
 EVERYWHERE = OutboundHosts(private=True)
 V4 = [each for each in METADATA if ":" not in each]

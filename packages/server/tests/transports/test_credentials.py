@@ -18,8 +18,7 @@ from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Grant, Remit
 from remit_server.transports.credentials import chain as chain_module
 from remit_server.transports.credentials.chain import MAX_CHARS, MAX_HOPS, attenuate, mint, read_chain
-from remit_server.transports.credentials.hops import CredentialChain, Hop, Verified
-from remit_server.transports.credentials.proof import WINDOW_MS
+from remit_server.transports.credentials.proof import WINDOW_MS, CredentialChain, Hop, Verified
 from remit_server.transports.credentials.verify import Chains
 from waiting import PATIENCE_S
 

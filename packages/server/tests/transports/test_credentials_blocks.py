@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from chains import NOW_MS, Way, a_hop, a_remit, content_of, content_said, joined, signed_on, taken_apart, with_block
 from remit.protocol.errors import Code, Fault
 from remit_server.transports.credentials import verify as verify_module
-from remit_server.transports.credentials.blocks import apart, payload_of
-from remit_server.transports.credentials.blocks import content_of as content_in
-from remit_server.transports.credentials.chain import MAX_HOPS, attenuate, read_chain
-from remit_server.transports.credentials.hops import CredentialChain, Verified
+from remit_server.transports.credentials.chain import MAX_HOPS, apart, attenuate, payload_of, read_chain
+from remit_server.transports.credentials.chain import content_of as content_in
 from remit_server.transports.credentials.keys import Pair
+from remit_server.transports.credentials.proof import CredentialChain, Verified
 from remit_server.transports.credentials.verify import Chains, verify
 
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from chains import NOW_MS, Way, a_hop, said
 from properties import share
 from remit.protocol.errors import Code, Fault
-from remit_server.transports.credentials import spending as module
-from remit_server.transports.credentials.hops import Verified
-from remit_server.transports.credentials.proof import WINDOW_MS
-from remit_server.transports.credentials.spending import Share, Spending
+from remit_server.transports.credentials import incoming as module
+from remit_server.transports.credentials.incoming import Share, Spending
+from remit_server.transports.credentials.proof import WINDOW_MS, Verified
 from remit_testing.memory import MemoryStore
 
 

@@ -21,11 +21,17 @@ from remit_cli.config.team import Names, Team, TeamFile
 from remit_cli.config.team_section import sections
 
 if TYPE_CHECKING:  # most commands authenticate nobody
-    from remit_server.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials, UserTokens
+    from remit_server.transports.credentials.incoming import (
+        Authenticator,
+        Count,
+        KnownSender,
+        RunCredentials,
+        Spending,
+        UserTokens,
+    )
     from remit_server.transports.credentials.jwt import Fetch
     from remit_server.transports.credentials.keys import HubKey
     from remit_server.transports.credentials.outgoing import Addressee, CredentialHeaders
-    from remit_server.transports.credentials.spending import Count, Spending
 
 ANYONE = "*"
 _OF_PROVIDERS = ("audience", "jwks", "algorithms", "user_claim")
@@ -151,7 +157,7 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
 
 
 def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
-    from remit_server.transports.credentials.headers import unfit
+    from remit_server.transports.credentials.proof import unfit
 
     owners: dict[str, str] = {}
     sections = [("peers", name, peer.token) for name, peer in team.peers.items()]
@@ -332,8 +338,8 @@ def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ)
 
 def key_of(team: Team) -> Callable[[], HubKey] | None:
     """Return a function that reads this hub's current key from its file; None if there is none."""
+    from remit_server.transports.credentials.jwt import WatchedFile
     from remit_server.transports.credentials.keys import HubKey
-    from remit_server.transports.credentials.trust import WatchedFile
 
     path = team.folder / team.identity.key
     if not path.exists():
@@ -349,7 +355,7 @@ def _issuer(client: ClientSection, folder: Path, fetch: Fetch) -> UserTokens | N
         from remit_server.transports.credentials.jwt import Issuer, KeysFile, KeysUrl, key_set
     except ImportError as error:
         raise team_invalid(str(error)) from error
-    from remit_server.transports.credentials.trust import WatchedFile
+    from remit_server.transports.credentials.jwt import WatchedFile
 
     jwks = client.jwks or ""
     return Issuer(
@@ -362,14 +368,14 @@ def _issuer(client: ClientSection, folder: Path, fetch: Fetch) -> UserTokens | N
 
 
 def _trusted(path: Path) -> Callable[[], Mapping[str, tuple[str, ...]]]:
-    from remit_server.transports.credentials.trust import WatchedFile, trusted_keys
+    from remit_server.transports.credentials.jwt import WatchedFile, trusted_keys
 
     watched = WatchedFile(path, trusted_keys, missing={})
     return lambda: watched.value
 
 
 def _revoked(path: Path) -> Callable[[], frozenset[str]]:
-    from remit_server.transports.credentials.trust import WatchedFile, revoked_ids
+    from remit_server.transports.credentials.jwt import WatchedFile, revoked_ids
 
     watched = WatchedFile(path, revoked_ids, missing=frozenset[str]())
     return lambda: watched.value

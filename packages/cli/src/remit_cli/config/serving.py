@@ -27,13 +27,12 @@ from remit_server.access_log import AccessLog
 from remit_server.app import Api
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.documents.spend import Pricing
-from remit_server.mcp.offer import McpOffer
+from remit_server.figures_endpoints import WorkerMetrics, WorkerPlace
+from remit_server.mcp.host_delegations import McpOffer
 from remit_server.model_prices import PriceBook
 from remit_server.server import Server
-from remit_server.transports.credentials.incoming import KnownSender, RunCredentials
-from remit_server.transports.credentials.spending import Spending
-from remit_server.transports.listening import connections_within_files, listening
-from remit_server.worker_metrics import WorkerMetrics, WorkerPlace
+from remit_server.transports.addresses import connections_within_files, listening
+from remit_server.transports.credentials.incoming import KnownSender, RunCredentials, Spending
 
 if TYPE_CHECKING:  # most teams do not serve A2A, or the console
     from remit_server.a2a.guests import PublicAccess
@@ -152,7 +151,7 @@ def _connections(team: Team) -> int:
     """Return how many connections a worker accepts on each port: as many as it may open files for."""
     files_each = 1
     if team.a2a is not None and team.a2a.grpc_port is not None:
-        from remit_server.a2a.grpc_front import DESCRIPTORS
+        from remit_server.a2a.grpc_server import DESCRIPTORS
 
         files_each += DESCRIPTORS
     connections = connections_within_files(team.serve.connections, files_each)
@@ -210,7 +209,7 @@ def _hosts(team: Team, host: str, bound: socket.socket) -> ConsoleHosts:
 
 
 def _console(team: Team, hosts: ConsoleHosts, hub: Engine, clients: "Authenticator") -> "Console":
-    from remit_server.console.operator import operator_console
+    from remit_server.console.console import operator_console
 
     return operator_console(hub, hosts, clients, team=team.name, currency=team.currency)
 

@@ -23,10 +23,9 @@ from remit_cli.config.sections.agents import AgentSection, CapabilitySection
 from remit_cli.config.team import Team
 from remit_cli.config.values import in_code
 from remit_server.delegation_views import Advice
-from remit_server.documents.api_approvals import DeciderRule
-from remit_server.documents.explaining import Approving, explanation, guard_lines
-from remit_server.documents.policy import Explanation, GuardLine
-from remit_server.team_policy import DraftExplanation, TeamText
+from remit_server.documents.api_values import DeciderRule
+from remit_server.documents.verdicts import Approving, Explanation, GuardLine, explanation, guard_lines
+from remit_server.policy_endpoints import DraftExplanation, TeamText
 
 # A longer value is looked up in the file.
 _LONGEST_VALUE = 200

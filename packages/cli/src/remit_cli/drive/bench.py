@@ -18,7 +18,7 @@ from remit.policy.limits import Limits
 from remit.runtime.brief import Brief
 from remit.stores.connection import connect_writer
 from remit_server import connect, serve
-from remit_server.documents.bench import BenchFigure, BenchReport
+from remit_server.documents.common import BenchFigure, BenchReport
 
 TOKEN = "only-within-this-process"
 # No limit is what is measured; they only must not end a run of thousands.

@@ -31,12 +31,12 @@ from remit_cli.places import relative_path
 from remit_cli.teams import importing
 from remit_server.access import token_in
 from remit_server.app import Api
-from remit_server.console.operator import operator_console
+from remit_server.console.console import operator_console
+from remit_server.console.hosts import DRAIN_S, HOST, MOST_CONNECTIONS, OWNER, TOKEN_FILE, hosts_at, owner_alone
 from remit_server.console.pages import is_built, not_built
 from remit_server.documents.team import DevUp
-from remit_server.local_access import DRAIN_S, HOST, MOST_CONNECTIONS, OWNER, TOKEN_FILE, hosts_at, owner_alone
 from remit_server.server import Server, freeze_loaded
-from remit_server.transports.listening import listening
+from remit_server.transports.addresses import listening
 
 
 class DevOrder(Struct, frozen=True, kw_only=True):

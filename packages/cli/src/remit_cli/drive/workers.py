@@ -21,7 +21,7 @@ from remit_cli.drive.running import Data, interrupts
 from remit_cli.drive.serving import tell_of_console
 from remit_cli.places import relative_path
 from remit_server.documents.team import ServerUp
-from remit_server.transports.listening import listening
+from remit_server.transports.addresses import listening
 
 # A worker that ends by itself is started again, later after each failure in a row.
 PAUSES_S = (0.2, 1.0, 5.0, 15.0)

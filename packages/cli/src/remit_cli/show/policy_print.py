@@ -5,7 +5,7 @@ import click
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER
 from remit_cli.show.screen import many, print_beside, print_fields, spoken
-from remit_server.documents.policy import Explanation, Placing
+from remit_server.documents.verdicts import Explanation, Placing
 
 _SHOWN = {"allow": ("ok", "green"), "rewrite": ("rewrite", "cyan"), "ask": ("ask", "yellow")}
 _OBJECTION = ("refuse", "red")

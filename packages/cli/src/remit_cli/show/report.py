@@ -15,7 +15,7 @@ from remit.words.names import revealing, without_names
 from remit.words.terminal import one_line
 from remit_cli.show.screen import spell_ms, worded
 from remit_cli.show.tree_lines import tallied
-from remit_server.documents.answer_metadata import handling_in
+from remit_server.documents.delegation_table import handling_in
 from remit_server.documents.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
 
 State = Literal["waiting", "running", "silent", "finished"]

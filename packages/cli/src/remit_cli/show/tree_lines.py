@@ -25,7 +25,7 @@ from remit.protocol.records import (
 from remit.runtime.run_tree import Node, Tree
 from remit.words.terminal import one_line
 from remit_cli.show.screen import spell_ms
-from remit_server.documents.answer_metadata import handling_in, model_in
+from remit_server.documents.delegation_table import handling_in, model_in
 from remit_server.documents.runs import DelegationLine
 
 # How many candidates are examined, as a multiple of the height; the rest would not fit anyway.

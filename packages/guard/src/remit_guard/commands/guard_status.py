@@ -1,7 +1,7 @@
 """The state of the guard of coding tools, for people."""
 
 from remit_cli.show.screen import clock_time, many, print_text
-from remit_server.documents.guard import GuardedTool, GuardReport
+from remit_server.documents.common import GuardedTool, GuardReport
 
 
 def print_guard_status(found: GuardReport) -> None:

@@ -18,7 +18,7 @@ from remit_orchestrator.orchestration import trainer
 from remit_orchestrator.text.classification import ScoredCapability
 from remit_orchestrator.text.handling import WHY, Case, Route
 from remit_orchestrator.text.handling import place as decide_place
-from remit_server.documents.policy import Placing
+from remit_server.documents.verdicts import Placing
 
 
 def placed(

@@ -168,7 +168,7 @@ def networks_of(option: str, texts: tuple[str, ...]) -> tuple[Network, ...]:
 
 def within_files(limits: GatewayLimits) -> GatewayLimits:
     """Raise the open-file limit as far as allowed, and return limits that fit it."""
-    from remit_server.transports.listening import open_files
+    from remit_server.transports.addresses import open_files
 
     needed = limits.max_connections + limits.max_unauthenticated + _OTHER_FILES
     most = open_files(needed)

@@ -19,7 +19,7 @@ from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import GatewayStore
 from remit_relay.gateway.server import Gateway
 from remit_server.server import Server
-from remit_server.transports.listening import listening
+from remit_server.transports.addresses import listening
 from remit_server.websockets import UpgradableConnection
 
 _log = logging.getLogger("remit.relay")

@@ -8,15 +8,13 @@ from typing import Literal
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit_server.bodies import Headers
-from remit_server.console.console import Console
-from remit_server.console.endpoints import ConsoleEndpoints
-from remit_server.console.sessions import ConsoleSessions
-from remit_server.console.spent import SpentInFile
-from remit_server.local_access import OWNER, hosts_at
+from remit_server.console.console import Console, ConsoleEndpoints
+from remit_server.console.hosts import OWNER, hosts_at
+from remit_server.console.sessions import ConsoleSessions, SpentInFile
 from remit_server.operations import Operation, sent_by
 from remit_server.public_console import ENTER, SIGN_IN
-from remit_server.transports.credentials.headers import bearer_of
 from remit_server.transports.credentials.incoming import Authenticator
+from remit_server.transports.credentials.proof import bearer_of
 
 # ── sessions of browsers ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -30,8 +30,7 @@ from remit_relay.session.moves import SessionState
 from remit_relay.session.run import Overlay
 from remit_server.bodies import Receive, Scope, Send
 from remit_server.documents.api import EVENTS, Parameter
-from remit_server.operations import Operation
-from remit_server.parameters import parameter, refuse_unknown, wrong_parameter
+from remit_server.operations import Operation, parameter, refuse_unknown, wrong_parameter
 from remit_server.refusals import Guarded
 
 # ── the parameters of queries ─────────────────────────────────────────────────────────────────────────────────────────

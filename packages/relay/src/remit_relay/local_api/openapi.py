@@ -8,8 +8,8 @@ from remit_relay.local_api.events import StreamReady
 from remit_relay.local_api.public_devices import ConnectionView, DeviceView, ProfileView
 from remit_relay.local_api.public_runs import SharedRunView, UnreadView
 from remit_relay.local_api.stream import DraftPart
-from remit_server.documents.api_delegations import FailureBody
-from remit_server.openapi_parts import Document, Schemas, described_operation, types_of, valid
+from remit_server.documents.api_values import FailureBody
+from remit_server.openapi import Document, Schemas, described_operation, types_of, valid
 from remit_server.operations import Operation
 
 EVENT_TYPES: dict[str, Any] = {

@@ -33,14 +33,13 @@ from remit_relay.serve_shared import Shared
 from remit_relay.session_service import SessionService
 from remit_server.access import BROWSER, SenderGate, token_in
 from remit_server.bodies import JSON, Headers, Receive, Scope, Send, headers_of, send_bytes, send_fault
-from remit_server.console.api_docs import LOCAL_PAGES, ApiDocs
-from remit_server.console.console import Console
-from remit_server.console.endpoints import ConsoleEndpoints
-from remit_server.local_access import DRAIN_S, HOST, MOST_CONNECTIONS, OWNER, owner_alone
+from remit_server.console.console import Console, ConsoleEndpoints
+from remit_server.console.hosts import DRAIN_S, HOST, MOST_CONNECTIONS, OWNER, owner_alone
+from remit_server.console.pages import LOCAL_PAGES, ApiDocs
 from remit_server.operations import Operation
+from remit_server.refusals import no_such_thing
 from remit_server.server import Served, Server
-from remit_server.transports.listening import listening
-from remit_server.unknown_paths import no_such_thing
+from remit_server.transports.addresses import listening
 
 __all__ = ["MOST_BODY", "BrowserLinks", "Changes", "SharedApi", "check_local", "serve_shared"]
 

@@ -12,8 +12,7 @@ from remit_relay.local_api.state import DeviceViews
 from remit_relay.session.moves import ENDED
 from remit_relay.session.run import Overlay
 from remit_server.bodies import Receive, Scope, Send, headers_of, send_bytes
-from remit_server.run_waiters import DelayedCalls
-from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, PIECE, STREAM_HEADERS, send_events
+from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, PIECE, STREAM_HEADERS, DelayedCalls, send_events
 
 # More drafts than a device writes at once.
 _REMEMBERED = 16

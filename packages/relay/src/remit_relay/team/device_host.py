@@ -28,7 +28,7 @@ from remit_relay.team.device_process import Command, DeviceProcess, announced, t
 from remit_relay.team.device_service import Relaying, authority_of, relaying
 from remit_relay.team.section import PROFILES, RELAY, SHARED, SharedSection, gateway_name, relay_of
 from remit_server.access import SenderGate
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 from remit_server.server import Served
 
 _now_ms = LoopClock().wall_ms

@@ -19,9 +19,7 @@ from remit_server.a2a.task_records import A2aCall
 from remit_server.a2a.tasks import Streaming, Tasks
 from remit_server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit_server.delegations import Delegations
-from remit_server.dialects.a2a.errors import OWN_RPC, Declined, Error, ErrorBody, error_body
-from remit_server.dialects.a2a.extension import EXTENSION
-from remit_server.dialects.a2a.protojson import plain
+from remit_server.dialects.a2a.errors import EXTENSION, OWN_RPC, Declined, Error, ErrorBody, error_body
 from remit_server.dialects.a2a.types import (
     EXTENSIONS_HEADER,
     MEDIA_TYPE,
@@ -38,10 +36,10 @@ from remit_server.dialects.a2a.types import (
     Subscribe,
     extensions_of,
     is_spoken,
+    plain,
 )
 from remit_server.refusals import REFUSALS, SENDER, Refusals, note
-from remit_server.run_waiters import DisconnectWatcher
-from remit_server.streams import KEEP_ALIVE
+from remit_server.streams import KEEP_ALIVE, DisconnectWatcher
 
 log = logging.getLogger("remit")
 

@@ -16,7 +16,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.submission import Submission
 from remit_server.bodies import Headers
-from remit_server.transports.credentials.headers import BEARER, PROOF
+from remit_server.transports.credentials.proof import BEARER, PROOF
 
 NAME = "(guest)"
 """The name of every client without a token. No client of a team file can have it."""

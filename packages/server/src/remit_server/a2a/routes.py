@@ -15,8 +15,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit_server.a2a.binding import Bindings
-from remit_server.a2a.grpc_server import GrpcListener, GrpcServer
-from remit_server.a2a.grpc_service import GrpcService
+from remit_server.a2a.grpc_server import GrpcListener, GrpcServer, GrpcService
 from remit_server.a2a.guests import Guests, OpenTasks, PublicAccess
 from remit_server.a2a.push import Push
 from remit_server.a2a.tasks import Tasks

@@ -43,7 +43,7 @@ from remit_server.dialects.a2a.types import (
     TaskList,
     TaskState,
 )
-from remit_server.documents.api_delegations import Handle
+from remit_server.documents.api_values import Handle
 from remit_server.streams import KEEP_ALIVE_S, Following, ends, follow_records, is_open
 
 # How long a task is reserved for the first message that continues it, unless that message was refused.

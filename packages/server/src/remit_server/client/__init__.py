@@ -3,9 +3,7 @@
 `HubClient` is for programs with an event loop, `SyncHubClient` for all others. Both have the same methods.
 """
 
-from remit_server.client.blocking import SyncHubClient
-from remit_server.client.client import HubClient
-from remit_server.client.connection import DEFAULT_TIMEOUT_S
-from remit_server.client.streams import RunEvent
+from remit_server.client.client import HubClient, SyncHubClient
+from remit_server.client.connection import DEFAULT_TIMEOUT_S, RunEvent
 
 __all__ = ["DEFAULT_TIMEOUT_S", "HubClient", "RunEvent", "SyncHubClient"]

@@ -1,20 +1,149 @@
-"""Sends calls to a server: within a deadline, again where that is safe, with every failure as a fault."""
+"""Calls of the HTTP API: their options, how they are sent (again where that is safe), and streams of events."""
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import Struct
 
-from remit.protocol.codec import decode_response
+from remit.protocol.codec import decode_response, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit_server.client.calls import ApiCall
-from remit_server.documents.api_delegations import FailureBody, Handle
+from remit.protocol.records import Body, Kind, outcome_in
+from remit.protocol.records import read_body as read_record
+from remit.protocol.submission import AskOptions, Submission
+from remit_server.documents.api import ApiOperation
+from remit_server.documents.api_values import FailureBody, Handle
 from remit_server.transports.addresses import no_hub
-from remit_server.transports.remote_calls import read_body
+from remit_server.transports.remote_calls import StreamEvent, read_body, stream_events
+
+
+class SubmissionOptions(AskOptions, total=False):
+    """The options of a request besides agent and text."""
+
+    user: str | None
+    """The user to ask for; None: the only one of the client."""
+
+
+class RunsQuery(TypedDict, total=False):
+    """What runs are searched for; lists are separated by commas."""
+
+    q: str
+    """A part of the id, objective, answer or error message."""
+    user: str
+    """The user of the run."""
+    agent: str
+    """The agent that was asked first."""
+    state: str
+    """Whether it is running or finished."""
+    status: str
+    """How it ended."""
+    code: str
+    """The code of its error."""
+    correlation: str
+    """The id that its caller gave it."""
+    since_ms: int
+    """Started at or after this time, in milliseconds since 1970."""
+    until_ms: int
+    """Started before this time."""
+    before: str
+    """The `next` of the page before."""
+    limit: int
+    """How many at most."""
+
+
+class ApprovalQuery(TypedDict, total=False):
+    """How much is listed of what was answered."""
+
+    answered: int
+    """How many answered questions are listed besides those that wait."""
+
+
+class SessionQuery(TypedDict, total=False):
+    """Which conversations are listed."""
+
+    q: str
+    """A part of the last objective or of the id."""
+    user: str
+    """The user of the conversation."""
+    agent: str
+    """The agent of the conversation."""
+    since: int
+    """Changed at or after this time, in milliseconds since 1970."""
+    until: int
+    """Changed before this time."""
+    before: int
+    """The `next` of the page before."""
+    limit: int
+    """How many at most."""
+
+
+class MessageQuery(TypedDict, total=False):
+    """Which messages of a conversation are listed."""
+
+    before: int
+    """The `next` of the page before."""
+    limit: int
+    """How many at most."""
+
+
+class EventQuery(TypedDict, total=False):
+    """Which records are followed."""
+
+    run: str
+    """The run whose records are followed; without it, those of all runs."""
+    kinds: str
+    """Separated by commas."""
+
+
+class ApiCall(Struct, frozen=True, kw_only=True):
+    """One request to the API."""
+
+    operation: ApiOperation
+    path: str
+    body: bytes | None = None
+    headers: dict[str, str] = {}
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether sending it twice has the effect of sending it once."""
+        return self.operation.is_repeatable or self.operation.method == "GET"
+
+
+def submission(agent: str, text: str, options: SubmissionOptions, request_id: str) -> Submission:
+    """Return the request for an agent."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given.pop("request_id", None)
+    for name in ("tools", "targets"):
+        if name in given:
+            given[name] = frozenset(given[name])
+    if "files" in given:
+        given["files"] = tuple(given["files"])
+    return Submission(target=agent, objective=text, id=request_id, **given)
+
+
+def call_of(
+    operation: ApiOperation,
+    *,
+    body: Struct | None = None,
+    query: Mapping[str, object] | None = None,
+    headers: dict[str, str] | None = None,
+    **names: str,
+) -> ApiCall:
+    """Return a request for an operation; *names* are the variable parts of its path."""
+    path = operation.path.format_map({name: quote(value, safe="") for name, value in names.items()})
+    given = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
+    return ApiCall(
+        operation=operation,
+        path=f"{path}?{urlencode(given)}" if given else path,
+        body=None if body is None else encode(body),
+        headers=headers or {},
+    )
+
 
 if TYPE_CHECKING:  # loaded with the first request
     from aiohttp import ClientResponse, ClientSession
@@ -165,3 +294,73 @@ class _Lost(Exception):
 
 LOST = (_Busy, _Lost)
 """What a stream goes on after."""
+
+
+# A server that comes back does so within seconds; nobody waits longer between two looks.
+MOST_PAUSE_S = 5.0
+
+
+class RunEvent(Struct, frozen=True, kw_only=True):
+    """One event of a run."""
+
+    number: int | None
+    """Its number in the record; None for a part of an answer (`delta`), which is not stored."""
+    kind: Kind
+    """What it is about."""
+    run: str
+    """The run that it belongs to."""
+    at_ms: int
+    """When it happened, in milliseconds since 1970."""
+    body: Body
+    """What happened, by its kind: a `Request`, `Progress`, `Delta`, `Approval`, `Response` and so on."""
+
+    @property
+    def outcome(self) -> Response | None:
+        """The outcome of the run, if this is its last event."""
+        return outcome_in(self.run, self.body)
+
+
+class _Stored(Struct):
+    """The fields of every event."""
+
+    run: str
+    body: msgspec.Raw
+    at_ms: int = 0
+
+
+async def run_events(connection: HubConnection, call: ApiCall, after: int | None) -> AsyncGenerator[RunEvent]:
+    """Yield the events of one run, from its start or after a number, until it has ended."""
+    async for event in all_events(connection, call, after):
+        yield event
+        if event.outcome is not None:
+            return
+
+
+async def all_events(connection: HubConnection, call: ApiCall, after: int | None) -> AsyncGenerator[RunEvent]:
+    """Yield events without end; raise a `RemitError` if the server refuses."""
+    pause_s = PAUSE_S
+    while True:
+        more = {} if after is None else {"last-event-id": str(after)}
+        try:
+            async with connection.sent(call, accept="text/event-stream", **more) as reply:
+                if reply.status == 200:
+                    async for each in stream_events(reply, MOST_BYTES):
+                        pause_s, event = PAUSE_S, _read(each)
+                        after = event.number or after
+                        yield event
+                elif reply.status not in BUSY:
+                    raise await connection.refusal(reply)
+        except LOST:
+            pass  # or the server stopped: it, or another one, has the rest
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, MOST_PAUSE_S)
+
+
+def _read(event: StreamEvent) -> RunEvent:
+    try:
+        stored = msgspec.json.decode(event.data, type=_Stored)
+        body = read_record(event.kind, bytes(stored.body))
+    except msgspec.MsgspecError as error:
+        raise RemitError(fault(Code.DELEGATION_FAILED, f"the server sent an invalid event: {error}")) from error
+    number = None if event.number is None else int(event.number)
+    return RunEvent(number=number, kind=event.kind, run=stored.run, at_ms=stored.at_ms, body=body)

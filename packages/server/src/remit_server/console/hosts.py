@@ -6,10 +6,14 @@ A page in a browser can reach every server that the browser reaches. A page whos
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
+from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.clock import LoopClock
 from remit_server.bodies import Headers
 from remit_server.console.sessions import SESSION_MS
+from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _ANY = ("0.0.0.0", "::", "[::]")
@@ -123,3 +127,25 @@ def _is_from_another_site(headers: Headers) -> bool:
 
 def _cross_origin() -> RemitError:
     return RemitError(fault(Code.PERMISSION_DENIED, "cross-origin requests are not allowed", suggestion=_FROM_HERE))
+
+
+TOKEN_FILE = "shared.token"
+HOST = "127.0.0.1"
+OWNER = "local"
+"""The name of whoever has the token: the user of this machine, who may do everything here."""
+
+# The clients of one user: some windows, some terminals, each with a stream and a request.
+MOST_CONNECTIONS = 64
+DRAIN_S = 2.0
+
+
+@lru_cache(maxsize=8)
+def hosts_at(port: int) -> ConsoleHosts:
+    """Return the host names of a server for this machine alone."""
+    return ConsoleHosts(port)
+
+
+def owner_alone(token: str) -> Authenticator:
+    """Return the authenticator of a server that knows one token."""
+    owner = KnownSender(name=OWNER, token=token, permissions=frozenset(Permission), may_approve=True)
+    return Authenticator([owner], wall_ms=LoopClock().wall_ms)

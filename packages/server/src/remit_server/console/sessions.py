@@ -1,4 +1,4 @@
-"""Sessions of browsers: signed cookies, the one-time links that open them, and the key that each page needs.
+"""Sessions of browsers: signed cookies, one-time links, page keys, and the ids of those that are used up.
 
 A cookie holds the name of a client and is signed; nothing about it is kept here, so it counts in every process of a
 server and after a restart. The key of the signature comes from the secret of the store or device and from the client's
@@ -6,6 +6,9 @@ token: a client that is removed, or gets another token, is signed out.
 
 Browsers send a cookie to every port of a host. So a cookie counts only together with the key of its page, which is told
 once, at the sign-in, and which the browser keeps for one port.
+
+Every process that serves the console sees the used ids, and they outlive a restart. An id is forgotten once what it
+belongs to has expired anyway.
 """
 
 import secrets
@@ -14,6 +17,7 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest, digest
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -21,7 +25,107 @@ from msgspec import Struct
 
 from remit.policy.reception import Sender
 from remit.protocol.errors import Code, RemitError, fault
-from remit_server.console.spent import SpentIds
+from remit.runtime.ports import Counters
+
+# A person signs in and out some times a day. More than this within a month is a script that went wrong.
+MOST = 5_000
+
+_KEY = "remit/console/spent"
+_read = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class SpentIds(Protocol):
+    """The ids that were used up."""
+
+    async def spend(self, name: str, until_ms: int) -> bool:
+        """Use up an id, which would expire at *until_ms*; return whether it was unused."""
+        ...
+
+    async def is_spent(self, name: str) -> bool:
+        """Return whether an id was used up."""
+        ...
+
+
+class SpentInStore:
+    """Kept in the store of a hub, which all its processes share."""
+
+    def __init__(self, store: Counters, wall_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self._known: tuple[int, dict[str, int]] = (0, {})
+
+    async def spend(self, name: str, until_ms: int) -> bool:
+        """Use up an id."""
+        while True:
+            revision, spent = await self._now()
+            if name in spent:
+                return False
+            added = _with(spent, name, until_ms, self._wall_ms())
+            if await self._store.cas(_KEY, revision, msgspec.json.encode(added)) is not None:
+                return True
+
+    async def is_spent(self, name: str) -> bool:
+        """Return whether an id was used up."""
+        return name in (await self._now())[1]
+
+    async def _now(self) -> tuple[int, dict[str, int]]:
+        found = await self._store.get(_KEY)
+        if found is None:
+            return 0, {}
+        if found[0] != self._known[0]:
+            self._known = (found[0], _read(found[1]))
+        return self._known
+
+
+class SpentInFile:
+    """Kept in a private file of a device, which one process runs."""
+
+    def __init__(self, path: Path, wall_ms: Callable[[], int]) -> None:
+        self._path = path
+        self._wall_ms = wall_ms
+        self._known: dict[str, int] | None = None
+
+    async def spend(self, name: str, until_ms: int) -> bool:
+        """Use up an id."""
+        from remit_server.transports.credentials.keys import write_private
+
+        spent = self._spent()
+        if name in spent:
+            return False
+        added = _with(spent, name, until_ms, self._wall_ms())
+        try:
+            write_private(self._path, msgspec.json.encode(added), replace=True)
+        except OSError as error:
+            why = f"{self._path} cannot be written: {error.strerror}"
+            raise RemitError(fault(Code.STORE_UNAVAILABLE, why)) from error
+        self._known = added
+        return True
+
+    async def is_spent(self, name: str) -> bool:
+        """Return whether an id was used up."""
+        return name in self._spent()
+
+    def _spent(self) -> dict[str, int]:
+        if self._known is None:
+            try:
+                self._known = _read(self._path.read_bytes())
+            except FileNotFoundError:
+                self._known = {}
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                # Without it, a link or session that was used up would count again.
+                why = f"{self._path} cannot be read"
+                how = "Remove it, and the token file beside it: every browser has to sign in again."
+                raise RemitError(fault(Code.STORE_UNAVAILABLE, why, suggestion=how)) from error
+        return self._known
+
+
+def _with(spent: dict[str, int], name: str, until_ms: int, now_ms: int) -> dict[str, int]:
+    kept = {each: until for each, until in spent.items() if until > now_ms}
+    if len(kept) >= MOST:
+        why = f"{MOST} browsers have signed in or out lately"
+        raise RemitError(fault(Code.OVERLOADED, why, suggestion="Use the token, not sessions, for programs."))
+    return {**kept, name: until_ms}
+
 
 # A person opens the link at once; a link that stays in a terminal's history must not open anything later.
 LINK_MS = 300_000

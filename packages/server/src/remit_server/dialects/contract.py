@@ -28,14 +28,17 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Priority
 from remit.protocol.submission import Submission
 from remit_server.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined
-from remit_server.dialects.exchange import ForeignMessage, claimed, read_envelope, refuse_another
-from remit_server.dialects.outcome import (
+from remit_server.dialects.exchange import (
     JSON,
+    ForeignMessage,
     answered_by,
+    claimed,
     header,
     in_time,
     known,
+    read_envelope,
     read_reply,
+    refuse_another,
     reply_with_status,
     sentence,
     settled,

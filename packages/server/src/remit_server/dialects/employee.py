@@ -28,15 +28,18 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.remit import MAX_INTEGER, Count, Name
 from remit.protocol.submission import Submission
 from remit_server.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined
-from remit_server.dialects.exchange import ForeignMessage, as_uuid, claimed, refuse_another
-from remit_server.dialects.outcome import (
+from remit_server.dialects.exchange import (
     JSON,
+    ForeignMessage,
     answered_by,
+    as_uuid,
+    claimed,
     fault_of,
     header,
     in_sentences,
     in_time,
     read_reply,
+    refuse_another,
     reply_with_status,
     settled,
     status_of,

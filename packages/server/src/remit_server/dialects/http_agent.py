@@ -21,9 +21,8 @@ from remit.protocol.envelope import Answer, AnswerContent, Request, Response, fi
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit_server.dialects import NAMES, find
-from remit_server.dialects.exchange import Dialect, ForeignMessage
+from remit_server.dialects.exchange import Dialect, ForeignMessage, retry_after_ms
 from remit_server.dialects.librarian import Librarian
-from remit_server.dialects.outcome import retry_after_ms
 from remit_server.transports.addresses import in_parts, no_hub
 from remit_server.transports.remote_calls import CONNECT_S, PAUSE_S, in_words
 

@@ -31,9 +31,9 @@ from remit.protocol.remit import NAME_PATTERN, Chain, Count, Name, Names
 from remit.protocol.submission import Submission
 from remit.protocol.trace import TraceContext, place_of, span_id, trace_id
 from remit_server.dialects.claims import KEY, beyond, bounded, flat, parted, refined
-from remit_server.dialects.exchange import ForeignMessage
-from remit_server.dialects.outcome import (
+from remit_server.dialects.exchange import (
     JSON,
+    ForeignMessage,
     answered_by,
     header,
     in_reasons,

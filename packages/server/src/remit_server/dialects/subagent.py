@@ -13,14 +13,16 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count, Name, Names
 from remit.protocol.submission import Submission
 from remit_server.dialects.claims import KEY, beyond, bounded, flat, refined
-from remit_server.dialects.exchange import ForeignMessage, read_envelope, refuse_another
-from remit_server.dialects.outcome import (
+from remit_server.dialects.exchange import (
     JSON,
+    ForeignMessage,
     answered_by,
     fault_of,
     header,
     in_time,
+    read_envelope,
     read_reply,
+    refuse_another,
     reply_with_status,
     sentence,
     settled,

@@ -13,17 +13,28 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.submission import Submission
-from remit_server.documents.api_approvals import (
+from remit_server.documents.api_values import (
+    STANDINGS,
+    AgentList,
     AnswerGiven,
     AnswerOutcomes,
     ApprovalAnswer,
     ApprovalDetail,
     ApprovalList,
+    FailureBody,
+    Handle,
+    PublicCard,
+    PublicRunTree,
+    Reason,
+    RunAct,
+    RunCancel,
+    RunList,
+    RunResume,
+    RunRetry,
+    SessionList,
+    SessionView,
     SeveralAnswers,
 )
-from remit_server.documents.api_delegations import AgentList, FailureBody, Handle, PublicCard, Reason
-from remit_server.documents.api_runs import STANDINGS, PublicRunTree, RunAct, RunCancel, RunList, RunResume, RunRetry
-from remit_server.documents.api_sessions import SessionList, SessionView
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

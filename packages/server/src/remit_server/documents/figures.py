@@ -13,7 +13,7 @@ from msgspec import Struct
 from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record, Refusal
-from remit_server.documents.answer_metadata import ModelUse, model_in
+from remit_server.documents.delegation_table import ModelUse, model_in
 
 K = TypeVar("K")
 

@@ -14,7 +14,7 @@ from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
 from remit.runtime.schemas import schema_for_models
 from remit.words.failures import plain_failure, with_plain_summary
-from remit_server.documents.api_delegations import FailureBody, PublicCard
+from remit_server.documents.api_values import FailureBody, PublicCard
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from remit.protocol.card import Capability
 from remit.protocol.envelope import Json
 from remit.protocol.remit import Name
 from remit.runtime.schemas import schema_for_models
-from remit_server.documents.api_delegations import PublicCard
+from remit_server.documents.api_values import PublicCard
 from remit_server.mcp.arguments import FORMS, DelegateTask, read_arguments
-from remit_server.mcp.offer import EVERYONE, McpOffer
+from remit_server.mcp.host_delegations import EVERYONE, McpOffer
 
 # Hosts and their models accept letters, digits, `_` and `-` in the name of a tool, and at most 64 of them.
 LONGEST_NAME = 64

@@ -17,8 +17,7 @@ from remit.protocol.remit import Name
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_fault
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.delegations import Delegations
-from remit_server.mcp.host_delegations import Caller
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import Caller, McpOffer
 from remit_server.refusals import note
 
 USER_HEADER = "X-Remit-User"
@@ -91,7 +90,7 @@ class McpEndpoint:
         async with self._loading:
             if self._sessions is None:
                 # Loading takes a second, and other requests are served meanwhile.
-                module = await asyncio.to_thread(import_module, "remit_server.mcp.sessions")
+                module = await asyncio.to_thread(import_module, "remit_server.mcp.server")
                 self._sessions = module.McpSessions(self._delegations, self._offer)
         assert self._sessions is not None
         return self._sessions

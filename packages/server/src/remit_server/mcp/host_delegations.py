@@ -11,7 +11,7 @@ from msgspec import Struct
 from remit.policy.reception import Sender
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.records import Approval, Kind, Progress, Record
+from remit.protocol.records import Approval, Kind, Notice, Progress, Record, Refusal, ToolUse, outward
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
@@ -19,11 +19,55 @@ from remit.runtime.lent_models import Sampler
 from remit.runtime.ports import Question, RunSummary
 from remit_server.access import asked_for, visible
 from remit_server.bodies import Headers
+from remit_server.delegation_endpoints import public
 from remit_server.delegations import Delegations
-from remit_server.documents.api_delegations import PublicCard
-from remit_server.lookup_endpoints import public
+from remit_server.documents.api_values import PublicCard
 from remit_server.mcp.arguments import DelegateTask
-from remit_server.mcp.host_log import LogLine, log_line
+
+Level = Literal["debug", "info", "notice", "warning"]
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """One message."""
+
+    level: Level
+    run: str
+    text: str
+
+    @property
+    def data(self) -> dict[str, str]:
+        return {"run": self.run, "message": self.text}
+
+
+def log_line(record: Record) -> LogLine | None:
+    """Return what a host hears of a record; None: nothing. Progress has notifications of its own."""
+    level, text = _worded(outward(record))
+    return None if level is None else LogLine(level=level, run=record.run, text=text)
+
+
+def _worded(record: Record) -> tuple[Level | None, str]:
+    match record.body:
+        case Notice(agent=agent, text=text, code=code):
+            return "notice" if code is None else "warning", f"{agent}: {text}"
+        case Refusal(request=request, response=response):
+            why = response.fault
+            told = "" if why is None else f": {why.code}: {why.message}"
+            return "warning", f"{request.origin} could not call {request.target}{told}"
+        case Approval(agreed=None, question=question):
+            return "notice", f"a person is asked: {question}"
+        case Approval(agreed=agreed, by=by, question=question):
+            return "notice", f"{'approved' if agreed else 'declined'} by {by}: {question}"
+        case ToolUse(agent=agent, tool=tool, fault=None, begun=False):
+            return "debug", f"{agent} used {tool}"
+        case ToolUse(agent=agent, tool=tool, fault=why) if why is not None:
+            return "warning", f"{agent} could not use {tool}: {why.code}: {why.message}"
+        case Request(origin=origin, target=target) if record.kind is Kind.DELEGATION:
+            return "info", f"{origin} called {target}"
+        case Response(target=target, status=status):
+            return "info", f"{target} ended: {status}"
+        case _:
+            return None, ""
+
 
 log = logging.getLogger("remit")
 
@@ -419,3 +463,15 @@ class _DelegationEvents:
         self._started.events.close()
         if not self._started.end.done():
             self._started.end.cancel()
+
+
+EVERYONE = "*"
+
+
+class McpOffer(Struct, frozen=True, kw_only=True):
+    """The settings of a hub for MCP hosts."""
+
+    tools: frozenset[str] = frozenset()
+    """The agents that are tools of their own; `"*"` means all that a host may ask."""
+    sampling: bool = True
+    """Whether agents may ask the model of a host that offers it."""

@@ -23,8 +23,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import SingleUseProof
 from remit_server.bodies import Headers
 from remit_server.delegations import Delegations
-from remit_server.mcp.host_delegations import Caller, HostDelegations
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import Caller, HostDelegations, McpOffer
 from remit_server.mcp.server import McpToolServer
 
 log = logging.getLogger("remit")

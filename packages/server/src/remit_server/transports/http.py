@@ -29,8 +29,8 @@ from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit_server.transports.addresses import in_parts, no_hub
-from remit_server.transports.credentials.headers import REPLY_PROOF
-from remit_server.transports.credentials.reply import ReplyCheck, reply_check, unproven
+from remit_server.transports.credentials.outgoing import ReplyCheck, reply_check, unproven
+from remit_server.transports.credentials.proof import REPLY_PROOF
 from remit_server.transports.remote_calls import (
     ATTEMPTS,
     CANCEL_S,

@@ -16,7 +16,7 @@ from remit.runtime.ports import Departure, RemoteHandle, unknown_outcome
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientResponse, ConnectionTimeoutError
 
-    from remit_server.transports.credentials.reply import ReplyCheck
+    from remit_server.transports.credentials.outgoing import ReplyCheck
 
 
 # How often a request is sent again where that is safe, and the first pause; each further pause is twice as long.

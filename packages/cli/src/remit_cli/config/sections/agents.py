@@ -26,7 +26,7 @@ from remit_cli.config.values import (
     VariableName,
     in_code,
 )
-from remit_server.transports.a2a.translator import Binding
+from remit_server.transports.a2a.calls import Binding
 
 _CARD = AgentCard(name="-")
 _CAPABILITY = Capability(code="-")

@@ -14,7 +14,7 @@ from remit_cli.config.composition import hub_of
 from remit_cli.config.peers import ANYONE
 from remit_cli.config.team import Team
 from remit_cli.drive.running import Data, interrupts
-from remit_server.mcp.offer import McpOffer
+from remit_server.mcp.host_delegations import McpOffer
 
 
 def introduce(team: Team, user: str | None, overrides: Sequence[str]) -> None:

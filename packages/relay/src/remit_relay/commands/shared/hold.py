@@ -37,7 +37,7 @@ from remit_relay.session.moves import ENDED, SessionState
 from remit_relay.team.device import allow_command, device_path, find_devices, using_device
 from remit_relay.team.device_process import DeviceProcess
 from remit_relay.team.section import PROFILES, SHARED
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 
 # ── choosing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from remit_relay.commands.shared.up_control import document_of
 from remit_relay.local_api.device_endpoints import EndedNews
 from remit_relay.team.device import device_path
 from remit_relay.team.device_host import DeviceHere, device_here
-from remit_server.local_access import TOKEN_FILE
+from remit_server.console.hosts import TOKEN_FILE
 from remit_server.server import freeze_loaded
 
 

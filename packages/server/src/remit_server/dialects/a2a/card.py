@@ -12,7 +12,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.codec import decode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit_server.dialects.a2a.extension import DESCRIPTION, EXTENSION
+from remit_server.dialects.a2a.errors import DESCRIPTION, EXTENSION
 from remit_server.dialects.a2a.types import GRPC, HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, A2aObject, is_spoken
 
 # A card has some kilobytes; one with a hundred skills is smaller than this.

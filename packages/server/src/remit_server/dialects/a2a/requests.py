@@ -10,9 +10,10 @@ from remit.protocol.codec import convert, encode, text_of
 from remit.protocol.envelope import Handoff, Json, Request, View
 from remit.protocol.files import File
 from remit.protocol.submission import Submission
-from remit_server.dialects.a2a.errors import Declined, Error
-from remit_server.dialects.a2a.extension import (
+from remit_server.dialects.a2a.errors import (
     EXTENSION,
+    Declined,
+    Error,
     RemitWords,
     as_metadata,
     claims_of,

@@ -12,10 +12,17 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Progress, Record, outcome_in
 from remit.words.failures import plain_failure
 from remit.words.names import without_names
-from remit_server.dialects.a2a.errors import OWN_DOMAIN, TASKLESS
-from remit_server.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, as_metadata, usage_words
+from remit_server.dialects.a2a.errors import (
+    EXTENSION,
+    OWN_DOMAIN,
+    RESULT,
+    TASKLESS,
+    OutcomeWords,
+    as_metadata,
+    usage_words,
+)
 from remit_server.dialects.a2a.parts import ANY, AcceptedContent, artifact_of, file_artifacts, part_of
-from remit_server.dialects.a2a.replies import outcome
+from remit_server.dialects.a2a.translator import outcome
 from remit_server.dialects.a2a.types import (
     AGENT,
     A2aArtifact,
@@ -31,7 +38,7 @@ from remit_server.dialects.a2a.types import (
     timestamp,
 )
 from remit_server.dialects.claims import beyond
-from remit_server.dialects.outcome import sentence, settled
+from remit_server.dialects.exchange import sentence, settled
 
 MESSAGE = "a2a.message"
 """The key of an answer's metadata with which an agent says that its answer is a message, and not a task."""

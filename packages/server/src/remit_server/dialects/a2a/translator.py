@@ -1,31 +1,248 @@
-"""The A2A dialect as transports use it: bytes in, bytes out."""
+"""The A2A dialect as transports use it: bytes in, bytes out, and a peer's replies as a response of ours."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from remit.protocol.codec import convert, decode, encode
-from remit.protocol.envelope import Json, Request, Response
+from remit.policy.budget import estimate
+from remit.protocol.codec import convert, decode, encode, text_of
+from remit.protocol.envelope import VERSION as REMIT_VERSION
+from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
 from remit_server.dialects.a2a.card import choose, is_signed_by, read_card
-from remit_server.dialects.a2a.errors import Detail, PeerError, fault_from_error
-from remit_server.dialects.a2a.extension import EXTENSION
-from remit_server.dialects.a2a.protojson import plain
-from remit_server.dialects.a2a.replies import TaskTracker
+from remit_server.dialects.a2a.errors import (
+    EXTENSION,
+    OWN_DOMAIN,
+    RESULT,
+    Detail,
+    OutcomeWords,
+    PeerError,
+    claims_of,
+    fault_from_error,
+    found,
+    usage_of,
+)
+from remit_server.dialects.a2a.parts import beside, merged, result_of, text_in
 from remit_server.dialects.a2a.requests import send
 from remit_server.dialects.a2a.types import (
+    ENDED,
     EXTENSIONS_HEADER,
     VERSION,
     VERSION_HEADER,
+    A2aArtifact,
+    A2aMessage,
+    ArtifactUpdate,
+    Metadata,
     PushConfig,
+    StatusUpdate,
     StreamResponse,
     Task,
     TaskState,
+    TaskStatus,
     extensions_of,
+    plain,
 )
-from remit_server.transports.a2a.translator import A2aEndpoint, Binding, TaskUpdate
+from remit_server.dialects.claims import refined
+from remit_server.transports.a2a.calls import A2aEndpoint, Binding, TaskUpdate
 from remit_server.transports.credentials.keys import is_signed
+
+# More than an answer has; a peer that sends more is at fault.
+_MOST_ARTIFACTS = 1_000
+
+_STATUSES: Mapping[str, Status] = {
+    TaskState.COMPLETED: Status.SUCCESS,
+    TaskState.INPUT_REQUIRED: Status.SUCCESS,
+    TaskState.FAILED: Status.FAILED,
+    TaskState.CANCELED: Status.CANCELLED,
+    TaskState.REJECTED: Status.REFUSED,
+}
+_CODES = {
+    Status.FAILED: Code.DELEGATION_FAILED,
+    Status.CANCELLED: Code.CANCELLED,
+    Status.REFUSED: Code.PERMISSION_DENIED,
+}
+
+
+def outcome(task: Task, id: str, target: str) -> Response:
+    """Return the outcome of a task as the response to the request *id*; raise a `RemitError` if it has none."""
+    status = _STATUSES.get(task.status.state)
+    if status is None:
+        raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
+    asks, says = task.status.state == TaskState.INPUT_REQUIRED, text_in(task.status.message)
+    words, place = _words(task)
+    if asks and says:
+        # A question is a message and not a result: artifacts that came with it stay artifacts.
+        content = beside(task.artifacts, says)
+    elif place and not any(each.artifact_id == RESULT for each in task.artifacts[:1]):
+        # A peer with the extension names its result; there is none.
+        content = beside(task.artifacts)
+    elif status is Status.SUCCESS and not task.artifacts and task.status.message is not None:
+        # An agent that has nothing to hand over answers in the message of its status.
+        content = result_of((A2aArtifact(parts=task.status.message.parts),))
+        says = ""
+    else:
+        content = result_of(task.artifacts)
+    said = Response(
+        version=REMIT_VERSION,
+        id=id,
+        target=target,
+        status=status,
+        result=content.result,
+        summary="" if status is not Status.SUCCESS or asks else says,
+        artifacts=content.artifacts,
+        files=content.files,
+        warnings=content.warnings,
+        usage=usage_of(words.usage, (*place, "usage")) or Usage(estimated=True),
+        requires_followup=asks,
+        fault=None
+        if status is Status.SUCCESS
+        else fault(_CODES[status], _why(task, says) or f"{target} gave no reason"),
+    )
+    return refined(said, claims_of(words.rest, place), place, _sayable)
+
+
+def _why(task: Task, says: str) -> str:
+    """Return why a task failed: a hub without the extension has that in the metadata of the message for users."""
+    told = (task.status.message.metadata or {}).get(OWN_DOMAIN) if task.status.message is not None else None
+    message = cast("dict[str, Json]", told).get("message") if isinstance(told, dict) else None
+    return message if isinstance(message, str) else says
+
+
+def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
+    """Return the content of the extension, and where it is; nothing, if the peer does not use it."""
+    message = task.status.message
+    places: list[tuple[Metadata | None, tuple[str | int, ...]]] = [
+        (artifact.metadata, ("artifacts", number)) for number, artifact in enumerate(task.artifacts)
+    ]
+    places.append((message.metadata if message is not None else None, ("status", "message")))
+    for metadata, place in places:
+        if (value := found(metadata)) is not None:
+            place = (*place, "metadata", EXTENSION)
+            return convert(value, OutcomeWords, place), place
+    return OutcomeWords(), ()
+
+
+class _Sayable(Struct, frozen=True, kw_only=True):
+    """An outcome as far as A2A and the extension can express it."""
+
+    state: str
+    result: Json
+    usage: Usage
+
+
+def _sayable(meant: Response) -> _Sayable:
+    states = {status: state for state, status in _STATUSES.items() if state != TaskState.INPUT_REQUIRED}
+    states |= {Status.PARTIAL: TaskState.COMPLETED, Status.TIMEOUT: TaskState.FAILED}
+    if meant.ok and meant.requires_followup:
+        return _Sayable(state=TaskState.INPUT_REQUIRED, result=None, usage=meant.usage)
+    # If the client accepts only text, the result is a text, whatever it was.
+    return _Sayable(state=states[meant.status], result=text_of(meant.result), usage=meant.usage)
+
+
+def _unusable(target: str, what: str) -> RemitError:
+    return RemitError(fault(Code.RESULT_VALIDATION_FAILED, f"{target} sent {what}"))
+
+
+# ── step by step ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TaskTracker:
+    """The state of a task, from everything that its server has sent."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._artifacts: dict[str, A2aArtifact] = {}
+        self._status = TaskStatus()
+        self._message: A2aMessage | None = None
+        self.task: str = ""
+        self.context: str = ""
+
+    @property
+    def state(self) -> str:
+        """The state of the task."""
+        return TaskState.COMPLETED if self._message is not None else self._status.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to wait for: it has ended, or waits for the user."""
+        return self.state in ENDED or self.state == TaskState.INPUT_REQUIRED
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person is asked there."""
+        return self.state == TaskState.AUTH_REQUIRED
+
+    @property
+    def says(self) -> str:
+        """The message of its status."""
+        return text_in(self._status.message)
+
+    def hear(self, said: StreamResponse) -> TaskUpdate:
+        """Process an answer of the server, and return what is new for readers."""
+        if said.message is not None:
+            self._message, self.context = said.message, said.message.context_id
+        elif said.task is not None:
+            self._whole(said.task)
+        elif said.status_update is not None:
+            return self._stands(said.status_update)
+        elif said.artifact_update is not None:
+            return self._comes(said.artifact_update)
+        else:
+            raise _unusable(self._request.target, "an answer that is neither a task nor a message nor an event")
+        return TaskUpdate()
+
+    def _whole(self, task: Task) -> None:
+        if self.task and task.id != self.task:
+            raise _unusable(self._request.target, "an answer about another task")
+        self.task, self.context = task.id, task.context_id or self.context
+        self._status = task.status
+        if task.artifacts:
+            self._artifacts = {each.artifact_id: each for each in task.artifacts[:_MOST_ARTIFACTS]}
+
+    def _stands(self, update: StatusUpdate) -> TaskUpdate:
+        self._same(update.task_id, update.context_id)
+        self._status = update.status
+        working = update.status.state in (TaskState.WORKING, TaskState.SUBMITTED)
+        return TaskUpdate(progress=text_in(update.status.message) if working else "")
+
+    def _comes(self, update: ArtifactUpdate) -> TaskUpdate:
+        self._same(update.task_id, update.context_id)
+        new, old = update.artifact, self._artifacts.get(update.artifact.artifact_id)
+        if update.append and old is not None:
+            new = replace(new, parts=merged(old.parts, new.parts), name=new.name or old.name)
+        elif old is None and len(self._artifacts) >= _MOST_ARTIFACTS:
+            raise _unusable(self._request.target, f"more than {_MOST_ARTIFACTS} artifacts")
+        self._artifacts[new.artifact_id] = new
+        whole = update.last_chunk and not update.append
+        return TaskUpdate(piece="" if whole else "".join(part.text or "" for part in update.artifact.parts))
+
+    def _same(self, task: str, context: str) -> None:
+        if self.task and task and task != self.task:
+            raise _unusable(self._request.target, "an event of another task")
+        self.task, self.context = self.task or task, self.context or context
+
+    def size(self) -> int:
+        """Return about how much content has arrived so far."""
+        return sum(len(part.text or part.raw or "") for each in self._artifacts.values() for part in each.parts)
+
+    def response(self) -> Response:
+        """Return the outcome; usage that a peer does not state is estimated."""
+        request = self._request
+        if self._message is not None:
+            answer = A2aArtifact(artifact_id=RESULT, parts=self._message.parts, metadata=self._message.metadata)
+            task = Task(id=self.task, status=TaskStatus(state=TaskState.COMPLETED), artifacts=(answer,))
+        else:
+            task = Task(id=self.task, status=self._status, artifacts=tuple(self._artifacts.values()))
+        response = outcome(task, request.id, request.target)
+        if response.usage != Usage(estimated=True):
+            return response
+        prompt = estimate(request.objective) + estimate(request.input)
+        usage = Usage(prompt=prompt, completion=estimate(response.result), estimated=True)
+        return replace(response, usage=usage)
 
 
 class A2aTaskExchange:

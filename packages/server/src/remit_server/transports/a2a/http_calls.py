@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import OutgoingRequest
-from remit_server.transports.a2a.calls import A2aCallee, A2aConnectionLost, A2aReply, A2aUnreached, refuse
-from remit_server.transports.a2a.translator import A2aEndpoint
+from remit_server.transports.a2a.calls import A2aCallee, A2aConnectionLost, A2aEndpoint, A2aReply, A2aUnreached, refuse
 from remit_server.transports.addresses import OutboundClient
 from remit_server.transports.remote_calls import ASK_FOR_LESS, RetryAllowed, read_body
 

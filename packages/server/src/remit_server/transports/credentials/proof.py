@@ -4,22 +4,95 @@ It covers the method, the path, the body, the called hub and the credential, so 
 transit.
 """
 
+import re
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated
+from hmac import compare_digest
+from typing import Annotated, Any
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, Fault, fault
-from remit.protocol.remit import Count
+from remit.protocol.remit import Count, Grant, Name, Names
 from remit.runtime.ports import USED, OutgoingRequest, SingleUseProof
-from remit_server.transports.credentials.headers import EMPTY
 from remit_server.transports.credentials.keys import Pair, is_signed, raw, written
+
+CREDENTIAL = "Remit-Credential"
+PROOF = "Remit-Proof"
+REPLY_PROOF = "Remit-Reply-Proof"
+BEARER = "Authorization"
+CONTENT_DIGEST = "Content-Digest"
+
+EMPTY = sha256(b"").digest()
+"""The digest of a request without a body."""
+
+# RFC 9530 defines a dictionary here; other algorithms may be listed, too.
+_SHA_256 = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
+
+
+def content_digest(body: bytes) -> str:
+    """Return the header `Content-Digest` of a body (RFC 9530)."""
+    return f"sha-256=:{b64encode(sha256(body).digest()).decode()}:"
+
+
+def digest_in(header: str) -> bytes | None:
+    """Return the SHA-256 digest in a `Content-Digest` header; None if it holds none, or two."""
+    found = [match for each in header.split(",") if (match := _SHA_256.fullmatch(each.strip())) is not None]
+    return b64decode(found[0][1]) if len(found) == 1 else None
+
+
+# ── bearer tokens: secrets that identify a sender ─────────────────────────────────────────────────────────────────────
+
+# Shorter tokens can be guessed; `openssl rand -hex 32` makes 64 characters.
+LEAST_CHARS = 20
+MAX_BEARER_CHARS = 8_192
+
+# RFC 6750: what may follow `Bearer`.
+_BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
+
+
+def bearer_of(header: str) -> str | None:
+    """Return the token in an `Authorization` header; None if it holds none."""
+    found = _BEARER.fullmatch(header) if len(header) <= MAX_BEARER_CHARS else None
+    return None if found is None else found[1]
+
+
+def unfit(token: str) -> str | None:
+    """Return why a text is not a valid token; None if it is."""
+    if len(token) < LEAST_CHARS:
+        return (
+            f"it has fewer than {LEAST_CHARS} characters and could be guessed; `openssl rand -hex 32` makes a good one"
+        )
+    if bearer_of(f"Bearer {token}") != token:
+        return "it holds characters that are not allowed in a header; `openssl rand -hex 32` makes a good one"
+    return None
+
+
+class Bearers:
+    """The tokens of all clients and peers."""
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        """Take the tokens by the name of their owner."""
+        self._digests = {name: sha256(token.encode()).digest() for name, token in tokens.items()}
+
+    def who(self, token: str) -> str | None:
+        """Return the owner of a token, in a time that reveals nothing about any token."""
+        given = sha256(token.encode("utf-8", "surrogatepass")).digest()
+        found = None
+        for name, digest in self._digests.items():
+            if compare_digest(digest, given):
+                found = name
+        return found
+
+    def digest(self, name: str) -> bytes | None:
+        """Return the digest of an owner's token; None if it has none."""
+        return self._digests.get(name)
+
 
 # How far the clocks of two hubs may differ, and how long a proof is valid.
 WINDOW_MS = 30_000
@@ -190,3 +263,63 @@ def _unproven(why: str) -> Fault:
         f"hub authentication failed: {why}",
         suggestion="Compare the keys of both hubs with `remit keys show`, and the clocks; send one proof per request.",
     )
+
+
+class Hop(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """The content of a block: to whom the sender passes a request on, and within which limits."""
+
+    to: Digest
+    """The key of the hub that is called; only that hub may add the next block."""
+    request: Digest
+    user: Name
+    until_ms: Count
+    """The one clock reading that travels."""
+    depth: Count
+    """The depth of the called agent, counted from the user's."""
+    max_depth: Count
+    tokens: Count
+    may_delegate: bool
+    chain: Annotated[tuple[Name, ...], Meta(max_length=100)]
+    """The agents added to the chain since the previous hop, as `agent@hub`."""
+    tools: Names | None
+    targets: Names | None
+
+
+class CredentialChain(Struct, frozen=True, kw_only=True):
+    """A credential with valid signatures: the content of its blocks, who signed each, and its revocation ids.
+
+    Whether it is valid for a given request is decided by `verify`.
+    """
+
+    hops: tuple[Hop, ...]
+    signers: tuple[str, ...]
+    ids: tuple[str, ...]
+    token: str
+    """The credential as it was sent."""
+    biscuit: Any = None
+    """The library's object, to which a block can be added; None if it was read without the library."""
+
+    @property
+    def to(self) -> str:
+        """The key of the hub that it was issued to."""
+        return written(self.hops[-1].to)
+
+    @property
+    def until_ms(self) -> int:
+        """When it expires."""
+        return min(hop.until_ms for hop in self.hops)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """All agents between the user and the called agent."""
+        return tuple(agent for hop in self.hops for agent in hop.chain)
+
+    def __repr__(self) -> str:
+        return f"CredentialChain({', '.join((*self.signers, self.to))})"
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """A credential that is valid for its request, and what it grants."""
+
+    grant: Grant
+    chain: CredentialChain

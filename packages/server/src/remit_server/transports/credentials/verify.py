@@ -8,10 +8,15 @@ from typing import Any
 
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Grant, meet
-from remit_server.transports.credentials.blocks import ParsedCredential, apart
-from remit_server.transports.credentials.chain import CredentialPrefix, prefix_of, read_chain, read_on
-from remit_server.transports.credentials.hops import CredentialChain, Hop, Verified
-from remit_server.transports.credentials.proof import WINDOW_MS, digest_of
+from remit_server.transports.credentials.chain import (
+    CredentialPrefix,
+    ParsedCredential,
+    apart,
+    prefix_of,
+    read_chain,
+    read_on,
+)
+from remit_server.transports.credentials.proof import WINDOW_MS, CredentialChain, Hop, Verified, digest_of
 
 # A credential is for one request, which may be repeated, followed and cancelled; 5 kB each.
 KEPT = 256
