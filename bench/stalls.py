@@ -290,8 +290,8 @@ async def serve(folder: Path) -> None:
     from remit import Answer, Brief, Call, Capability, Hub, Limits
     from remit.policy.breaker import BreakerSettings
     from remit.policy.reception import Permission
-    from remit.policy.rules import Rule, guard_of
     from remit.runtime.clock import LoopClock
+    from remit_cli.config.rules import Rule, guard_of
     from remit_orchestrator import add_orchestrator
     from remit_server.a2a.routes import Exposure
     from remit_server.app import Api

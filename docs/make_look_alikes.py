@@ -1,4 +1,4 @@
-"""Makes `packages/core/src/remit/words/look_alikes.py` anew, from the confusables of the Unicode Consortium (UTS 39).
+"""Makes the `look_alikes.txt` of remit_redaction anew, from the confusables of Unicode 15.1 (UTS 39).
 
 They come from the wheel confusable-homoglyphs, which is too slow to import in a hub: 900 KB of JSON.
 Run: pip install confusable-homoglyphs==3.3.1 && python docs/make_look_alikes.py
@@ -9,9 +9,7 @@ import unicodedata
 from importlib.resources import files
 from pathlib import Path
 
-# Of the version of the wheel above.
-UNICODE = "15.1"
-MADE = Path(__file__).parent.parent / "packages/core/src/remit/words/look_alikes.py"
+MADE = Path(__file__).parent.parent / "packages/redaction/src/remit_redaction/look_alikes.txt"
 # In these scripts a circle or a stroke is a letter of ordinary words, beside numbers that are searched for.
 LEFT_OUT = ("ARABIC", "HEBREW", "SYRIAC", "NKO", "CJK", "HANGUL", "KATAKANA", "HIRAGANA", "THAI", "LAO", "KHMER")
 # What is used as a disguise, and is not in the table or has another letter there.
@@ -39,23 +37,14 @@ def look_alikes(confusables: dict[str, list[dict[str, str]]]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the module."""
+    """Write the file."""
     source = files("confusable_homoglyphs").joinpath("confusables.json").read_text(encoding="utf-8")
     found = look_alikes(json.loads(source))
     rows = {
         plain: "".join(sorted(char for char, each in found.items() if each == plain))
         for plain in sorted(set(found.values()))
     }
-    lines = "".join(
-        f"    {json.dumps(plain)}: {json.dumps(chars, ensure_ascii=False)},\n" for plain, chars in rows.items()
-    )
-    MADE.write_text(
-        f'"""Letters of other scripts that look like those of ASCII: confusables of Unicode {UNICODE} (UTS 39)."""\n\n'
-        "# Made by docs/make_look_alikes.py.\n"
-        f"_ROWS = {{\n{lines}}}  # fmt: skip\n\n"
-        "LOOK_ALIKES = {char: plain for plain, chars in _ROWS.items() for char in chars}\n",
-        encoding="utf-8",
-    )
+    MADE.write_text("".join(f"{plain} {chars}\n" for plain, chars in rows.items()), encoding="utf-8")
 
 
 if __name__ == "__main__":

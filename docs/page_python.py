@@ -52,8 +52,9 @@ TOPICS = {
     ),
     "python-team": Topic(
         title="Python: the team file",
-        intro="A program reads a team file, and opens the hub that it describes: see [The team file](team.md).",
-        names="load_team hub_of",
+        intro="A program reads a team file, and opens the hub that it describes: see [The team file](team.md). Or it "
+        "gives a hub rules, as a team file does: see [Approvals](../how-to/approvals.md).",
+        names="load_team hub_of Rule guard_of",
         module="remit_cli",
     ),
     "python-models": Topic(
@@ -106,7 +107,7 @@ TOPICS = {
         title="Python: guards, redaction, approvals",
         intro="What decides about a request: see [Guards](../explanation/guards.md), "
         "[Redaction](../explanation/redaction.md) and [Approvals](../how-to/approvals.md).",
-        names="Guard Facts Verdict Allow ALLOW Ask Refuse Rewrite Rule guard_of Detector Finding "
+        names="Guard Facts Verdict Allow ALLOW Ask Refuse Rewrite Detector Finding "
         "Approver Question Decision AllowList InboxApprover deny first_of",
     ),
     "python-redaction": Topic(

@@ -10,7 +10,8 @@ from urllib.parse import parse_qs
 import aiohttp
 from aiohttp import test_utils, web
 
-from remit import Brief, Decision, Hub, InboxApprover, Question, Rule, guard_of
+from remit import Brief, Decision, Hub, InboxApprover, Question
+from remit_cli import Rule, guard_of
 from remit_testing import MemoryStore
 from scripted import scripted_channel, slack_signature
 

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import environment, make_team, remit
 from remit import Brief, Hub
-from remit.policy.rules import Rule, guard_of
+from remit_cli.config.rules import Rule, guard_of
 from remit_relay.device.peers import Peers
 from remit_relay.session.moves import SessionState
 from remit_relay.session.run import Overlay, PendingDraft

@@ -11,10 +11,10 @@ import pytest
 
 from command_line import document, make_team, remit
 from remit import Brief, Hub
-from remit.policy.rules import Rule, guard_of
 from remit.stores.schema import APPLICATION_ID
 from remit.stores.sqlite import SqliteStore
 from remit_cli import doctor_checks, doctor_store_checks
+from remit_cli.config.rules import Rule, guard_of
 from remit_cli.doctor_store_checks import NETWORK
 from remit_server import serve
 from remit_server.documents.team import Check

@@ -11,7 +11,7 @@ from typing import Any
 
 from command_line import REMIT, document, environment, remit
 from remit import Brief, Hub, Response
-from remit.policy.rules import Rule, guard_of
+from remit_cli.config.rules import Rule, guard_of
 
 RULE = Rule(then="ask", to="cashier", say="May the shop pay?", edit=frozenset({"objective", "input"}))
 

@@ -12,7 +12,7 @@ import pytest
 from commands import popen
 from crew import REMIT, documents, make_crew, remit
 from remit import Brief, Hub
-from remit.policy.rules import Rule, guard_of
+from remit_cli.config.rules import Rule, guard_of
 from remit_server import serve
 from remit_server.documents.common import Failure
 from remit_server.documents.runs import RecordLine, RunDetails

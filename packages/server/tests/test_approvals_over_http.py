@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import ClientSession
 
-from remit import Brief, Hub, Rule, guard_of
+from remit import Brief, Hub
 from remit.policy.reception import Permission, Sender
+from remit_cli import Rule, guard_of
 from remit_server.server import Server
 from serving import ANNA, OPERATOR, WEB, client_of, got, posted, serving
 from waiting import PATIENCE_S

@@ -10,7 +10,6 @@ from aiohttp import ClientSession
 
 from new_stores import new_store
 from remit import Brief, Capability, Code, Hub, Limits, RemitError
-from remit.policy.prices import Price
 from remit.policy.reception import Permission, Sender
 from remit.protocol.card import Rate
 from remit.protocol.envelope import MODEL, Answer
@@ -19,7 +18,7 @@ from remit_server.app import Api
 from remit_server.documents.figures import RecordFigures
 from remit_server.documents.spend import Pricing
 from remit_server.figures_endpoints import CurrentFigures
-from remit_server.model_prices import PriceBook
+from remit_server.model_prices import Price, PriceBook
 from remit_server.server import Server
 from serving import ANNA, NORTH, OPERATOR, WEB, client_of, gate_of, got, posted
 

@@ -11,8 +11,9 @@ from aiohttp import ClientSession
 from starlette.routing import Route
 
 from doc_pages import page_path
-from remit import Answer, Brief, Code, Hub, RemitError, Rule, guard_of
+from remit import Answer, Brief, Code, Hub, RemitError
 from remit.policy.reception import Permission, Sender
+from remit_cli import Rule, guard_of
 from remit_server import serve
 from remit_server.a2a.routes import Exposure
 from remit_server.all_operations import OPERATIONS, PROTOCOLS

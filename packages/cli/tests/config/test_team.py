@@ -11,9 +11,9 @@ from remit.hub.hub import DEFAULT_STORE
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.plan import Step
-from remit.policy.rules import Rule
 from remit.protocol.card import AgentCard, Capability
 from remit.runtime.registry import NAME
+from remit_cli.config.rules import Rule
 from remit_cli.config.sections.agents import AgentSection, CapabilitySection
 from remit_cli.config.sections.hub import RuleSection
 from remit_cli.config.sections.orchestration import StepSection

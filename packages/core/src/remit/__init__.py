@@ -17,7 +17,6 @@ _HOMES = {
     "remit.policy.limits": ("Limits",),
     "remit.policy.plan": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),
-    "remit.policy.rules": ("Rule", "guard_of"),
     "remit.policy.verdict": (
         "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict",
     ),

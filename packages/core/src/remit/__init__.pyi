@@ -7,8 +7,6 @@ from remit.policy.limits import Limits as Limits
 from remit.policy.plan import Step as Step
 from remit.policy.plan import Workflow as Workflow
 from remit.policy.routing import Ranked as Ranked
-from remit.policy.rules import Rule as Rule
-from remit.policy.rules import guard_of as guard_of
 from remit.policy.verdict import ALLOW as ALLOW
 from remit.policy.verdict import Allow as Allow
 from remit.policy.verdict import Ask as Ask

@@ -31,11 +31,11 @@ from remit import (
     Verdict,
     fault,
 )
-from remit.policy.rules import Rule, guard_of
 from remit.policy.verdict import Finding
 from remit.protocol.records import Approval
 from remit.runtime.approvers import NOBODY_ASKED, AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
+from remit_cli.config.rules import Rule, guard_of
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock, a_request
 from waiting import PATIENCE_S

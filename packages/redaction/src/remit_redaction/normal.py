@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remit.words.normalisation import likeness, unescaped
+from remit_redaction.disguises import likeness, unescaped
 from remit_redaction.linear import STEP
 
 # Classes of characters that have no equivalent in ASCII. Ideographs have their own class because they are written

@@ -6,13 +6,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from remit.policy.context import message_of
-from remit.policy.held_back import held_back, note_kinds_held_back
+from remit.policy.context import PASSED_NOTES, matches, message_of
 from remit.policy.reception import powers_of
 from remit.policy.redaction import TEXT_FIELDS, kind_of
 from remit.policy.restoring import tokens_in
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import ContextFilter, Message, Request, Response, Usage, View
+from remit.protocol.envelope import ContextFilter, Known, Message, Request, Response, Usage, View
 from remit.protocol.errors import Fault
 from remit.protocol.records import (
     Approval,
@@ -38,6 +37,7 @@ from remit_server.delegation_views import (
     CarvedTime,
     CarvedTokens,
     DelegationDetail,
+    HeldBackBy,
     HeldBackMessageView,
     HeldBackPart,
     HeldBackView,
@@ -178,6 +178,75 @@ def _parts(case: ShownCase) -> Iterator[HeldBackPart]:
         known = "has no context filter" if own is None else f"has `known` = {own.known or 'none'}"
         why = f"the request by {case.callers[first]} {known}"
         yield HeldBackPart(what=f"notes: {', '.join(sorted(kinds))}", why=why)
+
+
+# ── why a message was held back ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class HeldBackMessage(NamedTuple):
+    """A message that a callee was not shown, and why."""
+
+    message: Message
+    by: HeldBackBy
+    why: str
+
+
+def held_back(messages: Iterable[Message], request: Request, now_ms: int) -> list[HeldBackMessage]:
+    """Return which of the *messages*, said before *request* was made at *now_ms*, its callee was not shown."""
+    view, wanted = request.view, request.context
+    shown = {each.seq for each in view.messages} if view is not None else set[int]()
+    seen = frozenset(view.seen) if view is not None else frozenset[int]()
+    rest = [each for each in messages if each.seq not in shown]
+    if wanted is None:
+        return [HeldBackMessage(each, HeldBackBy.NO_FILTER, _NO_FILTER) for each in rest]
+    matching = [each.seq for each in messages if matches(each, wanted, now_ms)]
+    newest = frozenset(matching if wanted.last_messages is None else matching[-wanted.last_messages :])
+    return [HeldBackMessage(each, *_reason(each, wanted, now_ms, seen, newest, request)) for each in rest]
+
+
+_NO_FILTER = "the call has no context filter, so nothing of the conversation is passed on"
+
+
+def _reason(
+    message: Message,
+    wanted: ContextFilter,
+    now_ms: int,
+    seen: frozenset[int],
+    newest: frozenset[int],
+    request: Request,
+) -> tuple[HeldBackBy, str]:
+    if message.seq in seen:
+        return HeldBackBy.SEEN_BEFORE, "its session was shown this message before"
+    if wanted.last_messages == 0:
+        return HeldBackBy.NONE_WANTED, "`last_messages` is 0: no message is passed on"
+    if not matches(message, ContextFilter(max_age_seconds=wanted.max_age_seconds), now_ms):
+        return HeldBackBy.AGE, f"older than `max_age_seconds` = {wanted.max_age_seconds}"
+    if not matches(message, ContextFilter(roles=wanted.roles), now_ms):
+        roles = ", ".join(sorted(wanted.roles or ()))
+        return HeldBackBy.ROLE, f"its role is {message.role}; `roles` has only {roles or 'none'}"
+    if not matches(message, ContextFilter(keywords=wanted.keywords), now_ms):
+        return HeldBackBy.KEYWORD, f"contains none of the `keywords`: {', '.join(wanted.keywords or ()) or 'none'}"
+    if message.seq not in newest:
+        return HeldBackBy.COUNT, f"not among the newest {wanted.last_messages} (`last_messages`)"
+    room = request.remit.context_tokens
+    return HeldBackBy.TOKENS, f"did not fit into the {room:,} tokens of context (`context_tokens`)"
+
+
+def note_kinds_held_back(callers: Sequence[ContextFilter | None]) -> tuple[frozenset[str], int]:
+    """Return the kinds of notes that a callee may not see, and which of the filters is the first to exclude one.
+
+    *callers* are as for `remit.policy.context.notes_for`: the filter of its own request first, the user's last. The
+    number is -1 if no kind is excluded.
+    """
+    everything = PASSED_NOTES["all"]
+    passed, first = everything, -1
+    for index, each in enumerate(callers):
+        default: Known = "all" if index == len(callers) - 1 else "none"
+        allowed = PASSED_NOTES[(each.known if each is not None else None) or default]
+        if first < 0 and allowed != everything:
+            first = index
+        passed &= allowed
+    return everything - passed, first
 
 
 # ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,10 +1,10 @@
 """What the HTTP API shows of one delegation: its remit, what its callee saw, verdicts, answer and records."""
 
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
 
-from remit.policy.held_back import HeldBackBy
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Note, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
@@ -113,6 +113,19 @@ class ShownView(Struct, frozen=True, kw_only=True):
     """The agents that it could call, likewise."""
     sees: tuple[str, ...]
     """The kinds of personal data that it sees in clear, by its present card."""
+
+
+class HeldBackBy(StrEnum):
+    """What kept a message back."""
+
+    NO_FILTER = "no_filter"
+    NONE_WANTED = "none_wanted"
+    SEEN_BEFORE = "seen_before"
+    AGE = "age"
+    ROLE = "role"
+    KEYWORD = "keyword"
+    COUNT = "count"
+    TOKENS = "tokens"
 
 
 class HeldBackMessageView(Struct, frozen=True, kw_only=True):

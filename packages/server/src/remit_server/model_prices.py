@@ -1,12 +1,15 @@
-"""Finds the price of a model: in the team's own list, else in the package `genai-prices` if it is installed."""
+"""What tokens cost: prices of a team's own list, else of the package `genai-prices` if it is installed."""
 
 import logging
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from remit.policy.prices import PER, Price, price_in
+from msgspec import Struct
 
 log = logging.getLogger("remit")
+
+# Providers give their prices for this many tokens.
+PER = 1_000_000
 
 # The package has its prices in this currency.
 PACKAGE_CURRENCY = "USD"
@@ -24,6 +27,35 @@ _PROVIDERS = {
 }
 # Prices may depend on the size of a request: those of a small one are taken.
 _SAMPLE = 1_000
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """The price of a model, in units of a currency for each million tokens."""
+
+    input: float
+    """Of tokens that the model reads."""
+    output: float
+    """Of tokens that it writes."""
+    cached: float | None = None
+    """Of tokens that its provider has read before and reads from a cache; None: the same as `input`."""
+
+
+def price_in(prices: Mapping[str, Price], model: str) -> Price | None:
+    """Return the price of a model in a list; None if it is not there.
+
+    A list may name the model with its provider, as in `openai:gpt-5-mini`, or without.
+    """
+    if (exact := prices.get(model)) is not None:
+        return exact
+    provider, colon, name = model.partition(":")
+    return prices.get(name) if provider and colon else None
+
+
+def cost_of(price: Price, *, prompt: int, completion: int, cached: int = 0) -> float:
+    """Return what tokens cost; *cached* of the *prompt* tokens came from the provider's cache."""
+    again = min(cached, prompt)
+    reading = (prompt - again) * price.input + again * (price.input if price.cached is None else price.cached)
+    return (reading + completion * price.output) / PER
 
 
 class PriceBook:

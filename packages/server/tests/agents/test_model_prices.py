@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-from remit.policy.prices import Price
 from remit_server import model_prices
-from remit_server.model_prices import PriceBook
+from remit_server.model_prices import Price, PriceBook
 
 OWN = Price(input=3.0, output=9.0)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from remit import Answer, Brief, Code, File, Hub, RemitError, Rule, Status, guard_of
+from remit import Answer, Brief, Code, File, Hub, RemitError, Status
 from remit.protocol.envelope import Response
 from remit.protocol.records import Delta, Progress
+from remit_cli import Rule, guard_of
 from remit_server.client import HubClient, SyncHubClient
 from remit_server.documents.api_values import Handle, NamedAnswer
 from remit_server.transports.addresses import listening

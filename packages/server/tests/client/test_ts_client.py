@@ -12,7 +12,8 @@ import pytest
 
 from a2a_install import node
 from checkout import ROOT
-from remit import Brief, Hub, Rule, guard_of
+from remit import Brief, Hub
+from remit_cli import Rule, guard_of
 from serving import serving
 from waiting import PATIENCE_S
 

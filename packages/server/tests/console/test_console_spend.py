@@ -12,9 +12,8 @@ from console_pages import PATIENT, signed_in, usable_in_both_looks
 from new_stores import new_store
 from past_runs import write_past_runs
 from remit import Brief, Hub
-from remit.policy.prices import Price
 from remit_server.documents.spend import Pricing
-from remit_server.model_prices import PriceBook
+from remit_server.model_prices import Price, PriceBook
 from serving import client_of, posted, serving
 
 PRICES = Pricing(price=PriceBook({"acme:large": Price(input=3.0, output=15.0)}, "EUR").price, currency="EUR")

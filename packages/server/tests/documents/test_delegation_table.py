@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.prices import Price
 from remit.protocol.envelope import MODEL, VERSION, Request, Response, Usage
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record
@@ -11,6 +10,7 @@ from remit.protocol.remit import Remit
 from remit.runtime.run_tree import Tree
 from remit_server.documents.delegation_table import covered, short_path, table_of
 from remit_server.documents.spend import Pricing
+from remit_server.model_prices import Price
 
 REMIT = Remit(user="ada", depth=0, max_depth=5, time_ms=60_000, tokens=10_000)
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from remit.agents.cards import AgentOptions, RemoteOptions, Sandbox
 from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
-from remit.policy.rules import guard_of
 from remit.policy.verdict import Guard
 from remit.protocol.card import CONCURRENCY
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
@@ -26,6 +25,7 @@ from remit_cli.config.code import agent_at, docstring_of, found, tool_at
 from remit_cli.config.line_numbers import Place, dotted
 from remit_cli.config.load import load_team
 from remit_cli.config.models import detector_of, model_agent, summarizer_of
+from remit_cli.config.rules import guard_of
 from remit_cli.config.sections.agents import AgentSection
 from remit_cli.config.stores import store_of
 from remit_cli.config.team import Team

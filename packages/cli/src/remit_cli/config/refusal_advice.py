@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from remit.policy.rules import matching_rule
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault
 from remit_cli.config.line_numbers import Place
+from remit_cli.config.rules import matching_rule
 from remit_cli.config.team import Team
 
 

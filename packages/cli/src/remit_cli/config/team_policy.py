@@ -7,7 +7,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from remit.policy.rules import matching_rule, question_of
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Call, Request
@@ -19,6 +18,7 @@ from remit_cli.config.composition import PresentTeam, differences, guards_of, op
 from remit_cli.config.line_numbers import Place, dotted, value_at
 from remit_cli.config.load import load_team, parse_text, read_text
 from remit_cli.config.refusal_advice import GoverningKey, RefusedCase, governing_keys
+from remit_cli.config.rules import matching_rule, question_of
 from remit_cli.config.sections.agents import AgentSection, CapabilitySection
 from remit_cli.config.team import Team
 from remit_cli.config.values import in_code

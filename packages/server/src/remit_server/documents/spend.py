@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from remit.policy.breaker import Phase
-from remit.policy.prices import Price, cost_of
 from remit.protocol.card import Capability, Rate
 from remit.protocol.lifecycle import Status
 from remit_server.documents.common import AtMs, DelegationId, RunId
 from remit_server.documents.figures import DAY_MS, HOUR_MS, Period, SumKey, Sums
+from remit_server.model_prices import Price, cost_of
 
 SpendBy = Literal["user", "agent", "capability", "day", "model"]
 SeriesOf = Literal["success", "latency", "tokens", "cost", "runs", "refusals"]

@@ -6,12 +6,11 @@ from msgspec import Meta, field
 
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits, Overrun
-from remit.policy.prices import Price
-from remit.policy.rules import Editable, Pattern, Rule
 from remit.protocol.card import Authority
 from remit.protocol.remit import Count
 from remit.stores import STORE_PATH
 from remit.stores.retention import Retention
+from remit_cli.config.rules import Editable, Pattern, Rule
 from remit_cli.config.values import (
     Amount,
     Between,
@@ -29,6 +28,7 @@ from remit_cli.config.values import (
     duration_ms,
     optional_ms,
 )
+from remit_server.model_prices import Price
 
 _LIMITS = Limits()
 _BREAKER = BreakerSettings()

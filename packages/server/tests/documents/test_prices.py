@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.prices import Price, cost_of, price_in
+from remit_server.model_prices import Price, cost_of, price_in
 
 MINI = Price(input=0.25, output=2.0, cached=0.025)
 PLAIN = Price(input=1.0, output=4.0)

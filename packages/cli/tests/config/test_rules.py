@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.rules import Rule, guard_of, matching_rule
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
 from remit.protocol.envelope import Handoff
 from remit.protocol.errors import Code
 from remit.protocol.files import File
+from remit_cli.config.rules import Rule, guard_of, matching_rule
 from samples import a_remit, a_request
 
 FACTS = Facts(target=None)

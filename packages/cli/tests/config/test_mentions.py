@@ -1,9 +1,13 @@
 """Disguises of a word, each with whether a rule sees through it; and ordinary texts, in which it sees none."""
 
-import pytest
+from typing import Any
 
-from remit.policy.rules import Rule, guard_of
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from remit.policy.verdict import Facts, Refuse
+from remit_cli.config.rules import Rule, guard_of, search_text, search_word
 from samples import a_request
 
 FACTS = Facts(target=None)
@@ -164,3 +168,72 @@ def test_a_word_of_another_script_is_found_in_it_and_disguised() -> None:
     assert refuses("μεταφορα", "μεταφορά")
     assert refuses("открой рот", "рот")
     assert not refuses("put it into the pot", "рот")
+
+
+# ── where words are looked for ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def mentions(word: str, **changes: Any) -> bool:
+    rule = Rule(then="refuse", mentions=(word,))
+    return isinstance(guard_of([rule])(a_request(**changes), FACTS), Refuse)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "wire transfer",
+        "w\u200bi\u200dr\u2060e tran\ufeffsfer",
+        "wi\u00adre trans\u00adfer",
+        "ｗｉｒｅ　ｔｒａｎｓｆｅｒ",
+        "𝐰𝐢𝐫𝐞 𝓉𝓇𝒶𝓃𝓈𝒻ℯ𝓇",
+        "ⓦⓘⓡⓔ 🅣🆁🅐🅝🅢🅕🅔🅡",
+        "wіrе trаnѕfеr",  # Cyrillic
+        "wirε τrαnsfεr",  # Greek
+        "w\u0336i\u0336r\u0336e\u0336 trànsfér",
+        "wíré ŧrańsƒer",
+        "ᴡɪʀᴇ ᴛʀᴀɴꜱꜰᴇʀ",
+        "w-i-r-e t-r-a-n-s-f-e-r",
+        "wi-re trans-\n  fer",
+        "w.i.r.e t_r_a_n_s_f_e_r",
+        "w*i*r*e tr~ans|fer",
+        "%77ire%20transfer",
+        "%2577ire transfer",
+        "&#119;ire &#x74;ransfer",
+        "wire&nbsp;transfer",
+        r"\u0077ire \x74ransfer",
+        r"\\u{77}ire transfer",
+    ],
+)
+def test_a_rule_about_words_sees_through_disguises(written: str) -> None:
+    assert mentions("Wire Transfer", objective=f"Please {written} it")
+    assert mentions("wire transfer", objective="x", input=written)
+    assert mentions("wire transfer", objective="x", input={"how": [written]})
+
+
+def test_letters_apart_are_a_word() -> None:
+    assert mentions("wire", objective="please w i r e it")
+    assert not mentions("wire", objective="a b w ire")
+
+
+@pytest.mark.parametrize(
+    "word", ["перевод", "Перевод", "支付", "송금", "μεταφορά", "Straße", "تحويل", "e-mail", "%40", "&amp;"]
+)
+def test_words_of_every_script_and_with_signs_are_still_found(word: str) -> None:
+    assert mentions(word, objective=f"please {word} now")
+    assert mentions(word, objective=f"please {word.casefold()} now")
+    assert mentions(word.casefold(), objective=f"please {word} now")
+    assert not mentions(word, objective="nothing of the kind")
+
+
+def test_a_word_that_only_has_invisible_characters_is_found_as_written_alone() -> None:
+    assert not mentions("\u200b", objective="nothing of the kind")
+    assert mentions("\u200b", objective="some\u200bthing")
+
+
+def test_no_word_is_found_across_objective_and_input() -> None:
+    assert not mentions("wire", objective="w-", input="ire")
+
+
+@given(st.text(max_size=80))
+def test_a_text_mentions_every_part_of_itself(text: str) -> None:
+    assert search_word(text[: len(text) // 2]).is_in(search_text(text)) or not text

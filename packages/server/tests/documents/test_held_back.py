@@ -2,9 +2,10 @@
 
 import pytest
 
-from remit.policy.held_back import HeldBackBy, held_back, note_kinds_held_back
 from remit.protocol.envelope import ContextFilter, Message, Request, View
 from remit.protocol.remit import Remit
+from remit_server.delegation_detail import held_back, note_kinds_held_back
+from remit_server.delegation_views import HeldBackBy
 
 NOW_MS = 1_000_000
 SAID = [

@@ -1,0 +1,303 @@
+"""A team's own rules: which calls are refused, and which need a person's approval."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal, NamedTuple, cast
+
+from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import replace
+
+from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json, Request
+from remit.protocol.errors import Code
+from remit_redaction.disguises import DROPPED, FILLERS, LIKENESSES, SPACES, is_seen, likeness, unescaped
+
+Pattern = Annotated[str, Meta(min_length=1)]
+Editable = Literal["objective", "input"]
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A rule for matching calls: every given pattern must match, and `*` matches anything in a name."""
+
+    then: Literal["allow", "ask", "refuse"]
+    """What happens to a matching call."""
+    from_: Pattern = field(default="*", name="from")
+    """The caller: an agent, or `user`."""
+    to: Pattern = "*"
+    """The callee."""
+    capability: Pattern | None = None
+    """The requested capability; None: any."""
+    user: Pattern = "*"
+    """The user of the run."""
+    mentions: tuple[Pattern, ...] = ()
+    """Words of which at least one stands in what the callee is told, in any case, also disguised."""
+    say: str = ""
+    """The question to the person, or the reason for the refusal."""
+    edit: frozenset[Editable] = frozenset()
+    """The fields that the person may edit before approving."""
+
+
+def guard_of(rules: Sequence[Rule]) -> Guard:
+    """Return the guard for *rules*: the first matching rule decides."""
+    find = _finder(rules)
+
+    def team_rules(request: Request, _: Facts) -> Verdict:
+        """No rule of the team refuses the call or requires a person's approval."""
+        place = find(request)
+        return ALLOW if place is None else _outcome(rules[place], request)
+
+    return team_rules
+
+
+def matching_rule(rules: Sequence[Rule], request: Request) -> int | None:
+    """Return the place of the rule that decides about a request; None if none matches."""
+    return _finder(rules)(request)
+
+
+def question_of(rule: Rule, request: Request) -> str:
+    """Return what a rule asks a person about a request."""
+    return rule.say or f"May {request.origin} ask {_what(request)}?"
+
+
+def _finder(rules: Sequence[Rule]) -> Callable[[Request], int | None]:
+    mentions = [tuple(map(search_word, rule.mentions)) for rule in rules]
+    folds = any(word.folded for words in mentions for word in words)
+
+    def find(request: Request) -> int | None:
+        texts: list[SearchText] | None = None
+        for place, (rule, words) in enumerate(zip(rules, mentions, strict=True)):
+            if not _fits(rule, request):
+                continue
+            if words:
+                # Read once for all rules.
+                texts = texts or [search_text(text, folds=folds) for text in _texts(request) if text]
+                if not any(word.is_in(text) for text in texts for word in words):
+                    continue
+            return place
+        return None
+
+    return find
+
+
+def _texts(request: Request) -> Iterator[str]:
+    """Yield what a caller tells its callee: texts, names, and files that are text.
+
+    Not what was said before, which was judged then: the conversation, and the user's own words in a hand-off.
+    """
+    yield from (request.objective, request.target, request.capability or "", *request.hints)
+    yield from _texts_in(request.input)
+    if request.handoff is not None:
+        yield from _texts_in(to_builtins(replace(request.handoff, original_request="", history=None)))
+    for file in request.files:
+        yield from (file.name, file.url or "", file.text or "")
+
+
+def _texts_in(value: Json) -> Iterator[str]:
+    match value:
+        case dict():
+            for name, each in cast("dict[str, Json]", value).items():
+                yield name
+                yield from _texts_in(each)
+        case list():
+            for each in cast("list[Json]", value):
+                yield from _texts_in(each)
+        case _:
+            yield text_of(value)
+
+
+def _fits(rule: Rule, request: Request) -> bool:
+    """Return whether the names in *request* match; its words are checked separately."""
+    return (
+        fnmatchcase(request.origin, rule.from_)
+        and fnmatchcase(request.target, rule.to)
+        and fnmatchcase(request.remit.user, rule.user)
+        and (rule.capability is None or fnmatchcase(request.capability or "", rule.capability))
+    )
+
+
+def _outcome(rule: Rule, request: Request) -> Verdict:
+    match rule.then:
+        case "allow":
+            return ALLOW
+        case "refuse":
+            return refuse(
+                Code.PERMISSION_DENIED,
+                rule.say or f"the team does not let {request.origin} ask {_what(request)}",
+                suggestion="Ask for something that the rules of the team allow.",
+            )
+        case "ask":
+            return Ask(question_of(rule, request), frozenset(rule.edit))
+
+
+def _what(request: Request) -> str:
+    return f"{request.target} for {request.capability}" if request.capability else request.target
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_LETTER = r"[^\W\d_]"
+_TOKEN = re.compile(rf"{_LETTER}+")
+# The patterns begin with the characters that are rare, so that the search skips all others at once.
+_SPLIT = re.compile(rf"[-_.*~|+=](?<={_LETTER}.)(?:(?<=-)[ \t]*\n[ \t]*|[-_.*~|+=]{{0,2}})(?={_LETTER})")
+_APART = re.compile(rf"[ \t]{_LETTER}[ \t]{_LETTER}(?!\w)")
+_SPACED = re.compile(rf"(?<!\w){_LETTER}(?:[ \t]{_LETTER}){{2,}}(?!\w)")
+_GAP = re.compile(r"(\s+)")
+_SPACE = re.compile(r"[ \t]")
+# A tag of HTML may stand inside a word. It is bounded, so that no text makes the search slow.
+_MARKUP = re.compile(r"<[/!A-Za-z][^<>]{0,100}>")
+# A text that is written in these characters alone is not shown, and models read it all the same.
+_TAGS = re.compile(r"[\U000e0020-\U000e007e]+")
+# Shown from right to left, whatever its letters are.
+_REVERSED = re.compile("\u202e([^\u202c]+)")
+# A break inside a word, and the fewest letters of a word in which it is looked for: `a\nm` is in every other list.
+_BREAK = "(?: {0,3}\n {0,3}){0,2}"
+_FEWEST = 3
+
+
+class SearchText(NamedTuple):
+    """The forms of a text in which words are searched, all in lower case."""
+
+    written: str
+    """As it is written."""
+    seen: str
+    """Without disguises, words of other scripts as they are."""
+    folded: str
+    """Without disguises, all letters as the ones of ASCII that they look like."""
+    joined: str
+    """As seen, with split words joined."""
+    broken: str
+    """As seen, with breaks inside words; empty if there are none."""
+
+
+class SearchWord(NamedTuple):
+    """The forms in which a word is searched."""
+
+    written: str
+    seen: str
+    folded: str
+    joined: str
+    broken: re.Pattern[str] | None
+
+    def is_in(self, text: SearchText) -> bool:
+        """Return whether the word occurs in any form of *text*."""
+        return (
+            self.written in text.written
+            or (bool(self.seen) and self.seen in text.seen)
+            or (bool(self.folded) and self.folded in text.folded)
+            or (bool(self.joined) and self.joined in text.joined)
+            or (bool(text.broken) and self.broken is not None and self.broken.search(text.broken) is not None)
+        )
+
+
+def search_word(word: str) -> SearchWord:
+    """Return the forms in which *word* is searched."""
+    plain = unescaped(word)
+    shown = (word if plain is None else plain.text).translate(_SHOWN)
+    seen, folded = _collapsed(shown.casefold()), _collapsed(shown.translate(LIKENESSES).casefold())
+    if seen.translate(LIKENESSES).isascii() and _script(seen) == "":
+        seen = folded  # an accent, or letters in circles
+    joined = _joined(seen)
+    first, *rest = [re.escape(char) if char != " " else r"\s{1,3}" for char in joined] or [""]
+    pattern = _BREAK.join([rf"{first}(?<!\w{first})", *rest])
+    broken = re.compile(rf"{pattern}(?!\w)") if len(rest) + 1 >= _FEWEST else None
+    # If all its letters have look-alikes, it could be a word of another language: `рот` is no `pot`.
+    return SearchWord(word.casefold(), seen, "" if folded.isascii() else folded, joined, broken)
+
+
+def search_text(text: str, *, folds: bool = True) -> SearchText:
+    """Return the forms of *text* in which words are searched; unless it *folds*, those with a folded form are not."""
+    written = text.casefold()
+    plain = unescaped(text)
+    shown = text if plain is None else plain.text
+    if shown.isascii():
+        shown = folded = shown.replace("\r", "").casefold()
+    else:
+        hidden = ["".join(chr(ord(char) - 0xE0000) for char in found[0]) for found in _TAGS.finditer(shown)]
+        hidden += [found[1][::-1] for found in _REVERSED.finditer(shown)]
+        shown = "\n\n\n".join([shown, *hidden]).translate(_SHOWN)
+        folded = shown.translate(LIKENESSES).casefold() if folds else ""
+        shown = _undisguised(shown).casefold()
+    if "<" in shown:
+        shown = _MARKUP.sub("\n", shown)
+    seen = _collapsed(shown)
+    return SearchText(written, seen, _collapsed(folded), _joined(shown), shown if "\n" in shown else "")
+
+
+def _collapsed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _joined(text: str) -> str:
+    text = _SPLIT.sub("", text)
+    if _APART.search(text):
+        text = _SPACED.sub(lambda spaced: _SPACE.sub("", spaced[0]), text)
+    return _collapsed(text)
+
+
+def _undisguised(shown: str) -> str:
+    """Return a text with look-alike letters replaced, except in the words of a language that is written with them.
+
+    A word of one other script is proper if one of its letters looks like none of ASCII, or if the text has such words.
+    """
+    pieces = _GAP.split(shown)
+    foreign = {piece for piece in pieces if not piece.isascii()}
+    tokens = {
+        token: (_script(token), token.translate(LIKENESSES))
+        for piece in foreign
+        for token in _TOKEN.findall(piece)
+        if not token.isascii()
+    }
+    written = {script for script, folded in tokens.values() if script and not folded.isascii()}
+
+    def read(found: re.Match[str]) -> str:
+        script, folded = tokens.get(found[0], ("", found[0]))
+        return found[0] if script in written else folded
+
+    undisguised = {piece: _TOKEN.sub(read, piece) for piece in foreign}
+    return "".join([undisguised.get(piece, piece) for piece in pieces])
+
+
+def _script(token: str) -> str:
+    """Return the script of a word; empty if it is Latin, or mixed."""
+    scripts = {_SCRIPTS[ord(char)] for char in token}
+    return scripts.pop() if len(scripts) == 1 else ""
+
+
+class _Scripts(dict[int, str]):
+    """The script of each letter; empty for Latin ones, in whatever form."""
+
+    def __missing__(self, point: int) -> str:
+        char = chr(point)
+        name = "" if unicodedata.normalize("NFKC", char).isascii() else unicodedata.name(char, "").partition(" ")[0]
+        script = self[point] = "" if name == "LATIN" else name
+        return script
+
+
+class _ShownForms(dict[int, str]):
+    """Each character as it is shown: nothing if it is invisible, letters without accents, others by their likeness.
+
+    Odd spaces are breaks: they may stand inside a word.
+    """
+
+    def __missing__(self, point: int) -> str:
+        char = chr(point)
+        category = unicodedata.category(char)
+        if char.isascii() and char != "\r":
+            form = char
+        elif category in DROPPED or char in FILLERS or char == "\r":
+            form = ""
+        elif category[0] == "Z" or char in SPACES:
+            form = "\n"
+        elif char.isalpha():
+            base = "".join(filter(is_seen, unicodedata.normalize("NFD", char)))
+            form = base if len(base) == 1 else char
+        else:
+            form = likeness(char)
+        self[point] = form
+        return form
+
+
+_SCRIPTS, _SHOWN = _Scripts(), _ShownForms()
