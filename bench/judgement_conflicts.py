@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import Figure, at_least, at_most, main
-from remit.policy.plan import Step, Workflow, questions
+from remit.protocol.orchestration import Step, Workflow
 from remit.words.components import Component
 from remit_orchestrator.text.conflicts import find
+from remit_orchestrator.workflow_plan import questions
 
 PARTS = (
     "develop",

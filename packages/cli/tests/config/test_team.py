@@ -10,8 +10,8 @@ from msgspec import Meta
 from remit.hub.hub import DEFAULT_STORE
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
-from remit.policy.plan import Step
 from remit.protocol.card import AgentCard, Capability
+from remit.protocol.orchestration import Step
 from remit.runtime.registry import NAME
 from remit_cli.config.rules import Rule
 from remit_cli.config.sections.agents import AgentSection, CapabilitySection

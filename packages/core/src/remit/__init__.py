@@ -15,7 +15,7 @@ _HOMES = {
     "remit.policy.breaker": ("BreakerSettings",),
     "remit.words.components": ("Component", "Conflict", "ReportedValue"),
     "remit.policy.limits": ("Limits",),
-    "remit.policy.plan": ("Step", "Workflow"),
+    "remit.protocol.orchestration": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),
     "remit.policy.verdict": (
         "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict",

@@ -4,8 +4,6 @@ from remit.policy.aggregate import Blend as Blend
 from remit.policy.aggregate import Combined as Combined
 from remit.policy.breaker import BreakerSettings as BreakerSettings
 from remit.policy.limits import Limits as Limits
-from remit.policy.plan import Step as Step
-from remit.policy.plan import Workflow as Workflow
 from remit.policy.routing import Ranked as Ranked
 from remit.policy.verdict import ALLOW as ALLOW
 from remit.policy.verdict import Allow as Allow
@@ -43,6 +41,8 @@ from remit.protocol.errors import SourceLine as SourceLine
 from remit.protocol.errors import fault as fault
 from remit.protocol.files import File as File
 from remit.protocol.lifecycle import Status as Status
+from remit.protocol.orchestration import Step as Step
+from remit.protocol.orchestration import Workflow as Workflow
 from remit.protocol.records import Approval as Approval
 from remit.protocol.records import ChainBreak as ChainBreak
 from remit.protocol.records import Delegation as Delegation

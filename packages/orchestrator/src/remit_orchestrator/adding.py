@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
-from remit.policy.thresholds import DECISION_MS, THRESHOLDS, Thresholds
 from remit.protocol.card import AgentCard, Capability, Confirmation
+from remit.protocol.orchestration import DECISION_MS, THRESHOLDS, Thresholds
 from remit.runtime.brief import Agent
 from remit_orchestrator.orchestration import (
     ClassifierName,
@@ -20,7 +20,7 @@ from remit_orchestrator.orchestration import (
 if TYPE_CHECKING:  # most hubs have no models
     from pydantic_ai.models import Model
 
-    from remit.policy.plan import Workflow
+    from remit.protocol.orchestration import Workflow
     from remit_models.model import ModelAgent
     from remit_orchestrator.entailment import EntailmentModel
     from remit_orchestrator.intent_classifier import Classifier

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from remit.agents.threads import Threads
 from remit.policy.budget import grant_time_ms
 from remit.protocol.errors import RemitError
+from remit.protocol.orchestration import ENTAILMENT_THRESHOLD
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
-from remit.words.components import ENTAILMENT_THRESHOLD, Component, Findings
+from remit.words.components import Component, Findings
 from remit_orchestrator.conflict_reader import LEAST_MS, PATIENCE_MS, ConflictReading, not_read
 from remit_orchestrator.text.conflicts.second_reader import compared, pointed_out
 from remit_orchestrator.text.conflicts.statement_pairs import StatementPair, contradictions, statement_pairs

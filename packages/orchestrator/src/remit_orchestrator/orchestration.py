@@ -13,8 +13,7 @@ from remit.runtime.registry import team_invalid
 if TYPE_CHECKING:  # most hubs have no workflows and no orchestrator
     from pydantic_ai.models import Model
 
-    from remit.policy.plan import Workflow
-    from remit.policy.thresholds import Thresholds
+    from remit.protocol.orchestration import Thresholds, Workflow
     from remit_models.model import ModelAgent
     from remit_orchestrator.conflict_reader import ConflictReader
     from remit_orchestrator.entailment import EntailmentModel
@@ -57,7 +56,7 @@ class Orchestration:
         """Raise a `RemitError` if a step of a workflow names an agent or a capability that the hub does not have."""
         if not self.workflows:
             return
-        from remit.policy.plan import problems
+        from remit_orchestrator.workflow_plan import problems
 
         offered = {name: {each.code for each in card.capabilities} for name, card in self._cards().items()}
         for workflow in self.workflows.values():
@@ -204,7 +203,7 @@ def _of_workflow(workflow: "Workflow", cards: Collection[AgentCard], team: Confi
 
 def refuse_unsound(workflow: "Workflow") -> None:
     """Raise a `RemitError` if a workflow contradicts itself."""
-    from remit.policy.plan import problems
+    from remit_orchestrator.workflow_plan import problems
 
     if found := problems(workflow):
         raise _unsound(workflow, found)

@@ -12,10 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.plan import Workflow
-from remit.policy.thresholds import THRESHOLDS, Thresholds
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Answer, Json
+from remit.protocol.orchestration import THRESHOLDS, Thresholds, Workflow
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit_orchestrator.conflict_reader import ConflictReader

@@ -8,10 +8,10 @@ from datetime import date
 from msgspec import Struct
 
 from remit.policy.budget import estimate
-from remit.policy.thresholds import Thresholds
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
+from remit.protocol.orchestration import Thresholds
 from remit.runtime.brief import Brief
 from remit_models.model import ModelAgent
 from remit_models.prompting import ModelPrompt

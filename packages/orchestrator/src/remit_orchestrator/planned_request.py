@@ -9,10 +9,10 @@ from typing import Literal, cast
 
 from msgspec.structs import replace
 
-from remit.policy.plan import Step, StepOutcome, Workflow, literal
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.errors import RemitError
+from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.brief import Brief
 from remit_orchestrator.conflict_reader import ConflictReader
 from remit_orchestrator.conversation import Conversation, FilledInputs, fits
@@ -41,6 +41,7 @@ from remit_orchestrator.text.plan_words import asking, in_order, left_out, not_d
 from remit_orchestrator.text.replies import wanted
 from remit_orchestrator.workflow import WorkflowExecution
 from remit_orchestrator.workflow_answer import Wording
+from remit_orchestrator.workflow_plan import StepOutcome, literal
 
 
 class PlanRunner:

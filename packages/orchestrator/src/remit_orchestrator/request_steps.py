@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from remit.policy.budget import split_tokens
-from remit.policy.plan import Step, literal
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Json
+from remit.protocol.orchestration import Step
 from remit.runtime.brief import Brief
 from remit_orchestrator.text.intent import DetectedIntent
+from remit_orchestrator.workflow_plan import literal
 
 
 def user_text(brief: Brief) -> str:

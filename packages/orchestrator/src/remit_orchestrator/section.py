@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remit.policy.plan import Offered, problems
 from remit.protocol.envelope import USER
 from remit.protocol.errors import RemitError
 from remit.protocol.problems import WrongPart
@@ -16,6 +15,7 @@ from remit_cli.config.sections.orchestration import ConflictsSection, Orchestrat
 from remit_cli.config.team import Names, Team, TeamFile
 from remit_cli.config.team_section import Composition, Inspection, TeamSection
 from remit_cli.config.values import duration_ms, optional_ms
+from remit_orchestrator.workflow_plan import Offered, problems, waits_for
 
 if TYPE_CHECKING:  # every command with a team imports this module
     from remit_models.model import ModelAgent
@@ -199,5 +199,11 @@ def _as_agent(section: OrchestratorSection | ConflictsSection) -> AgentSection:
 
 
 ORCHESTRATION: TeamSection[OrchestratorSection | None] = TeamSection(
-    key="orchestrator", kind=None, default=None, problems=_problems, uncallable=_uncallable, compose=_compose
+    key="orchestrator",
+    kind=None,
+    default=None,
+    problems=_problems,
+    uncallable=_uncallable,
+    compose=_compose,
+    step_order=lambda workflow: {step.name: waits_for(step) for step in workflow.steps},
 )

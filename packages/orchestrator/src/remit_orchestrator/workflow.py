@@ -11,21 +11,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from remit.policy.budget import split_tokens
-from remit.policy.plan import (
-    INPUT,
-    REQUEST,
-    NextSteps,
-    Step,
-    StepOutcome,
-    Workflow,
-    filled,
-    planned_steps,
-    ready,
-    waits_for,
-)
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
+from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.records import StepPlan
 from remit.runtime.brief import Brief
 from remit.words.components import Findings
@@ -34,6 +23,16 @@ from remit_orchestrator.narrator import Narrator
 from remit_orchestrator.text.conflicts import find
 from remit_orchestrator.text.conflicts.decided import decided_conflicts, with_decisions
 from remit_orchestrator.workflow_answer import Wording, answer_of, blend_of, compared_of, title_of
+from remit_orchestrator.workflow_plan import (
+    INPUT,
+    REQUEST,
+    NextSteps,
+    StepOutcome,
+    filled,
+    planned_steps,
+    ready,
+    waits_for,
+)
 
 # An agent's default limit of concurrent delegations.
 AT_ONCE = 3

@@ -8,15 +8,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Blend, with_findings
-from remit.policy.plan import Step, StepOutcome, Workflow, questions
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.files import fitting
+from remit.protocol.orchestration import Step, Workflow
 from remit.words.components import Findings, capital
 from remit.words.failures import plain_part
 from remit.words.names import unified, without_names
 from remit_orchestrator.text.conflicts.same_fields import SameFields, with_same_fields
 from remit_orchestrator.text.narration import NOTHING_DONE, NarrativeSection, narrate, progress_phrase, section_of
+from remit_orchestrator.workflow_plan import StepOutcome, questions
 
 # The answer if the step with the result was not done but others were, and the answer if no step had to be done.
 _NOT_REACHED = "This could not be finished."

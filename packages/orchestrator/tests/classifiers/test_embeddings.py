@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.policy.thresholds import Thresholds
 from remit.protocol.card import Capability
 from remit.protocol.errors import Code, RemitError
+from remit.protocol.orchestration import Thresholds
 from remit_orchestrator.classifiers.embeddings import MODEL, TOKENIZER, Embeddings
 from wanted import wanted
 

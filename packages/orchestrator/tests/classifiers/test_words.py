@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from intent import TEAM, calibration_error
 from properties import share
-from remit.policy.thresholds import Thresholds
 from remit.protocol.card import Capability
+from remit.protocol.orchestration import Thresholds
 from remit_orchestrator.classifiers import learn
 from remit_orchestrator.classifiers.learn import Calibration, Examples, gather
 from remit_orchestrator.classifiers.words import WordClassifier

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 import isolated_agents
 from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Request, Response, Status, fault
 from remit.policy.breaker import Phase
-from remit.policy.plan import Step, Workflow
 from remit.protocol.card import AgentCard
+from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.ports import Remote, RemoteHandle
 from remit.runtime.track_record import tracks
 from remit_orchestrator import add_workflow

@@ -12,9 +12,9 @@ import pytest
 from ages import upkeep
 from isolated_agents import pass_files_on
 from remit import Answer, Brief, Call, Capability, Code, File, Hub, Kind, RemitError, Request, Response
-from remit.policy.plan import Step, Workflow
 from remit.protocol.codec import encode
 from remit.protocol.files import MAX_FILE_BYTES
+from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.keys import HubKeys
 from remit.stores.erase import erase
 from remit.stores.sqlite import SqliteStore

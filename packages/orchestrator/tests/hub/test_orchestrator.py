@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Answer, Brief, Capability, Hub, Response
-from remit.policy.plan import Step, Workflow
 from remit.protocol.card import Confirmation
+from remit.protocol.orchestration import Step, Workflow
 from remit_orchestrator import add_orchestrator, add_workflow
 from remit_orchestrator.text.classification import ScoredCapability
 

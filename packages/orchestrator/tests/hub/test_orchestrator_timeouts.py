@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Answer, Brief, Capability, Hub, Status
-from remit.policy.plan import Step, Workflow
 from remit.protocol.envelope import Json
+from remit.protocol.orchestration import Step, Workflow
 from remit_orchestrator import add_orchestrator, add_workflow
 
 DOC = Capability(

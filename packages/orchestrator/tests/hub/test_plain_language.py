@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Response, Status, fault
-from remit.policy.plan import Step, Workflow
+from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.records import Progress
 from remit_orchestrator import add_orchestrator, add_workflow
 

@@ -28,7 +28,7 @@ from remit import (
     Status,
     fault,
 )
-from remit.policy.plan import Step, Workflow
+from remit.protocol.orchestration import Step, Workflow
 from remit.runtime import root_runs
 from remit_orchestrator import add_workflow
 from remit_testing import MemoryStore

@@ -9,7 +9,6 @@ from remit.policy.aggregate import start
 from remit.policy.budget import grant_tokens, settle, split_tokens
 from remit.policy.guards import tokens
 from remit.policy.limits import Limits
-from remit.policy.plan import filled, literal
 from remit.policy.reception import received
 from remit.policy.verdict import ALLOW, Facts
 from remit.protocol.card import AgentCard
@@ -19,6 +18,7 @@ from remit.words.components import Component
 from remit_orchestrator.text.conflicts import find
 from remit_orchestrator.text.grounding import unfounded
 from remit_orchestrator.text.summaries import Summary, extend
+from remit_orchestrator.workflow_plan import filled, literal
 from samples import a_card, a_remit, a_request, a_response
 
 

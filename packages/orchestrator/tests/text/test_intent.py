@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.policy.thresholds import Thresholds
+from remit.protocol.orchestration import Thresholds
 from remit_orchestrator.text import request_plan
 from remit_orchestrator.text.classification import Clarity, ClassifiedText, ScoredCapability, hear
 from remit_orchestrator.text.handling import WHY, Case, Local, LocalReason, Route, RouteReason, place

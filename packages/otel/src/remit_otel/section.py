@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from remit.policy.plan import Share
 from remit.protocol.errors import RemitError
+from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of

@@ -1,6 +1,6 @@
 """Sections that plugins bring to the team file, and the type of a whole file."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from msgspec import Struct, defstruct
 
 from remit.plugin import brought, named
 from remit.protocol.card import Sees
+from remit.protocol.orchestration import Workflow
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.sections.agents import AgentSection
@@ -85,6 +86,8 @@ class TeamSection(Struct, Generic[T], frozen=True, kw_only=True):
     """Add an agent that is reached in the way of the section, and return True; False if it is another kind of agent."""
     compose: Callable[[Composition], None] = lambda _: None
     """Change a hub that has its agents, and is not open yet."""
+    step_order: Callable[[Workflow], Mapping[str, Collection[str]]] = lambda _: {}
+    """Return the steps that each step of a workflow waits for."""
     beside: Callable[[Composition], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
     """Run while a server of the team runs."""
 

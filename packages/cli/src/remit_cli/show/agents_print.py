@@ -5,15 +5,16 @@ from pathlib import Path
 
 import click
 
-from remit.policy.plan import Step, waits_for
 from remit.policy.reception import authority_of
 from remit.policy.routing import Candidate, TrackRecord, explain
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.problems import did_you_mean
 from remit.runtime.track_record import NEWEST, Tracks, tracks
 from remit_cli.config.team import Team
+from remit_cli.config.team_section import sections
 from remit_cli.places import reading, relative_path
 from remit_cli.show.screen import many, now_ms, print_fields, print_json, print_table, spoken
 from remit_cli.store_view import StoreView, place_of
@@ -106,7 +107,7 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     yield "shared by", details.device or ""
     yield "name there", details.remote or ""
     if details.workflow is not None:
-        yield "steps", "\n".join(map(_step, details.workflow.steps))
+        yield "steps", "\n".join(_steps(details.workflow))
         yield "result", details.workflow.result or "the results of all steps, as one text"
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
     # The permissions of a remote agent are known only to its own hub.
@@ -130,11 +131,16 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     yield "prompt", card.prompt
 
 
-def _step(step: Step) -> str:
-    """Return a step in one line: agent, task, condition and error handling."""
+def _steps(workflow: Workflow) -> Iterator[str]:
+    before = {name: names for each in sections() for name, names in each.step_order(workflow).items()}
+    for step in workflow.steps:
+        yield _step(step, sorted(before.get(step.name, ())))
+
+
+def _step(step: Step, before: Sequence[str]) -> str:
+    """Return a step in one line: agent, task, the steps before it, condition and error handling."""
     who = " for ".join(each for each in (step.agent, step.capability) if each)
-    waits = ", ".join(sorted(waits_for(step)))
-    said = [f"after {waits}"] if waits else []
+    said = [f"after {', '.join(before)}"] if before else []
     said += [f"when {step.when}"] if step.when else []
     said += [f"else {', '.join(step.fallback)}"] if step.fallback else []
     said += [f"up to {many(step.attempts, 'attempt')}"] if step.attempts > 1 else []

@@ -10,9 +10,6 @@ from remit.protocol.envelope import Json
 
 Severity = Literal["low", "medium", "high"]
 
-# A contradiction that a well-calibrated entailment model is this sure of is wrong once in ten times at most.
-ENTAILMENT_THRESHOLD = 0.9
-
 
 class Component(Struct, frozen=True):
     """The contribution of one agent."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from remit.policy.routing import TrackRecord
-from remit.policy.thresholds import THRESHOLDS
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call, Request
+from remit.protocol.orchestration import THRESHOLDS
 from remit.protocol.records import Record
 from remit.runtime.ports import StoreError
 from remit.runtime.track_record import NEWEST, tracks

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from remit.policy.thresholds import THRESHOLDS, Thresholds
+from remit.protocol.orchestration import THRESHOLDS, Thresholds
 from remit_orchestrator.text.classification import ScoredCapability
 
 

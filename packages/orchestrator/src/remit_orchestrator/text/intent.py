@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from remit.policy.thresholds import THRESHOLDS, Thresholds
 from remit.protocol.card import Confirmation
 from remit.protocol.envelope import Json
+from remit.protocol.orchestration import THRESHOLDS, Thresholds
 from remit_orchestrator.text.classification import Clarity, ClassifiedText, ScoredCapability
 from remit_orchestrator.text.request_part import Condition
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.thresholds import Share
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
+from remit.protocol.orchestration import Likelihood
 from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
 from remit_orchestrator.text.request_part import RequestPart
 
@@ -99,7 +99,7 @@ def answer_schema(codes: Sequence[str], parts: int = 0) -> Schema:
 
 class _Guess(Struct, frozen=True, forbid_unknown_fields=True):
     code: str
-    confidence: Share
+    confidence: Likelihood
     part: int = 0
 
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from remit.policy.thresholds import Thresholds
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
+from remit.protocol.orchestration import Thresholds
 from remit_orchestrator.text.classification import ClassifiedText
 from remit_orchestrator.text.field_values import find_values, is_denied
 from remit_orchestrator.text.intent import (

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from remit.policy.thresholds import THRESHOLDS, Thresholds
+from remit.protocol.orchestration import THRESHOLDS, Thresholds
 from remit_orchestrator.text.classification import Clarity, ClassifiedText
 from remit_orchestrator.text.intent import (
     FOREIGN,

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from remit.plugin import named
-from remit.policy.plan import Share
 from remit.protocol.card import Rate
+from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart, did_you_mean
 from remit.protocol.remit import Count
 from remit_cli.config.sections.agents import AgentSection

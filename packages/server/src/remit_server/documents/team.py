@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from remit.policy.plan import Workflow
 from remit.protocol.card import AgentCard, Authority
+from remit.protocol.orchestration import Workflow
 from remit_server.documents.common import AtMs
 
 

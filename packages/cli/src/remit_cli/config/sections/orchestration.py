@@ -5,12 +5,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
-from remit.policy.thresholds import DECISION_MS, Thresholds
 from remit.protocol.card import Confirmation
 from remit.protocol.envelope import ContextFilter
+from remit.protocol.orchestration import (
+    DECISION_MS,
+    ENTAILMENT_THRESHOLD,
+    MAX_ATTEMPTS,
+    MAX_CONDITION,
+    THRESHOLDS,
+    Share,
+    Step,
+    Thresholds,
+    Workflow,
+)
 from remit.protocol.remit import Count
-from remit.words.components import ENTAILMENT_THRESHOLD
 from remit_cli.config.values import (
     AgentName,
     Code,
@@ -24,8 +32,6 @@ from remit_cli.config.values import (
     duration,
     in_code,
 )
-
-_THRESHOLDS = Thresholds()
 
 
 class StepSection(Section, frozen=True, kw_only=True):
@@ -229,24 +235,24 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
     ] = "unsure"
     act: Annotated[
         Share, Meta(description="Confidence needed to act, if the classifier does not say how clear a request is.")
-    ] = _THRESHOLDS.act
+    ] = THRESHOLDS.act
     read: Annotated[
         Share, Meta(description="Confidence needed for a capability that is `read_only`, if the request is clear.")
-    ] = _THRESHOLDS.read
+    ] = THRESHOLDS.read
     change: Annotated[
         Share,
         Meta(description="Confidence needed for a capability that changes something, if the request is clear."),
-    ] = _THRESHOLDS.change
+    ] = THRESHOLDS.change
     also: Annotated[Share, Meta(description="Confidence needed for a further capability in the same request.")] = (
-        _THRESHOLDS.also
+        THRESHOLDS.also
     )
-    offer: Annotated[Share, Meta(description="Confidence needed to offer several options.")] = _THRESHOLDS.offer
+    offer: Annotated[Share, Meta(description="Confidence needed to offer several options.")] = THRESHOLDS.offer
     close: Annotated[
         Share,
         Meta(description="Share of the best option's confidence that another option needs to be offered as well."),
-    ] = _THRESHOLDS.close
+    ] = THRESHOLDS.close
     nothing: Annotated[Share, Meta(description="Below this confidence it answers that nothing fits.")] = (
-        _THRESHOLDS.nothing
+        THRESHOLDS.nothing
     )
     time: Annotated[Duration | None, Meta(description="Time for one request (default: that of a run).")] = None
     tokens: Annotated[Count | None, Meta(description="Tokens for one request (default: those of a run).")] = None

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from remit.policy.plan import EXAMPLE, Step, Workflow, problems
 from remit.protocol.errors import Problem
+from remit.protocol.orchestration import Step, Workflow
+from remit_orchestrator.workflow_plan import EXAMPLE, problems
 
 
 def found(**step: Any) -> tuple[Problem, ...]:

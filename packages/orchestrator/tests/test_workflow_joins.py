@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.plan import NextSteps, Step, StepOutcome, Workflow, awaited, problems, ready, waits_for
 from remit.protocol.errors import Problem
+from remit.protocol.orchestration import Step, Workflow
+from remit_orchestrator.workflow_plan import NextSteps, StepOutcome, awaited, problems, ready, waits_for
 
 DONE = StepOutcome(state="done", result=1)
 FAILED = StepOutcome(state="failed")

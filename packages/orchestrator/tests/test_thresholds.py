@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from remit.policy.thresholds import THRESHOLDS, Thresholds
+from remit.protocol.orchestration import THRESHOLDS, Thresholds
 
 
 def test_to_change_something_takes_more_than_to_read() -> None:

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.plan import (
+from remit.protocol.errors import Problem
+from remit.protocol.orchestration import Step, Workflow
+from remit.protocol.records import PlannedStep
+from remit_orchestrator.workflow_plan import (
     NextSteps,
-    Step,
     StepOutcome,
-    Workflow,
     filled,
     holds,
     literal,
@@ -22,8 +23,6 @@ from remit.policy.plan import (
     references,
     waits_for,
 )
-from remit.protocol.errors import Problem
-from remit.protocol.records import PlannedStep
 
 DONE, FAILED, SKIPPED = StepOutcome(state="done"), StepOutcome(state="failed"), StepOutcome(state="skipped")
 NOT_WANTED = StepOutcome(state="skipped", wanted=False)
