@@ -12,7 +12,7 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
-from remit.stores.encryption import key_id_of
+from remit.stores.user_keys import key_id_of
 from remit.words.terminal import json_for_terminal
 from remit_cli.completion_words import recorded_profiles, run_ids
 from remit_cli.options import GivenStore, SubcommandGroup, json_option, jsonl_option, store_options

@@ -122,7 +122,7 @@ def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 @plain
 def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the pending questions, and the drafts of plugins."""
-    from remit.stores.inbox import pending
+    from remit.stores.side_tables import pending
     from remit_cli.drafts import drafts_in
 
     found = [(each.id, each.text) for each in _read(ctx, lambda store: pending(store, _now_ms()))[:MOST]]

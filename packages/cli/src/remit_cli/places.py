@@ -24,7 +24,7 @@ from remit_cli.options import GivenStore, named_stores
 from remit_cli.store_view import Place, SqliteView, StoreView, place_of
 
 if TYPE_CHECKING:
-    from remit.stores.upkeep_port import StoreUpkeep
+    from remit.stores.store_upkeep import StoreUpkeep
 
 DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.

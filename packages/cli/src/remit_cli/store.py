@@ -11,9 +11,9 @@ from remit_cli.show.screen import many, print_json
 from remit_server.documents.store import ArchiveCheck, ArchiveResult, BackupResult, PruneResult, RestoreResult
 
 if TYPE_CHECKING:
+    from remit.stores.removal import SealedSegment
     from remit.stores.retention import Retention
-    from remit.stores.segments import SealedSegment
-    from remit.stores.upkeep_port import StoreUpkeep
+    from remit.stores.store_upkeep import StoreUpkeep
 
 
 @click.group(cls=SubcommandGroup)
@@ -60,7 +60,7 @@ def prune(
       remit store prune --dry-run
       remit store prune --keep 90d
     """
-    from remit.stores.prune import prune as apply
+    from remit.stores.store_upkeep import prune as apply
     from remit_cli.places import opened_upkeep, store_file
 
     rule = _retention(keep, given)
@@ -117,7 +117,7 @@ def archive(folder: Path, as_json: bool, given: GivenStore) -> None:
     Example:
       remit store archive /mnt/archive/hub
     """
-    from remit.stores.segments import day_of
+    from remit.stores.removal import day_of
     from remit_cli.places import opened_upkeep, store_file
 
     written = found = 0

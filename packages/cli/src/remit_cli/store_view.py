@@ -12,7 +12,7 @@ from remit.protocol.records import Record
 from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Question, RunSummary, StoreError
 from remit.runtime.signing import Checkpoint
-from remit.stores import audit, checkpoints, inbox, reader, records
+from remit.stores import audit, checkpoints, reader, records, side_tables
 from remit.stores.audit import Linked
 from remit.stores.connection import SqliteConnection
 from remit.stores.database import ask
@@ -20,7 +20,7 @@ from remit.stores.database import ask
 if TYPE_CHECKING:  # whoever has a team has imported it; a reader of the record need not wait for it
     from remit.stores.backup import BackupDone
     from remit.stores.restore import Restored
-    from remit.stores.upkeep_port import StoreUpkeep
+    from remit.stores.store_upkeep import StoreUpkeep
     from remit_cli.config.team import Team
 
 
@@ -150,7 +150,7 @@ class SqliteView:
 
     def pending(self) -> list[Question]:
         now_ms = time.time_ns() // 1_000_000
-        return ask(self.connection, lambda database: inbox.pending(database, now_ms))
+        return ask(self.connection, lambda database: side_tables.pending(database, now_ms))
 
     def before_newest(self, count: int, run: str | None = None, profile: str | None = None) -> int:
         return audit.before_newest(self.connection, count, run, profile)

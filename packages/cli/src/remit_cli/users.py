@@ -76,7 +76,7 @@ def erase(user: str, yes: bool, vacuum: bool, as_json: bool, given: GivenStore) 
     Example:
       remit users erase ann
     """
-    from remit.stores.erase import erase as remove
+    from remit.stores.store_upkeep import erase as remove
     from remit_cli.places import existing, opened_upkeep, store_file
 
     path = existing(store_file(given))
@@ -112,8 +112,8 @@ def _keys(place: "Place", given: GivenStore) -> HubKeys:
     """Return the keys with which the hub of a store encrypts redacted values."""
     from remit.runtime.signing import read_key
     from remit.stores.checkpoints import key_path
-    from remit.stores.vault import secret
+    from remit.stores.user_keys import secret_of
     from remit_cli.teams import vault_key
 
     path = place if isinstance(place, Path) else place.file
-    return HubKeys(vault_key(given.team_file, given.overrides) or secret(read_key(key_path(path))))
+    return HubKeys(vault_key(given.team_file, given.overrides) or secret_of(read_key(key_path(path))))

@@ -14,9 +14,8 @@ from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import AcceptedRequest, Store
-from remit.stores.erase import erase
-from remit.stores.prune import prune
 from remit.stores.retention import Retention
+from remit.stores.store_upkeep import erase, prune
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
 

@@ -10,8 +10,8 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Request
 from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict, Tampering, leaf
-from remit.stores.prune import Pruned, prune
 from remit.stores.retention import Retention
+from remit.stores.store_upkeep import Pruned, prune
 from remit_testing.conformance import a_response
 from waiting import eventually
 

@@ -12,9 +12,8 @@ from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Refusal
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, StoreError
-from remit.stores.erase import erase, subject_of
-from remit.stores.prune import prune
 from remit.stores.retention import Erased, Retention
+from remit.stores.store_upkeep import erase, prune, subject_of
 from remit_testing.conformance import a_request, a_response
 
 KEYS = HubKeys(b"secret")

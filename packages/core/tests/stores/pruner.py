@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 from remit.runtime.keys import HubKeys
-from remit.stores.erase import erase
-from remit.stores.prune import prune
 from remit.stores.retention import Retention
 from remit.stores.upkeep import Upkeep
+from remit.stores.store_upkeep import erase, prune
 
 DAY_MS = 24 * 3_600_000
 

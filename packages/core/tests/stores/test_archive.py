@@ -15,9 +15,9 @@ from remit.runtime.ports import StoreError
 from remit.stores.archive import ArchiveVerdict, verify_archive
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader, connect_writer
-from remit.stores.prune import prune
 from remit.stores.retention import Retention
 from remit.stores.sqlite import verify_file
+from remit.stores.store_upkeep import prune
 
 NOW_MS = START_MS + 10 * DAY_MS
 PRUNER = Path(__file__).with_name("pruner.py")

@@ -32,11 +32,11 @@ from remit.stores.backup import back_up
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection
 from remit.stores.opening import copying_path
-from remit.stores.prune import prune
 from remit.stores.restore import restore
 from remit.stores.retention import Retention
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
+from remit.stores.store_upkeep import prune
 from remit_cluster.copying.copy import Copied
 from remit_cluster.copying.places import CopyPlace, DatabaseToCopy, copy_between
 from remit_cluster.copying.sqlite_writer import SqliteWriter

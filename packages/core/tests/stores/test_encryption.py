@@ -16,12 +16,11 @@ from remit.stores.archive import verify_archive
 from remit.stores.audit import chain_rows
 from remit.stores.backup import back_up
 from remit.stores.connection import connect_reader
-from remit.stores.erase import erase
-from remit.stores.prune import prune
 from remit.stores.restore import restore
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.upkeep import Upkeep
+from remit.stores.store_upkeep import erase, prune
 from remit.stores.user_keys import connect_plain
 from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
 

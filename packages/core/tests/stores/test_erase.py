@@ -18,10 +18,9 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, StoreError
 from remit.stores.audit import removals
 from remit.stores.connection import connect_reader
-from remit.stores.erase import erase, subject_of
-from remit.stores.prune import prune
 from remit.stores.retention import Erased, Retention
 from remit.stores.sqlite import verify_file
+from remit.stores.store_upkeep import erase, prune, subject_of
 from remit_testing.conformance import a_request, a_response
 
 NOW_MS = START_MS + 10 * DAY_MS

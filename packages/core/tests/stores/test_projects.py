@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.stores.projects import MANIFESTS, Project, project_of
+from remit.stores.workspace import MANIFESTS, Project, project_of
 
 
 def project(**files: str) -> Project:

@@ -18,9 +18,9 @@ from remit.runtime.audit.removal import sign_removal
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import removals
 from remit.stores.connection import connect_reader, connect_writer
-from remit.stores.prune import Pruned, prune
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
+from remit.stores.store_upkeep import Pruned, prune
 from remit_testing.conformance import a_response
 from waiting import eventually
 

@@ -16,8 +16,8 @@ from remit.protocol.codec import encode
 from remit.protocol.files import MAX_FILE_BYTES
 from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.keys import HubKeys
-from remit.stores.erase import erase
 from remit.stores.sqlite import SqliteStore
+from remit.stores.store_upkeep import erase
 from remit_orchestrator import add_orchestrator, add_workflow
 from waiting import PATIENCE_S
 

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 from remit.protocol.records import Record
+from remit.stores.database import Entry
 from remit.stores.group_commit import resolve
 from remit.stores.writer import Listener
 from remit_cluster.postgres.connection import PgConnection
-from remit_cluster.postgres.operations import Entry
 
 # The chain is extended within milliseconds, unless the server or the hub that extends it is in trouble.
 HEARD_SECONDS = 2.0

@@ -13,15 +13,15 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key, read_key
+from remit.stores.database import Entry
 from remit.stores.opening import STORE
 from remit_cluster.postgres.chainer import read_head
 from remit_cluster.postgres.checkpoints import check_signer, examine, read_mark
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection
-from remit_cluster.postgres.operations import Entry
 from remit_cluster.postgres.schema import CHAINING, check_complete, migrate
 
 if TYPE_CHECKING:
-    from remit.stores.upkeep_port import StoreUpkeep
+    from remit.stores.store_upkeep import StoreUpkeep
 
 _log = logging.getLogger("remit.store")
 

@@ -3,10 +3,6 @@
 from typing import NamedTuple
 
 from remit.protocol.envelope import Request, Response
-from remit.protocol.records import Body, Kind
-
-Entry = tuple[Kind, int, str, str, Body, int]
-"""A record before it has a number: kind, at_ms, run, session, body, and the epoch of its run or 0."""
 
 
 class Submit(NamedTuple):

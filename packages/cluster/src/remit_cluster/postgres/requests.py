@@ -1,8 +1,5 @@
 """Statements about single requests, their leases and their sealed values."""
 
-from collections.abc import Sequence
-
-from remit.runtime.ports import SealedValue
 from remit.stores.database import KEPT_OPEN, NOW_MS, OPEN, OVER
 from remit.stores.schema import FORGOTTEN
 from remit_cluster.postgres.connection import PgConnection
@@ -51,12 +48,6 @@ END_LEASES = f"""
     WHERE {OPEN} AND worker IN (SELECT name FROM ended) RETURNING 1
 """
 
-# The request as it was submitted, if it has not begun.
-NOT_BEGUN = f"""
-    SELECT body FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number
-    WHERE request.run = $1 AND {KEPT_OPEN} AND waiting
-"""
-
 FORGET_OUTCOMES = f"""
     WITH old AS (
         UPDATE remit.request SET state = {FORGOTTEN} WHERE {OVER} AND ended_ms <= $1 RETURNING run
@@ -75,23 +66,4 @@ async def extend_lease(connection: PgConnection, worker: str, lease_ms: int) -> 
         " ON CONFLICT (name) DO UPDATE SET lease_until_ms = excluded.lease_until_ms",
         worker,
         lease_ms,
-    )
-
-
-async def seal(connection: PgConnection, scope: str, sealed: Sequence[SealedValue], now_ms: int) -> None:
-    """Store values; the first of each token is kept, and `of_user` stays once it is set."""
-    # One statement may change a row only once.
-    first: dict[str, SealedValue] = {}
-    for each in sealed:
-        known = first.setdefault(each.token, each)
-        if each.of_user and not known.of_user:
-            first[each.token] = known._replace(of_user=True)
-    values = sorted(first.values())
-    await connection.execute(
-        "INSERT INTO remit.sealed (scope, token, value, of_user, at_ms)"
-        " SELECT $1, token, value, of_user, $5 FROM unnest($2::text[], $3::bytea[], $4::boolean[])"
-        " AS new (token, value, of_user)"
-        " ON CONFLICT (scope, token) DO UPDATE SET of_user = true WHERE excluded.of_user AND NOT sealed.of_user",
-        *(scope, [each.token for each in values], [each.value for each in values]),
-        *([each.of_user for each in values], now_ms),
     )

@@ -11,26 +11,24 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from remit.policy.budget import estimate
 from remit.protocol.envelope import ContextFilter, Message, Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Body, Kind, Record
+from remit.protocol.records import Record
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import (
     DuplicateRequest,
-    NumberedRecord,
     OrphanedRun,
     RecordFilter,
-    SealedValue,
     SingleUseProof,
     StoreError,
     Submitted,
     TakenRequest,
     TokenCounter,
 )
-from remit.stores import reader, vault
+from remit.stores import reader
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.database import NOW_MS, SqlChange
-from remit.stores.fence import is_old
+from remit.stores.requests import is_old
 from remit.stores.retention import DAY_MS
-from remit.stores.sql_store import MAX_QUEUED, SqlStore
+from remit.stores.sql_store import SqlStore
 from remit.stores.writer import Listener
 from remit_cluster.postgres import messages as index
 from remit_cluster.postgres import records
@@ -52,7 +50,7 @@ T = TypeVar("T")
 _wall_ms = LoopClock().wall_ms
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(SqlStore[PgWriter]):
     """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`, which
     says what each method promises.
 
@@ -85,7 +83,7 @@ class PostgresStore(SqlStore):
         super().__init__(self.address.name, upkeep, wall_ms, records.NEWEST_SESSIONS)
         self.encrypt, self._count = encrypt, count
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
-        self._queue, self.sizes = self._writer.queue, self._writer.sizes
+        self.sizes = self._writer.sizes
         self._listeners, self._waiting = Listeners(), Waiting(self.address, self._outcomes)
         self._connections: Connections | None = None
         self._chainer: Chainer | None = None
@@ -136,27 +134,9 @@ class PostgresStore(SqlStore):
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
-        queue, writer = self._queue, self._writer
-        queue.append((kind, at_ms, run, session, body, epoch))
-        if len(queue) > writer.calm:
-            writer.nudge()
-
-    @property
-    def full(self) -> bool:
-        return len(self._queue) >= MAX_QUEUED
-
-    async def room(self) -> None:
-        self._opened()
-        await self._writer.room(MAX_QUEUED)
-
     async def flush(self) -> None:
         await self._settled()
         await self._heard()
-
-    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        taken = tuple(entries)
-        return await self._do(lambda transaction: transaction.transfer(source, taken))
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
         self._opened()
@@ -185,15 +165,9 @@ class PostgresStore(SqlStore):
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
         return await self._do(Begin(run, epoch, request))
 
-    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
-        return await self._do(lambda transaction: transaction.release(run, epoch, begun=begun))
-
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         await self._settled()
         return await self.read(lambda database: reader.find(database, request, digest))
-
-    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
 
     async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
         """Claim a request that has not begun and that no worker holds, and return it."""
@@ -227,18 +201,6 @@ class PostgresStore(SqlStore):
         if self._pruning.may_be_due(self.retention) and await self.read(_claim_pruning):
             self._pruning.start(self.retention)
         return expired
-
-    # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
-
-    def secret(self) -> bytes:
-        self._opened()
-        return vault.secret(self._key)
-
-    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
-        kept = tuple(sealed)
-        self._writer.later(
-            lambda transaction: requests_of.seal(transaction.connection, scope, kept, transaction.now_ms)
-        )
 
     # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
 

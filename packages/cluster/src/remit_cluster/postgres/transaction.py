@@ -18,7 +18,6 @@ from remit.runtime.ports import (
     MOST_EPOCHS,
     AcceptedRequest,
     DuplicateRequest,
-    NumberedRecord,
     OrphanedRun,
     ReusedProof,
     RunEpoch,
@@ -26,13 +25,12 @@ from remit.runtime.ports import (
     StoreError,
     Submitted,
     TakenRequest,
-    silent_outcome,
 )
-from remit.stores import inbox, reader
-from remit.stores.changes import incr
-from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, SqlConnection
-from remit.stores.fence import is_old, maybe_executed
+from remit.stores import reader, requests
+from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, Entry, SqlConnection
+from remit.stores.requests import is_old
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
+from remit.stores.side_tables import incr
 from remit_cluster.postgres.bulk import (
     BEGIN,
     FINISH_COLUMNS,
@@ -49,8 +47,8 @@ from remit_cluster.postgres.bulk import (
     columns,
 )
 from remit_cluster.postgres.connection import PgConnection
-from remit_cluster.postgres.operations import Begin, Entry, Finish, JournalWrite, Submit, Take, Write
-from remit_cluster.postgres.requests import CLAIM, END_LEASES, EXPIRED, FORGET_OUTCOMES, NOT_BEGUN
+from remit_cluster.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
+from remit_cluster.postgres.requests import CLAIM, END_LEASES, EXPIRED, FORGET_OUTCOMES
 from remit_cluster.postgres.user_keys import PgUserKeys
 
 
@@ -227,29 +225,17 @@ class PgTransaction:
         self.extend([(Kind.RESULT, what.at_ms, run, response.session or session, response, 0)])
         self.outcomes.append((run, response))
 
-    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        # The row is locked first: another hub may transfer the same entries.
-        await self.connection.execute(
-            "INSERT INTO remit.transferred VALUES ($1, 0) ON CONFLICT (source) DO NOTHING", source
-        )
-        sql = "SELECT number FROM remit.transferred WHERE source = $1 FOR UPDATE"
-        last: int = await self.connection.fetchval(sql, source)
-        new = [entry for entry in entries if entry.number > last]
-        if new:
-            self.extend([(*entry[1:], 0) for entry in new])
-            last = new[-1].number
-            await self.connection.execute("UPDATE remit.transferred SET number = $2 WHERE source = $1", source, last)
-        return last
-
     # ── requests, one at a time ───────────────────────────────────────────────────────────────────────────────────────
 
     async def alone(self, what: Write) -> Submitted | TakenRequest | bool | None:
         """Write one item, whose assumptions may be wrong."""
         match what:
             case Take():
-                return await self.take(what)
+                await self.write()
+                return await requests.take(self, what.run, what.worker, what.lease_ms, begin=what.begin)
             case Begin():
-                return await self.begin(what.run, what.epoch, what.request)
+                await self.write()
+                return await requests.begin(self, what.run, what.epoch, what.request)
             case Submit():
                 return await self.submit(what)
             case Finish():
@@ -260,7 +246,7 @@ class PgTransaction:
     async def submit(self, what: Submit, once: SingleUseProof | None = None) -> Submitted:
         request = what.request
         if is_old(request, self.now_ms):
-            await self._check_fence(what)
+            await requests.check_fence(self, request, what.digest)
         if once is not None and await incr(self, once.key, 1, once.until_ms) > 1:
             return ReusedProof()
         await self.write()
@@ -275,69 +261,27 @@ class PgTransaction:
             raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
         return known
 
-    async def _check_fence(self, what: Submit) -> None:
-        """Raise `StoreError` for a request that may have been executed before the store was restored."""
-        sql = "SELECT EXISTS (SELECT 1 FROM remit.fence WHERE $1 BETWEEN backup_ms AND restored_ms)"
-        fenced = await self.connection.fetchval(sql, what.request.created_ms)
-        if fenced and await self.find(what.request, what.digest) is None:
-            raise maybe_executed()
-
     async def _is_free(self, what: Submit) -> bool:
         sql = f"SELECT NOT EXISTS (SELECT 1 FROM remit.request WHERE run = $1 AND {KEPT})"
         return await self.connection.fetchval(sql, what.run)
 
-    async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        await self.write()
-        found = await self.connection.fetchrow(
-            "SELECT body FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number"
-            f" WHERE request.run = $1 AND epoch = $2 AND {KEPT_OPEN} FOR UPDATE OF request",
-            run,
-            epoch,
-        )
-        if not found:
-            return False
-        # Nothing before the start counts as an attempt: this is the first.
-        await self.connection.execute(
-            "UPDATE remit.request SET spared = CASE WHEN waiting THEN epoch - 1 ELSE spared END, waiting = false"
-            f" WHERE run = $1 AND {KEPT}",
-            run,
-        )
-        if found[0] != encode(request):
-            await self.connection.execute(
-                "UPDATE remit.request SET begun_stream = $2, begun_number = $3, begun_ms = $4, target = $5, via = $6,"
-                f" correlation = $7, session = $8 WHERE run = $1 AND {KEPT}",
-                *(run, self.stream.id, self.stream.number + 1, self.now_ms, request.target, request.via or ""),
-                *(request.correlation or "", request.session or run),
-            )
-            self.extend([(Kind.STARTED, self.now_ms, run, request.session or run, request, 0)])
-        return True
-
-    async def release(self, run: str, epoch: int, *, begun: bool) -> bool:
-        # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
-        # nor the released one counts as an attempt.
-        return await self._changes(
-            "UPDATE remit.request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0,"
-            f" waiting = waiting OR NOT $3 WHERE run = $1 AND epoch = $2 AND {KEPT_OPEN}",
-            run,
-            epoch,
-            begun,
-        )
-
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         return await reader.find(self.connection, request, digest)
+
+    async def begin_changed(self, request: Request) -> None:
+        await self.connection.execute(
+            "UPDATE remit.request SET begun_stream = $2, begun_number = $3, begun_ms = $4, target = $5, via = $6,"
+            f" correlation = $7, session = $8 WHERE run = $1 AND {KEPT}",
+            *(request.run, self.stream.id, self.stream.number + 1, self.now_ms, request.target, request.via or ""),
+            *(request.correlation or "", request.session or request.run),
+        )
+        self.extend([(Kind.STARTED, self.now_ms, request.run, request.session or request.run, request, 0)])
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         return await self.connection.fetchval(CLAIM, worker, lease_ms, MOST_EPOCHS, run)
 
-    async def take(self, what: Take) -> TakenRequest | None:
-        await self.write()
-        body = await self.connection.fetchval(NOT_BEGUN, what.run)
-        if body is None or (epoch := await self.claim(what.run, what.worker, what.lease_ms)) is None:
-            return None
-        if what.begin:
-            sql = f"UPDATE remit.request SET spared = epoch - 1, waiting = false WHERE run = $1 AND {KEPT}"
-            await self.connection.execute(sql, what.run)
-        return TakenRequest(epoch, read_request(body))
+    def epoch_changed(self, run: str) -> None:
+        """No epochs are remembered between transactions."""
 
     async def finish(self, what: Finish) -> bool:
         await self.write()
@@ -356,23 +300,20 @@ class PgTransaction:
         await self.write()
         return bool(await self.connection.fetch(END_LEASES, within_ms, worker))
 
+    async def end(self, run: str, epoch: int, response: Response, at_ms: int) -> None:
+        await self.finish(Finish(run, epoch, response, at_ms))
+
     async def sweep(self, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         await self.write()
         now_ms: int = await self.connection.fetchval(f"SELECT {NOW_MS}")
-        await self.connection.execute("DELETE FROM remit.counter WHERE end_ms <= $1", now_ms)
-        await self.connection.execute(FORGET_OUTCOMES, now_ms - keep_ms)
-        await inbox.forget(self.connection, now_ms, now_ms - keep_ms)
         await self.connection.execute("DELETE FROM remit.worker WHERE lease_until_ms <= $1", now_ms - keep_ms)
-        expired: list[OrphanedRun] = []
-        for run, epoch, attempts, waiting, body in await self.connection.fetch(EXPIRED, now_ms):
-            request = read_request(body)
-            if waiting or attempts < max_attempts:
-                expired.append(OrphanedRun(run, request, waiting))
-            else:
-                await self.finish(Finish(run, epoch, silent_outcome(request, attempts), now_ms))
-                # Its worker may only stand still: as after a claim, nothing that it still writes of the run counts.
-                await self.connection.execute("UPDATE remit.request SET epoch = epoch + 1 WHERE run = $1", run)
-        return expired
+        return await requests.sweep(self, now_ms, max_attempts, keep_ms)
+
+    async def forget_outcomes(self, before_ms: int) -> None:
+        await self.connection.execute(FORGET_OUTCOMES, before_ms)
+
+    async def expired(self, now_ms: int) -> list[tuple[Any, ...]]:
+        return await self.connection.fetch(EXPIRED, now_ms)
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -392,6 +333,3 @@ class PgTransaction:
 
     async def encrypted(self, user: str, text: bytes) -> bytes:
         return text if self.keys is None else await self.keys.encrypt(self.connection, user, text)
-
-    async def _changes(self, sql: str, *values: Any) -> bool:
-        return not (await self.connection.execute(sql, *values)).endswith(" 0")

@@ -23,20 +23,20 @@ from remit.runtime.audit.verification import accepted_keys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores.database import KEPT, NOW_MS
-from remit.stores.encryption import UserCipher
 from remit.stores.opening import STORE
-from remit.stores.removal_plan import (
+from remit.stores.removal import (
     ExpiredRows,
     OfUser,
+    SealedSegment,
     SegmentChanges,
     VerifiedRow,
     verified,
 )
 from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED
 from remit.stores.schema import KINDS
-from remit.stores.segments import SealedSegment
-from remit.stores.upkeep_port import StoreUpkeep
+from remit.stores.store_upkeep import StoreUpkeep
 from remit.stores.user_data import OPEN_SESSIONS, Kept, kept_record
+from remit.stores.user_keys import UserCipher
 from remit_cluster.postgres import messages
 from remit_cluster.postgres.bulk import StreamPosition
 from remit_cluster.postgres.chain_rows import blocks_between, breaks, leaves_between, places, removals, rows_between

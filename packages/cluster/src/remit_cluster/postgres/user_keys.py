@@ -10,8 +10,10 @@ from remit.protocol.records import Body
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import read_key
-from remit.stores.encryption import (
+from remit.stores.user_keys import (
     MARK,
+    MOST_CIPHERS,
+    MOST_RUNS,
     NOBODY,
     UserCipher,
     UserKey,
@@ -20,10 +22,9 @@ from remit.stores.encryption import (
     key_id_of,
     key_prefix,
     make_user_key,
+    secret_of,
     user_of,
 )
-from remit.stores.user_keys import MOST_CIPHERS, MOST_RUNS
-from remit.stores.vault import secret
 from remit_cluster.postgres.connection import PgConnection
 
 # The columns that can be encrypted; a query that wants one as it is stored gives it another name.
@@ -48,7 +49,7 @@ class PgUserKeys:
     def _unwrapping(self) -> HubKeys:
         if self._store_keys is None:
             try:
-                self._store_keys = HubKeys(secret(read_key(self._key_file)))
+                self._store_keys = HubKeys(secret_of(read_key(self._key_file)))
             except FileNotFoundError as error:
                 message = f"the texts of users cannot be read: there is no {self._key_file}"
                 advice = "Copy the key from a hub that uses this store, or from a backup."

@@ -15,7 +15,7 @@ from msgspec import Struct
 from remit.protocol.codec import encode
 from remit.runtime.audit import GENESIS, ChainRow, RemovedRow, follows, leaf, link
 from remit.runtime.signing import Checkpoint
-from remit.stores.segments import SealedSegment
+from remit.stores.removal import SealedSegment
 
 _NAME = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
 # Beyond this, a higher level saves 2 % and takes three times as long.

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from remit.protocol.envelope import Request, Response
+from remit.protocol.records import Body, Kind
 from remit.runtime.ports import RunEpoch
 from remit.stores.connection import SqliteConnection
 
@@ -51,6 +53,10 @@ Query = Callable[[SqlConnection], Awaitable[T]]
 """Something to read on a connection to either engine."""
 
 
+Entry = tuple[Kind, int, str, str, Body, int]
+"""A record before it has a number: kind, at_ms, run, session, body, and the epoch of its run or 0."""
+
+
 class SqlChange(Protocol):
     """An open write transaction of either engine."""
 
@@ -59,12 +65,40 @@ class SqlChange(Protocol):
     @property
     def database(self) -> SqlConnection: ...
 
+    def extend(self, entries: "list[Entry]") -> None:
+        """Append records, except those with a stale epoch."""
+        ...
+
     async def encrypted(self, user: str, text: bytes) -> bytes:
         """Return a text as it is stored: under the key of its user, if the store encrypts."""
         ...
 
     async def is_replaced(self, claim: RunEpoch) -> bool:
         """Return whether a run has been claimed again, or released, since a hub claimed it."""
+        ...
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        """Return the new epoch of a run that no worker holds."""
+        ...
+
+    async def begin_changed(self, request: Request) -> None:
+        """Record the form in which a request begins, if that is another than was submitted."""
+        ...
+
+    async def end(self, run: str, epoch: int, response: Response, at_ms: int) -> None:
+        """Record the outcome of a run that nobody else can end meanwhile."""
+        ...
+
+    def epoch_changed(self, run: str) -> None:
+        """Note that the epoch of a run is another one now."""
+        ...
+
+    async def forget_outcomes(self, before_ms: int) -> None:
+        """No longer give the outcomes of runs that ended before."""
+        ...
+
+    async def expired(self, now_ms: int) -> list[tuple[Any, ...]]:
+        """Return the open runs whose lease has ended: run, epoch, attempts, whether it waits, and the request."""
         ...
 
 

@@ -1,11 +1,15 @@
 """Opens the file of a SQLite store: schema, key, and the check that rows and checkpoints agree."""
 
+import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from remit.protocol.errors import Code, fault
@@ -14,11 +18,46 @@ from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, translate, write_lock
-from remit.stores.encryption import NOBODY
-from remit.stores.reader_pool import Reader
+from remit.stores.records import FileQuery, T
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
-from remit.stores.user_keys import UserKeys, connect_plain, is_encrypted, lost_key
+from remit.stores.user_keys import NOBODY, UserKeys, connect_plain, is_encrypted, lost_key
+
+# Reads are short; a second thread keeps one long listing from blocking the rest.
+CONNECTIONS = 2
+
+
+class Reader:
+    """A few read-only connections and the threads that use them."""
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        self._path = path
+        self._connections: SimpleQueue[SqliteConnection] = SimpleQueue()
+        for _ in range(CONNECTIONS):
+            self._connections.put(connect_plain(path, busy_seconds))
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix=f"remit-reader {path.name}")
+
+    async def read(self, query: FileQuery[T]) -> T:
+        """Return the query's result, or raise `StoreError`."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, query)
+
+    def _read(self, query: FileQuery[T]) -> T:
+        connection = self._connections.get()
+        try:
+            return query(connection)
+        except (apsw.Error, OSError, msgspec.DecodeError) as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._connections.put(connection)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown()
+        for _ in range(CONNECTIONS):
+            self._connections.get().close()
+
 
 _log = logging.getLogger("remit.store")
 

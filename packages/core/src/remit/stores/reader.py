@@ -1,4 +1,4 @@
-"""Queries about runs, sessions and what is kept beside records, the same for both engines."""
+"""Queries about runs and sessions, the same for both engines."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -6,15 +6,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from remit.protocol.envelope import Note, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Record, read_body, read_request, read_response
 from remit.runtime.listing import is_wanted
 from remit.runtime.ports import (
     ANYONES,
-    MOST_FACTS,
-    MOST_NOTES,
     MOST_READ,
     DuplicateRequest,
     ListedSessions,
@@ -218,12 +216,6 @@ async def running(database: SqlConnection) -> frozenset[str]:
     return frozenset(run for (run,) in rows)
 
 
-async def claimed(database: SqlConnection, worker: str) -> list[tuple[str, int]]:
-    """Return the unfinished runs of a worker, with their epochs."""
-    rows = await database.fetch(f"SELECT run, epoch FROM remit.request WHERE {OPEN} AND worker = $1", worker)
-    return [(run, epoch) for run, epoch in rows]
-
-
 async def has_claims(database: SqlConnection, worker: str) -> bool:
     """Return whether a worker has unfinished runs."""
     sql = f"SELECT 1 FROM remit.request WHERE {OPEN} AND worker = $1 LIMIT 1"
@@ -335,32 +327,3 @@ _COUNTS = f"""
         count(DISTINCT CASE WHEN kind = {_STARTED} THEN run END) + count(CASE WHEN kind = {_RESULT} THEN 1 END)
     FROM remit.record WHERE session = $1 AND kind IN ({_STARTED}, {_RESULT})
 """
-
-
-# ── besides records ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def journal(database: SqlConnection, run: str) -> dict[str, bytes]:
-    """Return the journal of a run."""
-    rows = await database.fetch("SELECT step, value FROM remit.journal WHERE run = $1", run)
-    return {step: value for step, value in rows}  # noqa: C416 - the rows are records of the driver
-
-
-async def facts(database: SqlConnection, user: str) -> tuple[str, ...]:
-    """Return the newest facts about a user, oldest first."""
-    sql = "SELECT text FROM remit.fact WHERE by_user = $1 ORDER BY id DESC LIMIT $2"
-    rows = await database.fetch(sql, user, MOST_FACTS)
-    return tuple(text.decode(errors="surrogatepass") for (text,) in reversed(rows))
-
-
-async def notes(database: SqlConnection, session: str) -> list[Note]:
-    """Return the newest notes of a conversation, oldest first."""
-    sql = "SELECT kind, text, by_agent FROM remit.note WHERE session = $1 ORDER BY id DESC LIMIT $2"
-    rows = await database.fetch(sql, session, MOST_NOTES)
-    return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
-
-
-async def cell(database: SqlConnection, key: str) -> tuple[int, bytes] | None:
-    """Return a shared value and its revision."""
-    found = await database.fetchrow("SELECT revision, value FROM remit.cell WHERE key = $1", key)
-    return None if found is None else (found[0], found[1])

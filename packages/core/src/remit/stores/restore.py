@@ -15,12 +15,11 @@ from remit.stores.audit import digest_of
 from remit.stores.backup import CHECKPOINTS, KEY, MADE_MS, SavedKeys, parts_of, read_saved_keys, sync, write_private
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection, connect_file, connect_reader, connect_writer, write_lock
-from remit.stores.encryption import key_id_of
 from remit.stores.opening import STORE, restoring_path
 from remit.stores.restore_plan import GAP, in_use, lost_outcome, lost_things, refused_restore, restore_notice
 from remit.stores.schema import APPLICATION_ID, migrate
 from remit.stores.transaction import Transaction
-from remit.stores.user_keys import UserKeys, is_encrypted
+from remit.stores.user_keys import UserKeys, is_encrypted, key_id_of
 
 
 class Restored(NamedTuple):

@@ -1,28 +1,35 @@
 """What a store does alike in either engine: everything that is not on the way of each delegation."""
 
 import asyncio
+import logging
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import apsw
 import msgspec
 
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Note
-from remit.protocol.records import Record
+from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.audit.stored_chain import AuditedChain
 from remit.runtime.keys import HubKeys
 from remit.runtime.listing import list_records
 from remit.runtime.ports import (
     ANYONES,
+    MOST_FACTS,
+    MOST_NOTES,
     NO_RUN,
     ControlAction,
     ControlCommand,
     Decision,
     ListedRecords,
     ListedSessions,
+    NumberedRecord,
     Question,
     RecordFilter,
     RunEpoch,
@@ -32,16 +39,30 @@ from remit.runtime.ports import (
     SealedValue,
     SessionFilter,
     SessionOwner,
+    StoreError,
 )
-from remit.stores import changes, inbox, reader
-from remit.stores.background import DailyPruning, OpenUpkeep, erase_user
-from remit.stores.database import Query, SqlChange
-from remit.stores.retention import FOREVER, Erased, Retention
+from remit.runtime.signing import CheckpointKey
+from remit.stores import reader, requests, side_tables
+from remit.stores.connection import Durability, SqliteConnection
+from remit.stores.database import OPEN, Entry, Query, SqlChange
+from remit.stores.retention import DAY_MS, FOREVER, Erased, Retention
+from remit.stores.user_keys import secret_of
+
+if TYPE_CHECKING:
+    from remit.stores.store_upkeep import StoreUpkeep
 
 T = TypeVar("T")
 
 # A hop appends two records: this is more than two thousand hops ahead of the disk.
 MAX_QUEUED = 4_000
+
+# How often a hub looks whether another has pruned.
+LOOK_MS = 3_600_000
+
+_log = logging.getLogger("remit.store")
+
+OpenUpkeep = Callable[[], "StoreUpkeep"]
+"""Opens the upkeep of a store; called in a thread."""
 
 
 _read_decision = msgspec.json.Decoder(Decision).decode
@@ -75,10 +96,36 @@ class LockedTexts:
         return HubKeys(self._secret())
 
 
-class SqlStore(ABC):
+class AppendsEntries(Protocol):
+    """A queue of what is to be written."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, entry: Entry, /) -> None: ...
+
+
+class QueueWriter(Protocol):
+    """The part of a writer that appends and waits."""
+
+    calm: int
+
+    @property
+    def queue(self) -> AppendsEntries: ...
+
+    def nudge(self) -> None: ...
+
+    async def room(self, limit: int) -> None: ...
+
+
+W = TypeVar("W", bound=QueueWriter)
+
+
+class SqlStore(ABC, Generic[W]):
     """The part of `remit.runtime.ports.Store` that is the same in either engine, and says what each method promises."""
 
     chain: AuditedChain
+    _key: CheckpointKey
+    _writer: W
 
     def __init__(self, name: str, upkeep: OpenUpkeep, wall_ms: Callable[[], int], newest_sessions: str) -> None:
         """*newest_sessions* is the engine's query of the newest request of each conversation."""
@@ -91,6 +138,8 @@ class SqlStore(ABC):
         self._pruning = DailyPruning(name, upkeep, wall_ms)
         self._locked = LockedTexts(self.secret)
         self.listings = SqlListings(self, newest_sessions)
+
+    # ── what each engine does ─────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     async def read(self, query: Query[T]) -> T:
@@ -117,10 +166,12 @@ class SqlStore(ABC):
         """Return once everything that was committed has its place in the chain."""
 
     @abstractmethod
-    async def flush(self) -> None: ...
+    async def flush(self) -> None:
+        """Return once everything appended so far is durable, or raise `StoreError`."""
 
     @abstractmethod
-    def secret(self) -> bytes: ...
+    def _opened(self) -> object:
+        """Raise `StoreError` if the store is not open."""
 
     @abstractmethod
     async def newest(self) -> int: ...
@@ -129,64 +180,138 @@ class SqlStore(ABC):
     async def selected(self, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
         """Return the last records that a filter selects in a range, newest first."""
 
+    # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
+        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
+        writer = self._writer
+        queue = writer.queue
+        queue.append((kind, at_ms, run, session, body, epoch))
+        if len(queue) > writer.calm:
+            writer.nudge()
+
+    @property
+    def full(self) -> bool:
+        """Whether the queue is so long that callers should await `room` before they append."""
+        return len(self._writer.queue) >= MAX_QUEUED
+
+    async def room(self) -> None:
+        """Return once there is room for more records."""
+        self._opened()
+        await self._writer.room(MAX_QUEUED)
+
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
+        """Record the entries of another log, each number of a *source* once; return the highest recorded number."""
+        taken = tuple(entries)
+        return await self._change(lambda change: requests.transfer(change, source, taken))
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
+        return await self._change(lambda change: requests.release(change, run, epoch, begun=begun))
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        return await self._change(lambda change: change.claim(run, worker, lease_ms))
+
+    async def claimed(self, worker: str) -> list[tuple[str, int]]:
+        await self._settled()
+        sql = f"SELECT run, epoch FROM remit.request WHERE {OPEN} AND worker = $1"
+        return [(run, epoch) for run, epoch in await self.peek(lambda database: database.fetch(sql, worker))]
+
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 
+    def secret(self) -> bytes:
+        """Return 32 bytes derived from the store's key; the same for all processes that share the store."""
+        self._opened()
+        return secret_of(self._key)
+
+    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
+        """Store values, durable like a record; the first of each token is kept, `of_user` stays once it is set."""
+        kept = tuple(sealed)
+        self._change_later(lambda change: side_tables.seal(change, scope, kept))
+
     async def unseal(self, scope: str) -> list[SealedValue]:
-        return await self.read(lambda database: inbox.unseal(database, scope))
+        rows = await self._rows("SELECT token, value, of_user FROM remit.sealed WHERE scope = $1", scope)
+        return [SealedValue(token, value, bool(of_user)) for token, value, of_user in rows]
 
     async def put(self, question: Question) -> Question:
-        return await self._change(lambda change: inbox.put(change, question))
+        return await self._change(lambda change: side_tables.put(change, question))
 
     async def decide(self, question: str, decision: Decision) -> bool:
+        """Answer a question if it exists, is not answered and has not expired."""
         locked = self._locked.lock_decision(question, decision)
-        return await self._change(lambda change: inbox.decide(change.database, question, locked, change.now_ms))
+        sql = (
+            "UPDATE remit.question SET decision = $2, over_ms = $3"
+            " WHERE id = $1 AND decision IS NULL AND expires_ms > $3 RETURNING 1"
+        )
+        changed = await self._change(lambda change: change.database.fetch(sql, question, locked, change.now_ms))
+        return bool(changed)
 
     async def decision(self, question: str) -> Decision | None:
-        locked = await self.read(lambda database: inbox.decision(database, question))
-        return self._locked.open_decision(question, locked)
+        rows = await self._rows("SELECT decision FROM remit.question WHERE id = $1", question)
+        return self._locked.open_decision(question, rows[0][0] if rows else None)
 
     async def withdraw(self, question: str) -> None:
-        await self._change(lambda change: inbox.withdraw(change.database, question))
+        # One that was answered stays, so that its answer is found after a restart.
+        sql = "DELETE FROM remit.question WHERE id = $1 AND decision IS NULL"
+        await self._change(lambda change: change.database.execute(sql, question))
 
     async def pending(self) -> list[Question]:
         now_ms = self._wall_ms()
-        return await self.read(lambda database: inbox.pending(database, now_ms))
+        return await self.read(lambda database: side_tables.pending(database, now_ms))
 
     async def control(self, run: str, action: ControlAction, by: str, reason: str, delegation: str = "") -> int:
         locked = self._locked.lock_reason(run, reason)
-        return await self._change(
-            lambda change: inbox.add_control(change.database, run, action, by, locked, delegation, change.now_ms)
-        )
+        return await self._change(lambda change: side_tables.add_control(change, run, action, by, locked, delegation))
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
-        if run is None and await self.peek(inbox.last_control) <= after:
+        if run is None and await self.peek(side_tables.last_control) <= after:
             return []
-        found = await self.read(lambda database: inbox.controls(database, after, run))
-        return [each._replace(reason=self._locked.open_reason(each.run, locked)) for each, locked in found]
+        rows = await self._rows(
+            "SELECT seq, run, action, by_user, reason FROM remit.control"
+            " WHERE seq > $1 AND ($2::text IS NULL OR run = $2) ORDER BY seq",
+            *(after, run),
+        )
+        return [
+            side_tables.command(seq, of, packed, by, self._locked.open_reason(of, reason))
+            for seq, of, packed, by, reason in rows
+        ]
 
     async def last_control(self) -> int:
-        return await self.read(inbox.last_control)
+        return await self.read(side_tables.last_control)
 
     # ── notes, journal, counters ──────────────────────────────────────────────────────────────────────────────────────
 
     def note(self, session: str, notes: Sequence[Note], of: RunEpoch = NO_RUN) -> None:
         kept = tuple(notes)
-        self._change_later(lambda change: changes.note(change, session, kept, of))
+        self._change_later(lambda change: side_tables.note(change, session, kept, of))
 
     async def notes(self, session: str) -> list[Note]:
-        return await self.read(lambda database: reader.notes(database, session))
+        sql = "SELECT kind, text, by_agent FROM remit.note WHERE session = $1 ORDER BY id DESC LIMIT $2"
+        rows = await self._rows(sql, session, MOST_NOTES)
+        return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
 
     async def load(self, run: str) -> dict[str, bytes]:
-        return await self.read(lambda database: reader.journal(database, run))
+        rows = await self._rows("SELECT step, value FROM remit.journal WHERE run = $1", run)
+        return {step: value for step, value in rows}  # noqa: C416 - the rows are records of the driver
 
     async def incr(self, key: str, n: int, window_ms: int) -> int:
-        return await self._change(lambda change: changes.incr(change, key, n, window_ms))
+        return await self._change(lambda change: side_tables.incr(change, key, n, window_ms))
 
     async def cas(self, key: str, revision: int, value: bytes) -> int | None:
-        return await self._change(lambda change: changes.cas(change, key, revision, value))
+        """Write *value* if the key is still at *revision* (0: absent); return the new revision, or None if it moved."""
+        if revision == 0:
+            sql = "INSERT INTO remit.cell VALUES ($1, 1, $2) ON CONFLICT DO NOTHING RETURNING revision"
+            return await self._change(lambda change: change.database.fetchval(sql, key, value))
+        sql = (
+            "UPDATE remit.cell SET value = $3, revision = revision + 1 WHERE key = $1 AND revision = $2"
+            " RETURNING revision"
+        )
+        return await self._change(lambda change: change.database.fetchval(sql, key, revision, value))
 
     async def get(self, key: str) -> tuple[int, bytes] | None:
-        return await self.read(lambda database: reader.cell(database, key))
+        rows = await self._rows("SELECT revision, value FROM remit.cell WHERE key = $1", key)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     # ── sessions, runs, facts ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -196,11 +321,7 @@ class SqlStore(ABC):
 
     async def session(self, session: str, user: str, agent: str) -> SessionOwner:
         known = await self.peek(lambda database: reader.assigned(database, session))
-        return known or await self._change(lambda change: changes.session(change, session, user, agent))
-
-    async def claimed(self, worker: str) -> list[tuple[str, int]]:
-        await self._settled()
-        return await self.peek(lambda database: reader.claimed(database, worker))
+        return known or await self._change(lambda change: side_tables.session(change, session, user, agent))
 
     async def runs(
         self,
@@ -226,10 +347,15 @@ class SqlStore(ABC):
         return await self.read(lambda database: reader.states(database, agent, users, session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...], epoch: int = 0) -> None:
-        self._change_later(lambda change: changes.remember(change, user, facts, RunEpoch(run, epoch)))
+        self._change_later(lambda change: side_tables.remember(change, user, facts, RunEpoch(run, epoch)))
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        return await self.read(lambda database: reader.facts(database, user))
+        sql = "SELECT text FROM remit.fact WHERE by_user = $1 ORDER BY id DESC LIMIT $2"
+        rows = await self._rows(sql, user, MOST_FACTS)
+        return tuple(text.decode(errors="surrogatepass") for (text,) in reversed(rows))
+
+    async def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return await self.read(lambda database: database.fetch(sql, *values))
 
     # ── upkeep ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -246,7 +372,7 @@ class SqlStore(ABC):
 class SqlListings:
     """The lists of a store."""
 
-    def __init__(self, store: SqlStore, newest_sessions: str) -> None:
+    def __init__(self, store: SqlStore[Any], newest_sessions: str) -> None:
         self._store, self._newest_sessions = store, newest_sessions
 
     async def records(self, wanted: RecordFilter, *, before: int | None = None, limit: int = 100) -> ListedRecords:
@@ -259,3 +385,84 @@ class SqlListings:
         return await self._store.read(
             lambda database: reader.sessions(database, wanted, first, limit, self._newest_sessions)
         )
+
+
+# ── removal ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def file_upkeep(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> OpenUpkeep:
+    """Return what opens the upkeep of an SQLite file."""
+
+    def opened() -> "StoreUpkeep":
+        from remit.stores.upkeep import Upkeep  # most processes that open a store never need it
+
+        return Upkeep(path, durability=durability, wall_ms=wall_ms)
+
+    return opened
+
+
+def erase_user(opened: OpenUpkeep, user: str, keys: HubKeys) -> Erased:
+    """Erase a user from a store, whose upkeep *opened* opens, in a thread."""
+    from remit.stores.store_upkeep import erase
+
+    upkeep = opened()
+    try:
+        return erase(upkeep, user, keys)
+    finally:
+        upkeep.close()
+
+
+class DailyPruning:
+    """The task that prunes, and whose turn it is."""
+
+    def __init__(self, name: str, opened: OpenUpkeep, wall_ms: Callable[[], int]) -> None:
+        self._name = name
+        self._opened = opened
+        """Opens the store's upkeep; called in the thread."""
+        self._wall_ms = wall_ms
+        self._looked_ms = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = threading.Event()
+
+    def may_be_due(self, keep: Retention) -> bool:
+        """Return whether it is time to look whose turn it is."""
+        now_ms = self._wall_ms()
+        if keep.is_forever or now_ms - self._looked_ms < LOOK_MS or (self._task and not self._task.done()):
+            return False
+        self._looked_ms = now_ms
+        return True
+
+    def claim(self, connection: SqliteConnection) -> bool:
+        """Return whether nobody has pruned for a day; then it is this process's turn, and nobody else's."""
+        now_ms = self._wall_ms()
+        connection.execute("UPDATE upkeep SET pruned_ms = ? WHERE pruned_ms <= ?", (now_ms, now_ms - DAY_MS))
+        return bool(connection.changes())
+
+    def start(self, keep: Retention) -> None:
+        self._stopping.clear()
+        self._task = asyncio.get_running_loop().create_task(asyncio.to_thread(self._prune, keep))
+
+    async def stop(self) -> None:
+        """Wait until the segment that is being pruned is done."""
+        self._stopping.set()
+        if (task := self._task) is not None:
+            self._task = None
+            await task
+
+    def _prune(self, keep: Retention) -> None:
+        # Most processes that open a store never prune it.
+        from remit.stores.store_upkeep import prune
+
+        try:
+            upkeep = self._opened()
+            try:
+                found = prune(upkeep, keep, stopped=self._stopping.is_set)
+            finally:
+                upkeep.close()
+        except (apsw.Error, OSError, StoreError) as error:  # the next day tries again
+            _log.warning("%s was not pruned: %s", self._name, error)
+            return
+        for each in found.refused:
+            _log.error("%s: not pruned, see `remit audit verify`: %s", self._name, each)
+        if not found.is_empty:
+            _log.info("%s: pruned %d records, and the texts of %d", self._name, found.rows, found.texts)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -13,17 +13,15 @@ import apsw
 from remit.policy.budget import estimate
 from remit.protocol.envelope import ContextFilter, Message, Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Body, Kind, Record
+from remit.protocol.records import Record
 from remit.runtime.audit import GENESIS, AuditVerdict
 from remit.runtime.audit.chain import intact_rows
 from remit.runtime.audit.stored_chain import ChainLink, Watch
 from remit.runtime.clock import Jumps
 from remit.runtime.ports import (
     DuplicateRequest,
-    NumberedRecord,
     OrphanedRun,
     RecordFilter,
-    SealedValue,
     SingleUseProof,
     StoreError,
     Submitted,
@@ -32,17 +30,15 @@ from remit.runtime.ports import (
 )
 from remit.runtime.signing import Checkpoint, CheckpointKey
 from remit.stores import messages as index
-from remit.stores import reader, vault
+from remit.stores import reader, requests
 from remit.stores import records as pages
 from remit.stores.audit import BUSY_SECONDS, audit, chain_rows, digest_of, verify_file
-from remit.stores.background import file_upkeep
 from remit.stores.checkpoints import EVERY, SECONDS, newest_checkpoint
 from remit.stores.connection import Durability, SqliteConnection, connect_reader, translate
 from remit.stores.database import Query, SqlChange, ask
-from remit.stores.opening import Opening
-from remit.stores.reader_pool import Reader
+from remit.stores.opening import Opening, Reader
 from remit.stores.retention import FOREVER, Erased, Retention
-from remit.stores.sql_store import MAX_QUEUED, SqlStore
+from remit.stores.sql_store import SqlStore, file_upkeep
 from remit.stores.transaction import Transaction, is_submitted, late_workers
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
@@ -153,7 +149,7 @@ def _digest_before(connection: SqliteConnection, seq: int) -> bytes:
     return digest_of(connection, seq - 1) or GENESIS
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(SqlStore[StoreWriter]):
     """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
 
     Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
@@ -194,7 +190,7 @@ class SqliteStore(SqlStore):
         self._count, self._jumps, self._keeps_words = count, Jumps(monotonic), True
         self._waits = OutcomeWaits()
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
-        self._queue, self.sizes = self._writer.queue, self._writer.sizes
+        self.sizes = self._writer.sizes
         self.chain = SqliteChain(self._opening, lambda: self._key)
         self._reader: Reader | None = None
         self._glance: SqliteConnection | None = None
@@ -227,31 +223,9 @@ class SqliteStore(SqlStore):
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body, epoch: int = 0) -> None:
-        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
-        queue, writer = self._queue, self._writer
-        queue.append((kind, at_ms, run, session, body, epoch))
-        if len(queue) > writer.calm:
-            writer.nudge()
-
-    @property
-    def full(self) -> bool:
-        """Whether the queue is so long that callers should await `room` before they append."""
-        return len(self._queue) >= MAX_QUEUED
-
-    async def room(self) -> None:
-        """Return once there is room for more records."""
-        self._opened()
-        await self._writer.room(MAX_QUEUED)
-
     async def flush(self) -> None:
         """Return once everything appended so far is durable, or raise `StoreError`."""
         await self._do(Transaction.write)
-
-    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        """Record the entries of another log, each number of a *source* once; return the highest recorded number."""
-        taken = tuple(entries)
-        return await self._do(lambda transaction: transaction.transfer(source, taken))
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
         """Call *listener* in the event loop with each group of records that this store committed, in order."""
@@ -285,19 +259,13 @@ class SqliteStore(SqlStore):
         return self._writer.do_soon(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        return await self._do(lambda transaction: transaction.begin(run, epoch, request))
-
-    async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
-        return await self._do(lambda transaction: transaction.release(run, epoch, begun=begun))
+        return await self._change(lambda change: requests.begin(change, run, epoch, request))
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         return await self._do(lambda transaction: transaction.find(request, digest))
 
-    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
-
     async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
-        return await self._do(lambda transaction: transaction.take(run, worker, lease_ms, begin=begin))
+        return await self._change(lambda change: requests.take(change, run, worker, lease_ms, begin=begin))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Without runs there is no lease to renew, and no lock to take. A claim that is still being written is not seen.
@@ -329,18 +297,6 @@ class SqliteStore(SqlStore):
         if self._pruning.may_be_due(self.retention) and await self._index(self._pruning.claim):
             self._pruning.start(self.retention)
         return expired
-
-    # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
-
-    def secret(self) -> bytes:
-        """Return 32 bytes derived from the store's key; the same for all processes that share the store."""
-        self._opened()
-        return vault.secret(self._key)
-
-    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
-        """Store values, durable like a record; the first of each token is kept, `of_user` stays once it is set."""
-        kept = tuple(sealed)
-        self._writer.later(lambda transaction: vault.seal(transaction.connection, scope, kept, transaction.now_ms))
 
     # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,8 @@
 """One write transaction: it extends the chain and updates requests."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import cache
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -9,35 +11,91 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Body, Kind, Record, read_request
+from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import GENESIS, leaf, link
 from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
+    FIRST_EPOCH,
     MOST_EPOCHS,
     AcceptedRequest,
     DuplicateRequest,
-    NumberedRecord,
     OrphanedRun,
     ReusedProof,
     RunEpoch,
     SingleUseProof,
     StoreError,
     Submitted,
-    TakenRequest,
-    silent_outcome,
 )
-from remit.stores import inbox, reader
-from remit.stores.changes import incr
+from remit.stores import reader, requests
 from remit.stores.connection import SqliteConnection
-from remit.stores.database import KEPT, KEPT_OPEN, OPEN, OVER, SqlChange, SqlConnection, SqliteDatabase, at_once
-from remit.stores.epochs import RunEpochs
-from remit.stores.fence import is_old, maybe_executed
+from remit.stores.database import KEPT, KEPT_OPEN, OPEN, OVER, Entry, SqlChange, SqlConnection, SqliteDatabase, at_once
+from remit.stores.requests import is_old
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
+from remit.stores.side_tables import incr
 from remit.stores.user_keys import UserKeys
 
+# A hub has fewer runs in flight. Each takes about 150 bytes.
+MOST_KNOWN = 10_000
+
+_log = logging.getLogger("remit.store")
+
+
+class ReplacedRuns:
+    """The runs that other hubs have claimed since this one did; each is logged once."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._known: set[str] = set()
+
+    def report(self, runs: Iterable[str]) -> None:
+        """Log runs of which something was refused."""
+        new = sorted(set(runs) - self._known)
+        if not new:
+            return
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        self._known.update(new)
+        which = f"run {new[0]} was" if len(new) == 1 else f"{len(new)} runs were ({', '.join(new[:5])})"
+        _log.warning("%s: %s taken over by another hub; nothing more is recorded of it here", self._store, which)
+
+
+class RunEpochs:
+    """The epochs in a SQLite file, as far as one process knows them: it looks again once others have written."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, int] = {}
+        self._version = -1
+
+    def submitted(self, run: str) -> None:
+        """Note a new run."""
+        self._newest[run] = FIRST_EPOCH
+
+    def changed(self, run: str) -> None:
+        """Note that a run was claimed or released, or has ended."""
+        self._newest.pop(run, None)
+
+    def forget(self) -> None:
+        """Forget everything: a transaction was rolled back."""
+        self._newest.clear()
+
+    def look_again(self, connection: SqliteConnection) -> None:
+        """Forget everything if another process has written since; called once in each transaction that needs it."""
+        version: int = connection.pragma("data_version")
+        if version != self._version or len(self._newest) > MOST_KNOWN:
+            self._newest.clear()
+            self._version = version
+
+    def replaced(self, connection: SqliteConnection, claims: Collection[RunEpoch]) -> set[RunEpoch]:
+        """Return those of these claims that are followed by a newer one."""
+        newest = self._newest
+        if unknown := {run for run, _ in claims if run not in newest}:
+            sql = "SELECT run, epoch FROM json_each(?) JOIN request ON run = value AND state < 2"
+            newest.update(dict.fromkeys(unknown, 0))  # one that was forgotten, or is not submitted yet
+            newest.update(connection.execute(sql, (json.dumps(sorted(unknown)),)))
+        return {claim for claim in claims if claim.epoch < newest[claim.run]}
+
+
 T = TypeVar("T")
-Entry = tuple[Kind, int, str, str, Body, int]
-"""A record before it has a number: kind, at_ms, run, session, body, and the epoch of its run or 0."""
 # Few runs have many records, and to make a `RunEpoch` of each would cost a hop one percent.
 _CLAIM_OF: Callable[[Entry], tuple[str, int]] = itemgetter(2, 5)
 
@@ -143,16 +201,6 @@ class Transaction:
                 start += width
         values.clear()
 
-    def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        found = self._row("SELECT number FROM transferred WHERE source = ?", (source,))
-        last: int = found[0] if found else 0
-        new = [entry for entry in entries if entry.number > last]
-        if new:
-            self.extend([(*entry[1:], 0) for entry in new])
-            last = new[-1].number
-            self.connection.execute("INSERT OR REPLACE INTO transferred VALUES (?,?)", (source, last))
-        return last
-
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def submit(
@@ -166,7 +214,7 @@ class Transaction:
         once: SingleUseProof | None = None,
     ) -> Submitted:
         if is_old(request, self.now_ms):
-            self._check_fence(request, digest)
+            at_once(requests.check_fence(self, request, digest))
         if once is not None and at_once(incr(self, once.key, 1, once.until_ms)) > 1:
             return ReusedProof()
         key = (request.id, request.remit.user, request.sender)
@@ -185,68 +233,21 @@ class Transaction:
         self._start(request, request.created_ms or self.now_ms)
         return AcceptedRequest(1)
 
-    def _check_fence(self, request: Request, digest: bytes) -> None:
-        """Raise `StoreError` for a request that may have been executed before the store was restored."""
-        found = self._row(
-            "SELECT restored_ms FROM fence WHERE ? BETWEEN backup_ms AND restored_ms", (request.created_ms,)
-        )
-        if found and self.find(request, digest) is None:
-            raise maybe_executed()
-
-    def begin(self, run: str, epoch: int, request: Request) -> bool:
-        self.write()
-        found = self._row(
-            "SELECT body FROM request JOIN record ON seq = coalesce(begun_seq, place)"
-            f" WHERE request.run = ? AND epoch = ? AND {KEPT_OPEN}",
-            (run, epoch),
-        )
-        if not found:
-            return False
-        changed = found[0] != encode(request)
-        # Nothing before the start counts as an attempt: this is the first.
-        self.connection.execute(
-            "UPDATE request SET begun_seq = coalesce(?, begun_seq),"
-            f" spared = iif(waiting, epoch - 1, spared), waiting = 0 WHERE run = ? AND {KEPT}",
-            (self.seq + 1 if changed else None, run),
-        )
-        if changed:
-            self._start(request, self.now_ms)
-        return True
-
-    def release(self, run: str, epoch: int, *, begun: bool) -> bool:
-        # The epoch grows, so that the worker that released the request has no more control over it. Neither this claim
-        # nor the released one counts as an attempt.
-        self._epochs.changed(run)
-        self.connection.execute(
-            "UPDATE request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0,"
-            f" waiting = waiting OR ? WHERE run = ? AND epoch = ? AND {KEPT_OPEN}",
-            (not begun, run, epoch),
-        )
-        return bool(self.connection.changes())
+    async def begin_changed(self, request: Request) -> None:
+        sql = f"UPDATE request SET begun_seq = ? WHERE run = ? AND {KEPT}"
+        self.connection.execute(sql, (self.seq + 1, request.run))
+        self._start(request, self.now_ms)
 
     def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         return at_once(reader.find(self.database, request, digest))
 
-    def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         self._epochs.changed(run)
         found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
         return found[0] if found else None
 
-    def take(self, run: str, worker: str, lease_ms: int, *, begin: bool) -> TakenRequest | None:
-        self.write()
-        found = self._row(
-            "SELECT body FROM request JOIN record ON seq = coalesce(begun_seq, place)"
-            f" WHERE request.run = ? AND {KEPT_OPEN} AND waiting",
-            (run,),
-        )
-        epoch = self.claim(run, worker, lease_ms) if found else None
-        if not found or epoch is None:
-            return None
-        if begin:
-            self.connection.execute(
-                f"UPDATE request SET spared = epoch - 1, waiting = 0 WHERE run = ? AND {KEPT}", (run,)
-            )
-        return TakenRequest(epoch, read_request(found[0]))
+    def epoch_changed(self, run: str) -> None:
+        self._epochs.changed(run)
 
     def heartbeat(self, worker: str, lease_ms: int) -> None:
         self.connection.execute(
@@ -277,31 +278,24 @@ class Transaction:
         self.outcomes.append((run, response))
         return True
 
+    async def end(self, run: str, epoch: int, response: Response, at_ms: int) -> None:
+        self.finish(run, epoch, response, at_ms)
+
     def sweep(self, max_attempts: int, keep_ms: int, jumps: Jumps) -> list[OrphanedRun]:
-        now_ms = self.now_ms
         self._follow_clock(jumps)
-        self.connection.execute("DELETE FROM counter WHERE end_ms <= ?", (now_ms,))
-        self.connection.execute(
-            f"UPDATE request SET state = ? WHERE {OVER} AND ended_ms <= ?", (FORGOTTEN, now_ms - keep_ms)
-        )
-        at_once(inbox.forget(self.database, now_ms, now_ms - keep_ms))
-        expired: list[OrphanedRun] = []
+        return at_once(requests.sweep(self, self.now_ms, max_attempts, keep_ms))
+
+    async def forget_outcomes(self, before_ms: int) -> None:
+        self.connection.execute(f"UPDATE request SET state = ? WHERE {OVER} AND ended_ms <= ?", (FORGOTTEN, before_ms))
+
+    async def expired(self, now_ms: int) -> list[tuple[Any, ...]]:
         # The plus keeps SQLite from scanning all requests in order, which it would do to avoid a sort.
-        for run, epoch, attempts, waiting, body in self.connection.execute(
+        return self.connection.execute(
             "SELECT request.run, epoch, epoch - spared, waiting, body"
             " FROM request JOIN record ON seq = coalesce(begun_seq, place)"
             f" WHERE {OPEN} AND lease_until_ms <= ? ORDER BY +place",
             (now_ms,),
-        ).fetchall():
-            request = read_request(body)
-            if waiting or attempts < max_attempts:
-                expired.append(OrphanedRun(run, request, bool(waiting)))
-            else:
-                self.finish(run, epoch, silent_outcome(request, attempts), now_ms)
-                # Its worker may only stand still: as after a claim, nothing that it still writes of the run counts.
-                self.connection.execute("UPDATE request SET epoch = epoch + 1 WHERE run = ?", (run,))
-                self._epochs.changed(run)
-        return expired
+        ).fetchall()
 
     def _follow_clock(self, jumps: Jumps) -> None:
         """Shift stored times after a jump of the clock, so that only elapsed time counts."""

@@ -21,22 +21,21 @@ from remit.stores.audit import breaks, chain_rows, digest_of, removals
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path, read_checkpoints
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
 from remit.stores.database import KEPT, SqliteDatabase, at_once, in_sqlite
-from remit.stores.encryption import UserCipher
 from remit.stores.opening import STORE
-from remit.stores.removal_plan import (
+from remit.stores.removal import (
     ExpiredRows,
     OfUser,
+    SealedSegment,
     SegmentChanges,
     VerifiedRow,
     verified,
 )
 from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED
 from remit.stores.schema import KINDS, check_version
-from remit.stores.segments import SealedSegment
+from remit.stores.store_upkeep import StoreUpkeep
 from remit.stores.transaction import Transaction
-from remit.stores.upkeep_port import StoreUpkeep
 from remit.stores.user_data import OPEN_SESSIONS, Kept, kept_record
-from remit.stores.user_keys import UserKeys, is_encrypted
+from remit.stores.user_keys import UserCipher, UserKeys, is_encrypted
 
 # Pages that are given back in one transaction: 2 MB.
 VACUUM_PAGES = 500

@@ -15,9 +15,9 @@ from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Notice, Record
 from remit.stores.checkpoints import Checkpoints
 from remit.stores.connection import TROUBLE, SqliteConnection, translate, write_lock
-from remit.stores.epochs import ReplacedRuns, RunEpochs
+from remit.stores.database import Entry
 from remit.stores.group_commit import GroupCommit, resolve
-from remit.stores.transaction import Entry, Transaction
+from remit.stores.transaction import ReplacedRuns, RunEpochs, Transaction
 from remit.stores.user_keys import UserKeys
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.shared_requests import CancelOrder
 from remit.runtime.signing import read_key
 from remit.stores.checkpoints import key_path
-from remit.stores.vault import secret
+from remit.stores.user_keys import secret_of
 from remit_cli.config.composition import vault_key_of
 from remit_cli.config.team import Team
 from remit_cli.config.team_section import is_hosted
@@ -45,7 +45,7 @@ class BusHubs:
         """Tell the hubs on the bus to cancel a run, and return whether one of them confirms it."""
         team = self._team
         try:
-            keys = HubKeys(vault_key_of(team) or secret(read_key(key_path(team.store_path))))
+            keys = HubKeys(vault_key_of(team) or secret_of(read_key(key_path(team.store_path))))
             settings = settings_of(team)
         except (RemitError, OSError, ValueError):  # without a key or a secret there is only the store
             return False

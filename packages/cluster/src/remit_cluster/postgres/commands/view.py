@@ -15,7 +15,7 @@ from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Question, RunSummary
 from remit.runtime.registry import team_invalid
 from remit.runtime.signing import Checkpoint, read_key
-from remit.stores import inbox, reader
+from remit.stores import reader, side_tables
 from remit.stores.audit import Linked, remember_verified, verified_before
 from remit.stores.checkpoints import key_path
 from remit_cli.config.checks import secret_of
@@ -77,7 +77,9 @@ class PostgresView:
         return self._read(reader.running, chained=False)
 
     def pending(self) -> list[Question]:
-        return self._read(lambda connection: inbox.pending(connection, time.time_ns() // 1_000_000), chained=False)
+        return self._read(
+            lambda connection: side_tables.pending(connection, time.time_ns() // 1_000_000), chained=False
+        )
 
     def before_newest(self, count: int, run: str | None = None, profile: str | None = None) -> int:
         if profile is not None:

@@ -1,10 +1,12 @@
 """The steps of upkeep, which are the same for both engines."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, Removal
@@ -15,20 +17,21 @@ from remit.runtime.signing import Checkpoint, CheckpointKey
 from remit.stores import user_data
 from remit.stores.archive import write_segment
 from remit.stores.database import FORGOTTEN, SqlConnection
-from remit.stores.encryption import UserCipher, key_id_of
 from remit.stores.opening import STORE
-from remit.stores.removal_plan import (
+from remit.stores.removal import (
     ExpiredRows,
     OfUser,
     RemovedPart,
+    SealedSegment,
     SegmentChanges,
     Selection,
     VerifiedRow,
     plan,
+    segments,
 )
-from remit.stores.retention import outline_of
-from remit.stores.segments import SealedSegment, segments
+from remit.stores.retention import Erased, Retention, outline_of
 from remit.stores.user_data import Ageing, Belongings, Deleted, Kept
+from remit.stores.user_keys import UserCipher, key_id_of
 
 T = TypeVar("T")
 
@@ -286,3 +289,114 @@ def _erasure_notice(deleted: Deleted, rows: int, subject: str) -> Notice:
         f" {deleted.values} redacted values"
     )
     return Notice(delegation=STORE, agent="remit", text=text)
+
+
+# ── everything that is too old ────────────────────────────────────────────────────────────────────────────────────────
+
+
+# Between two segments, hubs get the store for half as long as they waited, and at least for this long.
+REST_SHARE = 0.5
+REST_SECONDS = 0.01
+
+
+class Pruned(NamedTuple):
+    """What was removed, or would be."""
+
+    rows: int = 0
+    """Records."""
+    texts: int = 0
+    """Records of which only the texts were removed."""
+    values: int = 0
+    """Values behind placeholders."""
+    facts: int = 0
+    """Facts about users, and notes of conversations."""
+    bytes: int = 0
+    """About how many bytes all of it takes."""
+    returned: int = 0
+    """By how many bytes the store has shrunk."""
+    refused: tuple[str, ...] = ()
+    """Segments that were left as they are, and why."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.rows or self.texts or self.values or self.facts)
+
+
+def prune(
+    upkeep: StoreUpkeep,
+    keep: Retention,
+    *,
+    dry: bool = False,
+    archived: Callable[[SealedSegment], object] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Pruned:
+    """Remove what *keep* no longer keeps; each step is a transaction of its own, so that it can be killed anywhere.
+
+    *archived* is called with each segment before rows of it are removed. It ends early once *stopped* returns true.
+    """
+    now_ms = upkeep.now_ms()
+    rows = texts = size = 0
+    refused: list[str] = []
+    for segment in upkeep.segments():
+        if stopped() or not _is_due(segment, keep, now_ms):
+            break
+        whole = keep.records is not None and segment.sealed_ms <= now_ms - keep.records
+        expired = ExpiredRows(keep.rule(), whole)
+        if not upkeep.has(segment, expired):
+            continue
+        if not dry:
+            archived(segment)
+        began = time.monotonic()
+        part = upkeep.remove(segment, expired, dry=dry)
+        rows, texts, size = rows + part.rows, texts + part.texts, size + part.bytes
+        refused += [part.refused] if part.refused else []
+        if not dry:
+            time.sleep(max(REST_SECONDS, REST_SHARE * (time.monotonic() - began)))
+
+    def forget(what: Ageing, age_ms: int | None) -> int:
+        return 0 if age_ms is None else upkeep.forget(what, now_ms - age_ms, dry=dry)
+
+    values = forget("values", keep.vault)
+    facts = forget("facts", keep.facts) + forget("notes", keep.messages)
+    # Whose they are is known only to whoever holds the key; so they go when no fact can need them any more.
+    forget("fact_values", keep.facts)
+    returned = 0
+    if not dry:
+        if rows or texts:
+            upkeep.seal()
+        returned = upkeep.give_back()
+    return Pruned(rows, texts, values, facts, size, returned, tuple(refused))
+
+
+def _is_due(segment: SealedSegment, keep: Retention, now_ms: int) -> bool:
+    ages = [age for age in (keep.records, keep.messages) if age is not None]
+    return bool(ages) and segment.sealed_ms <= now_ms - min(ages)
+
+
+# ── everything of a user ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def subject_of(key: CheckpointKey, user: str) -> str:
+    """Return the digest under which an erasure is recorded: whoever holds the key can check a name against it."""
+    return blake2b(user.encode(), key=key.seed, digest_size=16, person=b"remit subject").hexdigest()
+
+
+def erase(upkeep: StoreUpkeep, user: str, keys: HubKeys) -> Erased:
+    """Remove everything of a user, and record that it was done; doing it again completes what was interrupted.
+
+    *keys* are those with which redacted values are encrypted. Raises `StoreError` while runs of the user are open.
+    """
+    upkeep.check_no_open_run(user)
+    subject = subject_of(upkeep.key, user)
+    upkeep.seal()  # so that everything of theirs is in a segment
+    belongings = upkeep.belongings(user, keys)
+    rows = 0
+    refused: list[str] = []
+    for segment in upkeep.segments():
+        part = upkeep.remove(segment, OfUser(user, belongings.runs, subject))
+        rows += part.rows
+        refused += [part.refused] if part.refused else []
+    values, facts = upkeep.delete(belongings, rows, subject)
+    upkeep.seal()
+    upkeep.give_back()
+    return Erased(subject, rows, facts, values, tuple(refused))
