@@ -54,7 +54,7 @@ async def restored(database: AgedDatabase, file: Path, *, force: bool = False, k
 
 
 async def test_what_was_handed_out_since_the_backup_is_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.stores.requests.OLD_MS", -60_000)  # on a quick machine all of this takes less than a second
+    monkeypatch.setattr("remit.stores.requests.OLD_MS", -60_000)  # all of this takes less than a second
     database, file = await written(tmp_path), tmp_path / "hub.backup"
     store = await opened(database)
     done = await back_up(DatabaseAddress(database.url), database.key, file)  # while a hub works

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from remit.runtime.keys import HubKeys
 from remit.stores.retention import Retention
-from remit.stores.upkeep import Upkeep
 from remit.stores.store_upkeep import erase, prune
+from remit.stores.upkeep import Upkeep
 
 DAY_MS = 24 * 3_600_000
 

@@ -19,8 +19,8 @@ from remit.stores.connection import connect_reader
 from remit.stores.restore import restore
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.stores.upkeep import Upkeep
 from remit.stores.store_upkeep import erase, prune
+from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import connect_plain
 from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
 
