@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from remit import Brief, Hub
 from remit.runtime.metrics import BUCKETS
 from remit_otel import names
-from remit_relay.gateway.metrics import GatewayMetrics
+from remit_relay.gateway.exchange import GatewayMetrics
 from remit_relay.gateway.ports import StoreSize
 from remit_server.delegation_endpoints import MetricsPage
 from remit_testing import MemoryStore

@@ -4,8 +4,7 @@ from msgspec import NODEFAULT, structs
 
 from markdown_tables import table
 from remit_relay.bridge.ports import PromptConstraints
-from remit_relay.session.file_rules import FileRules
-from remit_relay.session.profile import Profile, ProfileLimits
+from remit_relay.session.profile import FileRules, Profile, ProfileLimits
 from remit_relay.session.review import RULES, ReviewRules
 
 HEAD = """\

@@ -30,7 +30,7 @@ from remit_cli.show.report import summary
 from remit_cli.show.run_list import short
 from remit_relay.bridge.ports import Draft
 from remit_relay.commands.shared.wording import COLOURS, entry_lines, footer, heading
-from remit_relay.local_api.public_runs import Surroundings, view
+from remit_relay.local_api.views import Surroundings, view
 from remit_relay.session.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
 from remit_relay.session.reducer import step
 from remit_relay.session.review import ReviewFacts, ReviewRules, reviews

@@ -11,16 +11,14 @@ from playwright.async_api import Page, expect
 from pairs import Local
 from remit import Brief
 from remit_relay.bridge.ports import Draft, DraftFailure, PromptRequest
-from remit_relay.client.presence import DevicePresence
+from remit_relay.client.connection import DevicePresence
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.e2e.channel import Opened
 from remit_relay.local_api.pairing import GrantNames, pairing_routes, policy_routes
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
-from remit_relay.messages.catalog import hear
-from remit_relay.messages.types import AgentOffer, OffersMessage
-from remit_relay.pairing.client import PairingGateway
-from remit_relay.pairing.service import PairingService
+from remit_relay.messages.types import AgentOffer, OffersMessage, hear_offers
+from remit_relay.pairing.client import PairingGateway, PairingService
 from remit_relay.serve_shared import Shared
 from remit_relay.session.profile import Profile
 from remit_relay.session.run import Overlay
@@ -131,7 +129,7 @@ async def console_world(
     ) as world.sides:
         offer = replace(EXPERT, files=changes["files"]) if "files" in changes else EXPERT
         said = Opened(id=0, sender=world.sides.bob.device.id, message="", requester="", body=b"")
-        await world.sides.ours.do(hear, world.sides.anna, said, OffersMessage(agents=(offer,)))
+        await world.sides.ours.do(hear_offers, world.sides.anna, said, OffersMessage(agents=(offer,)))
         await world.start()
         try:
             yield world

@@ -22,8 +22,7 @@ from remit_relay.client.delivery import MessageDelivery
 from remit_relay.e2e.channel import MessageCipher
 from remit_relay.router import route_messages
 from remit_relay.serve_shared import Shared, Sharing
-from remit_relay.session.delivery_states import last_delivery
-from remit_relay.session.run import Overlay
+from remit_relay.session.run import Overlay, last_delivery
 from remit_relay.session_service import SessionService
 from remit_testing import MemoryStore
 from waiting import PATIENCE_S, eventually

@@ -9,11 +9,10 @@ from typing import Any
 from devices import introduce, sealer
 from remit import AgentCard, Hub
 from remit.runtime.clock import LoopClock
-from remit_relay.call_shared import RemoteCaller, RemoteCalls
+from remit_relay.call_shared import DeviceAccess, DeviceAgent, RemoteCaller, RemoteCalls, device_access_of
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.e2e.channel import MessageCipher, Opened
 from remit_relay.messages.types import QuestionMessage
-from remit_relay.remote_agents import DeviceAccess, DeviceAgent, device_access_of
 from remit_relay.router import route_messages
 from remit_relay.serve_shared import Shared, Sharing, SharingEvent
 from remit_relay.session.profile import Profile

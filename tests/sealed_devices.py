@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from remit_relay.device.identity import PreKey, choose_prekey
-from remit_relay.device.key_file import open_keys
-from remit_relay.device.state import DeviceFile
+from remit_relay.device.state import DeviceFile, open_keys
 from remit_relay.e2e.account import Device
 from remit_relay.e2e.channel import MessageCipher, Opened, OutboundMessage, RejectedMessageError
 

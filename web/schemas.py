@@ -7,7 +7,6 @@ from unittest.mock import Mock
 
 from remit_relay.local_api.access import browser_routes
 from remit_relay.local_api.endpoints import SharedEndpoints
-from remit_relay.local_api.files import file_routes
 from remit_relay.local_api.openapi import shared_document
 from remit_relay.local_api.pairing import pairing_routes, policy_routes
 from remit_server.console.console import ConsoleEndpoints
@@ -21,7 +20,6 @@ async def main() -> None:
     routes = [
         *SharedEndpoints(NOTHING, NOTHING).routes(),
         *browser_routes(ConsoleEndpoints(NOTHING, NOTHING)),
-        *file_routes(NOTHING),
         *pairing_routes(NOTHING, NOTHING),
         *policy_routes(NOTHING, NOTHING),
     ]

@@ -25,7 +25,7 @@ from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError
 from remit_cli.config.load import load_team
 from remit_relay import wire
-from remit_relay.bridge.acp_wire import PERMISSION, Updated, Wire, is_broken, tokens_in
+from remit_relay.bridge.acp_turn import PERMISSION, Updated, Wire, is_broken, tokens_in
 from remit_relay.bridge.ndjson import NdjsonLink, _Asked
 from remit_relay.device.identity import make_card, read_card, read_link
 from remit_relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_piece, encode_piece, split_frame

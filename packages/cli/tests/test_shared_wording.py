@@ -25,8 +25,8 @@ from remit_relay.commands.shared.wording import (
     trouble,
     writer,
 )
-from remit_relay.local_api.public_runs import EntryView, QuestionView, SharedRunView, Surroundings
-from remit_relay.local_api.public_runs import view as view_of
+from remit_relay.local_api.views import EntryView, QuestionView, SharedRunView, Surroundings
+from remit_relay.local_api.views import view as view_of
 from remit_relay.session import moves
 from remit_relay.session.moves import SessionState
 from remit_relay.session.review import Review

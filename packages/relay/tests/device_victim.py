@@ -18,11 +18,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
-import remit_relay.e2e.olm
+import remit_relay.e2e.account
 from remit.stores.connection import SqliteConnection
 from remit_relay.device.identity import PreKey
-from remit_relay.device.key_file import open_keys
-from remit_relay.device.state import DeviceFile
+from remit_relay.device.state import DeviceFile, open_keys
 from remit_relay.e2e.account import Device
 from remit_relay.e2e.channel import MessageCipher, RejectedMessageError
 
@@ -110,7 +109,7 @@ def work(order: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    remit_relay.e2e.olm.olm()  # once, for all children
+    remit_relay.e2e.account.olm()  # once, for all children
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -17,15 +17,14 @@ from remit.protocol.errors import Code, RemitError
 from remit_relay.commands.shared.client import DeviceClient
 from remit_relay.commands.shared.commands import OnFile, Tell, understood
 from remit_relay.commands.shared.conversation import work_on_file
-from remit_relay.local_api.public_runs import Surroundings, view
 from remit_relay.local_api.serving import Changes, serve_shared
+from remit_relay.local_api.views import Surroundings, view
 from remit_relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage
 from remit_relay.run_files import store_contents
 from remit_relay.serve_shared import FOLDER
 from remit_relay.session import moves
-from remit_relay.session.file_rules import AttachedFile, FileRules
 from remit_relay.session.moves import SessionState
-from remit_relay.session.profile import ControlEnvelope
+from remit_relay.session.profile import AttachedFile, ControlEnvelope, FileRules
 from remit_relay.session.run import Overlay, Person
 from remit_relay.team.device_process import DeviceProcess
 from remit_server.console.hosts import TOKEN_FILE

@@ -14,7 +14,7 @@ from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, re
 from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError
 from remit_relay.bridge import acp as module
-from remit_relay.bridge import acp_turn, acp_wire
+from remit_relay.bridge import acp_turn
 from remit_relay.bridge.acp import AcpAgent
 from remit_relay.bridge.ports import Choice, Draft, DraftFailure, PermissionRequest, PromptRequest, deny, in_words
 from remit_testing import ManualClock
@@ -548,8 +548,8 @@ async def test_the_cause_of_an_error_is_shown_wherever_it_stands(
 async def test_one_that_floods_its_output_is_ended(
     make: Make, how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acp_wire, "MAX_BYTES", 8_000_000)
-    monkeypatch.setattr(acp_wire, "MAX_LINES", 3_000)
+    monkeypatch.setattr(acp_turn, "MAX_BYTES", 8_000_000)
+    monkeypatch.setattr(acp_turn, "MAX_LINES", 3_000)
     reason = failed(await make(how).prompt(request()), hard=True)
     assert reason == "the local agent wrote more in one turn than 8000000 bytes or 3000 lines"
     assert "writes too much output" in caplog.text

@@ -12,8 +12,7 @@ import pytest
 from commands import run_program
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
-from remit_relay.device.state import DeviceFile, FileChanges
-from remit_relay.device.writer import MOST_AT_ONCE, Commits, FailedWork, Work
+from remit_relay.device.state import MOST_AT_ONCE, Commits, DeviceFile, FailedWork, FileChanges, Work
 from waiting import PATIENCE_S
 
 

@@ -16,17 +16,26 @@ from gateways import GatewayProcess, Proxy
 from pairs import together
 from remit_relay.messages import types
 from remit_relay.messages.types import QuestionMessage, ReadReceipt
-from remit_relay.session import delivery_states
-from remit_relay.session.delivery_states import delivery_of, followed, last_delivery, progressed, released
 from remit_relay.session.moves import SessionState
-from remit_relay.session.run import DeliveryState, MessageProgress, Overlay, TimelineEntry
+from remit_relay.session.run import (
+    DeliveryState,
+    MessageProgress,
+    Overlay,
+    TimelineEntry,
+    delivery_of,
+    followed_message,
+    last_delivery,
+    mark_expired,
+    mark_progress,
+    mark_released,
+)
 from two_sides import stranger
 from waiting import eventually
 
 ORDER: tuple[DeliveryState, ...] = ("waiting", "taken", "failed", "delivered", "read")
 SENT = TimelineEntry(role="local_agent", text="hello", turn=1, at_ms=5, id="r.m1", label="auto_sent", sent_ms=5)
 RUN = Overlay(id="r", profile="mine", device="d", session="s", objective="o", turn=1, timeline=(SENT,))
-OUT = released(RUN, "r.m1", "ab" * 16, 6)
+OUT = mark_released(RUN, "r.m1", "ab" * 16, 6)
 REPLY = TimelineEntry(role="remote_agent", text="hi", turn=1, at_ms=9)
 
 
@@ -37,7 +46,7 @@ REPLY = TimelineEntry(role="remote_agent", text="hi", turn=1, at_ms=9)
 def test_a_state_is_never_overwritten_by_an_earlier_one(states: list[DeliveryState]) -> None:
     run, seen = OUT, ["waiting"]
     for now_ms, state in enumerate(states, start=10):
-        run = progressed(run, "r.m1", state, now_ms)
+        run = mark_progress(run, "r.m1", state, now_ms)
         found = last_delivery(run)
         assert found is not None
         seen.append(found.state)
@@ -46,31 +55,31 @@ def test_a_state_is_never_overwritten_by_an_earlier_one(states: list[DeliverySta
 
 
 def test_what_is_no_news_changes_nothing() -> None:
-    taken = progressed(OUT, "r.m1", "taken", 7)
-    assert progressed(taken, "r.m1", "taken", 8) is taken
-    assert progressed(taken, "r.m9", "read", 8) is taken
-    assert progressed(RUN, "r.m1", "read", 8) is RUN  # of a version that followed nothing
+    taken = mark_progress(OUT, "r.m1", "taken", 7)
+    assert mark_progress(taken, "r.m1", "taken", 8) is taken
+    assert mark_progress(taken, "r.m9", "read", 8) is taken
+    assert mark_progress(RUN, "r.m1", "read", 8) is RUN  # of a version that followed nothing
 
 
 def test_an_answer_and_a_failure_are_the_last_state() -> None:
-    read = progressed(OUT, "r.m1", "read", 7)
+    read = mark_progress(OUT, "r.m1", "read", 7)
     for answered in (replace(read, timeline=(*read.timeline, REPLY)), replace(read, kept=(REPLY,))):
         assert last_delivery(answered) == MessageProgress(state="answered", since_ms=9)
-        assert followed(answered) is None
+        assert followed_message(answered) is None
     lost = replace(read, timeline=(replace(read.timeline[0], failed="RATE_LIMITED: later"),))
     assert last_delivery(lost) == MessageProgress(state="failed", since_ms=7, why="RATE_LIMITED: later")
     assert delivery_of(answered, REPLY) is None
 
 
 def test_a_message_that_expired_has_failed_until_it_is_delivered_all_the_same() -> None:
-    taken = progressed(OUT, "r.m1", "taken", 7)
-    assert delivery_states.expired(taken, 4, "gone", 8) is taken  # it was released later
-    gone = delivery_states.expired(taken, 5, "gone", 8)
+    taken = mark_progress(OUT, "r.m1", "taken", 7)
+    assert mark_expired(taken, 4, "gone", 8) is taken  # it was released later
+    gone = mark_expired(taken, 5, "gone", 8)
     found = last_delivery(gone)
     assert found is not None
     assert (found.state, found.why) == ("failed", "gone")
-    assert followed(gone) is not None
-    back = last_delivery(progressed(gone, "r.m1", "delivered", 9))
+    assert followed_message(gone) is not None
+    back = last_delivery(mark_progress(gone, "r.m1", "delivered", 9))
     assert back is not None
     assert (back.state, back.why) == ("delivered", "")
 
@@ -79,7 +88,7 @@ def test_a_run_that_was_stored_before_states_were_followed_still_loads() -> None
     before = msgspec.json.encode(RUN)
     assert b"delivery" not in before
     loaded = msgspec.json.decode(before, type=Overlay)
-    assert (loaded, last_delivery(loaded), followed(loaded)) == (RUN, None, None)
+    assert (loaded, last_delivery(loaded), followed_message(loaded)) == (RUN, None, None)
     assert msgspec.json.decode(msgspec.json.encode(OUT), type=Overlay) == OUT
 
 

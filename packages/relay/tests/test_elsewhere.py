@@ -19,11 +19,10 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress
 from remit.protocol.submission import Submission
-from remit_relay.call_shared import RemoteCaller
+from remit_relay.call_shared import DeviceAgent, RemoteCaller
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.messages import types
 from remit_relay.messages.types import AnswerMessage, DeclineMessage, PeerMessage, QuestionMessage, WithdrawMessage
-from remit_relay.remote_agents import DeviceAgent
 from remit_relay.session.profile import ControlEnvelope
 from two_sides import there
 from waiting import PATIENCE_S, eventually, no_longer

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from remit.protocol.errors import Code
 from remit.words.file_types import guessed, is_among, mismatch
-from remit_relay.session.file_rules import (
+from remit_relay.session.profile import (
     MAX_FILES,
     MAX_TOTAL,
     AttachedFile,

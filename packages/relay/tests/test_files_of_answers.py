@@ -8,8 +8,7 @@ from remit.protocol.submission import Submission
 from remit_relay.e2e.inbox import Opened
 from remit_relay.messages.questions import answered, files_in, submission
 from remit_relay.messages.types import QuestionMessage
-from remit_relay.session.file_rules import AttachedFile
-from remit_relay.session.profile import ControlEnvelope
+from remit_relay.session.profile import AttachedFile, ControlEnvelope
 from samples import a_response
 
 PICTURE = File(name="a.png", media_type="image/png", data=b"\x89PNG")

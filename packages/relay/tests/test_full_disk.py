@@ -17,7 +17,7 @@ from command_line import REMIT, document, environment
 from commands import popen
 from pairs import polite, together
 from remit_relay.bridge.ports import Draft, PromptRequest
-from remit_relay.device import writer
+from remit_relay.device import state as device_files
 from remit_relay.session.moves import SessionState
 from shared_teams import introduce, make_annas, make_bobs, relay, up
 from waiting import PATIENCE_S, eventually, wait_until
@@ -63,7 +63,7 @@ def brief(request: PromptRequest) -> Draft:
 async def test_a_run_goes_on_whichever_step_could_not_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    monkeypatch.setattr(writer, "AGAIN_S", 0.01)
+    monkeypatch.setattr(device_files, "AGAIN_S", 0.01)
     disk, stored = FullDisk("anna.db"), 0
 
     def fill_after_the_step() -> None:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from gateways import NAME, Client, client_at, gateway_at, id_of, link_to, pair_of
 from remit_relay.client.handshake import greet, look
-from remit_relay.gateway import addresses as addresses_module
-from remit_relay.gateway.addresses import Addresses, client_of, counted, is_in, networks
-from remit_relay.gateway.limits import GatewayLimits, HourlyRate
+from remit_relay.gateway import limits as limits_module
+from remit_relay.gateway.limits import Addresses, GatewayLimits, HourlyRate, client_of, counted, is_in, networks
 from remit_relay.gateway.listener import GatewayListener
 from remit_relay.gateway.server import Gateway
 from remit_relay.wire import PATH, Bye, Delivery, DeviceStatus, Done, Publish, Welcome, read_from_gateway
@@ -95,7 +94,7 @@ def test_who_goes_on_after_it_was_told_to_wait_is_not_listened_to() -> None:
 def test_addresses_that_have_gone_quiet_are_forgotten_and_those_with_connections_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(addresses_module, "MOST", 20)
+    monkeypatch.setattr(limits_module, "MOST_ADDRESSES", 20)
     known = Addresses(GatewayLimits())
     known.objection(ONE, 0.0)
     known.enter(ONE, 0.0)

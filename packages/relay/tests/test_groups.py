@@ -15,10 +15,9 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError
 from remit_cli.config.composition import hub_of
 from remit_relay.call_shared import GroupCalls
-from remit_relay.client.presence import DevicePresence
+from remit_relay.client.connection import DevicePresence
 from remit_relay.device.peers import Grants, PeerDevice, Peers
-from remit_relay.messages.catalog import latest_offers
-from remit_relay.messages.types import AgentOffer
+from remit_relay.messages.types import AgentOffer, latest_offers
 from remit_relay.pairing.client import join_pairing
 from remit_relay.run_targets import best_member
 from remit_relay.session.run import Overlay

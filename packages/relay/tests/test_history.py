@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remit_relay.bridge.ports import ConversationTurn, PromptConstraints, PromptRequest, Role
-from remit_relay.session.history import Bounded, bounded, request
 from remit_relay.session.moves import Prompt
+from remit_relay.session.run import Bounded, bounded, request
 
 ROLES: tuple[Role, ...] = ("local_agent", "remote_agent", "user")
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from remit.protocol.errors import Code, RemitError
-from remit_relay.device import key_file
+from remit_relay.device import state as device_files
 from remit_relay.device.identity import (
     DeviceBundle,
     PreKey,
@@ -22,11 +22,9 @@ from remit_relay.device.identity import (
     read_card,
     read_link,
 )
-from remit_relay.device.key_file import change_passphrase, open_keys
 from remit_relay.device.peers import KeyChanged
-from remit_relay.device.state import DeviceFile
-from remit_relay.e2e.account import Device
-from remit_relay.e2e.olm import olm
+from remit_relay.device.state import DeviceFile, change_passphrase, open_keys
+from remit_relay.e2e.account import Device, olm
 from remit_server.transports.credentials.keys import Pair, is_signed, raw
 from sealed_devices import close, open_device, pair, prekey_of
 
@@ -255,7 +253,7 @@ def test_a_state_file_without_its_key_reads_nothing(tmp_path: Path):
 
 def test_a_passphrase_is_needed_where_one_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # Six keys are derived here; packages/cli/tests/config/test_team_relay.py derives some at the real cost.
-    monkeypatch.setattr(key_file, "_COST", 2**10)
+    monkeypatch.setattr(device_files, "_COST", 2**10)
     path = tmp_path / "device.key"
     keys = open_keys(path, "correct horse")
     locked = keys.lock(b"value", "place")

@@ -19,8 +19,7 @@ from gateways import NAME, QUICK, GatewayProcess, Proxy, client_at, gateway_at, 
 from remit.protocol.errors import Code, RemitError, fault
 from remit_relay.client.connection import ConnectionStatus, GatewayConnection, ReconnectDelays
 from remit_relay.client.handshake import unreached
-from remit_relay.client.receive_queue import ReceiveQueue
-from remit_relay.client.send_queue import Outcome, SendQueues
+from remit_relay.client.queues import Outcome, ReceiveQueue, SendQueues
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.listener import GatewayListener
 from remit_relay.gateway.server import Gateway

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
 from remit_relay.bridge.ports import Choice, ConversationTurn, Draft, DraftFailure, Mode, PermissionRequest
-from remit_relay.session.file_rules import Attachment
 from remit_relay.session.moves import (
     ENDED,
     EVENTS,
@@ -55,7 +54,7 @@ from remit_relay.session.moves import (
     Unasked,
     as_markdown,
 )
-from remit_relay.session.profile import ProfileLimits
+from remit_relay.session.profile import Attachment, ProfileLimits
 from remit_relay.session.reducer import (
     MOST_UNANSWERED,
     MoveRefused,

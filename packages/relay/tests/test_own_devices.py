@@ -9,7 +9,7 @@ from devices import gateway, introduce, sealer
 from remit import Brief, Hub
 from remit.protocol.errors import Code, RemitError
 from remit_relay.device.peers import Grants, Peers
-from remit_relay.messages.catalog import latest_offers
+from remit_relay.messages.types import latest_offers
 from remit_relay.session.run import Overlay
 from remit_relay.team.device import device_warnings, using_device
 from remit_relay.team.device_service import Relaying, profile_of, relaying, shared_of

@@ -12,8 +12,7 @@ import pytest
 from device_processes import DeviceProcesses, prepare
 from gateway_stores import Kind, StoreMaker, empty_database, gateways_on, open_store
 from gateways import GatewayProcess, gateway_at, id_of, link_to
-from remit_relay.client.connection import GatewayConnection
-from remit_relay.client.presence import DevicePresence, PresenceBook
+from remit_relay.client.connection import DevicePresence, GatewayConnection, PresenceBook
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import PresencePair
 from remit_relay.wire import Watch, Welcome, encode_text, read_from_device, read_from_gateway

@@ -17,12 +17,11 @@ from recorded import recorded, steps
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
 from remit_relay.e2e.channel import Opened
-from remit_relay.local_api import stream
-from remit_relay.local_api.public_runs import SharedRunView, Surroundings, line, view
+from remit_relay.local_api import changes as changes_module
 from remit_relay.local_api.run_commands import ACTS
 from remit_relay.local_api.serving import MOST_BODY, Changes, check_local, serve_shared
-from remit_relay.messages.catalog import hear
-from remit_relay.messages.types import AgentOffer, OffersMessage
+from remit_relay.local_api.views import SharedRunView, Surroundings, line, view
+from remit_relay.messages.types import AgentOffer, OffersMessage, hear_offers
 from remit_relay.session.moves import SessionState
 from remit_relay.session.run import Overlay, PendingDraft
 from two_sides import REQUESTER, Sides, Tap, two_sides
@@ -146,7 +145,7 @@ async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(t
         offer = (AgentOffer(name="expert", description="Knows the API."), AgentOffer(name="helper"))
         letter = OffersMessage(agents=offer)
         said = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
-        await face.sides.ours.do(hear, face.sides.anna, said, letter)
+        await face.sides.ours.do(hear_offers, face.sides.anna, said, letter)
         _, listed = await face.get("/v1/shared/devices")
         (bob,) = listed["devices"]
         assert (bob["shared"], bob["offers"]) == (
@@ -298,7 +297,7 @@ async def test_a_reader_hears_numbers_that_grow_and_may_skip_states_but_never_th
 async def test_readers_are_let_go_when_they_leave_and_when_the_service_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(changes_module, "KEEP_ALIVE_S", 0.01)
     changes, token = Changes(), tmp_path / "shared.token"
     async with two_sides(tmp_path, changed=changes.changed) as sides, AsyncExitStack() as serving:
         address = await serving.enter_async_context(serve_shared(sides.host, changes, token=token))

@@ -11,12 +11,11 @@ from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.local_api.endpoints import RunQuery, find_runs
-from remit_relay.local_api.public_runs import MOST_SHOWN, Surroundings, entries_of, view
-from remit_relay.session.display import CredentialFilter
+from remit_relay.local_api.views import MOST_SHOWN, Surroundings, entries_of, view
 from remit_relay.session.moves import SessionState
 from remit_relay.session.profile import Profile, ProfileActivity
 from remit_relay.session.repository import ReadMarks
-from remit_relay.session.run import Overlay, RejectedDraft, TimelineEntry
+from remit_relay.session.run import CredentialFilter, Overlay, RejectedDraft, TimelineEntry
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 

@@ -12,11 +12,10 @@ from devices import gateway, sealer
 from pairing import meeting_at, owner_of
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
+from remit_relay.local_api.access import starlette_routes
 from remit_relay.local_api.pairing import GrantNames, pairing_routes, policy_routes
-from remit_relay.local_api.routes import starlette_routes
-from remit_relay.pairing.client import join_pairing
+from remit_relay.pairing.client import PairingService, join_pairing
 from remit_relay.pairing.code import read_code
-from remit_relay.pairing.service import PairingService
 from remit_server.server import Server
 from remit_server.transports.addresses import listening
 from waiting import eventually

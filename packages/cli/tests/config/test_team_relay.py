@@ -16,10 +16,9 @@ from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
 from remit_cli.config.team_schema import team_schema
 from remit_relay.bridge.ports import PromptConstraints
-from remit_relay.call_shared import RemoteCaller
+from remit_relay.call_shared import DeviceAgent, RemoteCaller
 from remit_relay.device.identity import Card, make_card
 from remit_relay.device.peers import PeerDevice, Peers
-from remit_relay.remote_agents import DeviceAgent
 from remit_relay.session.profile import Profile, ProfileLimits
 from remit_relay.session.review import ReviewRules, Rule
 from remit_relay.team.device import (

@@ -18,11 +18,10 @@ from remit_relay.bridge.ports import (
     PromptRequest,
 )
 from remit_relay.bridge.supervised_agent import SupervisedAgent
-from remit_relay.device.writer import until_stored
+from remit_relay.device.state import until_stored
 from remit_relay.session import moves
-from remit_relay.session.history import request
 from remit_relay.session.moves import Event
-from remit_relay.session.run import MoveRefused, Overlay
+from remit_relay.session.run import MoveRefused, Overlay, request
 
 _log = logging.getLogger("remit.relay")
 

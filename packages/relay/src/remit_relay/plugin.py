@@ -33,7 +33,7 @@ def checks() -> Sequence[str]:
 
 def drafts(folder: Path) -> str | None:
     """Return what lists and answers the drafts to shared agents, if there is a device."""
-    from remit_relay.device.key_file import DEVICE_FILE
+    from remit_relay.device.state import DEVICE_FILE
 
     return "remit_relay.commands.pending:DeviceDrafts" if (folder / DEVICE_FILE).exists() else None
 
@@ -41,7 +41,7 @@ def drafts(folder: Path) -> str | None:
 def dev_chat() -> str | None:
     """Return what shows a chat of two devices, if the extra is installed."""
     from remit.protocol.errors import RemitError
-    from remit_relay.e2e.olm import olm
+    from remit_relay.e2e.account import olm
 
     try:
         olm()

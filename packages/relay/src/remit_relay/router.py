@@ -10,9 +10,9 @@ from functools import partial
 from remit.protocol.errors import RemitError
 from remit_relay.call_shared import RemoteCalls
 from remit_relay.client.delivery import MessageDelivery
-from remit_relay.device.writer import until_stored
+from remit_relay.device.state import until_stored
 from remit_relay.e2e.channel import MessageCipher, Opened
-from remit_relay.messages import catalog, types
+from remit_relay.messages import types
 from remit_relay.messages.questions import decline
 from remit_relay.messages.types import (
     AnswerMessage,
@@ -86,7 +86,7 @@ class _Reading:
     async def take(self, opened: Opened, message: PeerMessage) -> None:
         match message:
             case OffersMessage():
-                await self._delivery.do(catalog.hear, self._sealer, opened, message)
+                await self._delivery.do(types.hear_offers, self._sealer, opened, message)
             case QuestionMessage():
                 await self._ask(opened, message)
             case AnswerMessage() | DeclineMessage():

@@ -13,19 +13,19 @@ from remit.words.components import cut
 from remit.words.file_types import guessed
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.state import DeviceFile
-from remit_relay.messages.catalog import latest_offers
-from remit_relay.messages.types import QuestionMessage
+from remit_relay.messages.types import QuestionMessage, latest_offers
 from remit_relay.session import moves
-from remit_relay.session.file_rules import (
+from remit_relay.session.moves import ENDED
+from remit_relay.session.profile import (
+    KEEP_FILES_MS,
     MAX_FILES,
     AttachedFile,
     Attachment,
     FileRules,
+    Profile,
     refused_file,
     refused_files,
 )
-from remit_relay.session.moves import ENDED
-from remit_relay.session.profile import KEEP_FILES_MS, Profile
 from remit_relay.session.run import Overlay, Person
 
 # ── the files ─────────────────────────────────────────────────────────────────────────────────────────────────────────

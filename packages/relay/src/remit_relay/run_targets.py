@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from remit.protocol.errors import Code, RemitError, fault
+from remit_relay.client.connection import DevicePresence
 from remit_relay.client.delivery import MessageDelivery
-from remit_relay.client.presence import DevicePresence
 from remit_relay.device.peers import PeerDevice
 from remit_relay.e2e.channel import MessageCipher
-from remit_relay.messages.catalog import choose, latest_offers
-from remit_relay.messages.types import AgentOffer
+from remit_relay.messages.types import AgentOffer, choose, latest_offers
 from remit_relay.session import moves
 from remit_relay.session.run import Overlay
 

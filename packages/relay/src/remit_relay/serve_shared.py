@@ -24,7 +24,6 @@ from remit_relay.client.delivery import MessageDelivery
 from remit_relay.e2e.channel import MessageCipher, Opened
 from remit_relay.messages import audit, types
 from remit_relay.messages.audit import AuditEntry
-from remit_relay.messages.catalog import join_names
 from remit_relay.messages.questions import (
     answered,
     declined,
@@ -44,9 +43,18 @@ from remit_relay.messages.types import (
     QuestionMessage,
     ReadReceipt,
     WithdrawMessage,
+    join_names,
 )
-from remit_relay.session.file_rules import AttachedFile, name_problem, refused_files
-from remit_relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_incoming
+from remit_relay.session.profile import (
+    AttachedFile,
+    ControlEnvelope,
+    Profile,
+    ProfileActivity,
+    counted,
+    judge_incoming,
+    name_problem,
+    refused_files,
+)
 
 # ── files of questions ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -23,13 +23,11 @@ from remit.runtime.ports import StoreError
 from remit_relay.bridge.ports import AskUser, Draft, DraftFailure, LocalAgent, Mode
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.peers import PeerDevice
-from remit_relay.device.state import FileChanges
-from remit_relay.device.writer import until_stored
+from remit_relay.device.state import FileChanges, until_stored
 from remit_relay.e2e.channel import MessageCipher, Opened
 from remit_relay.local_turns import LocalTurns
 from remit_relay.messages import audit, types
 from remit_relay.messages.audit import AuditEntry
-from remit_relay.messages.catalog import known_devices
 from remit_relay.messages.types import (
     AgentOffer,
     AnswerMessage,
@@ -37,18 +35,37 @@ from remit_relay.messages.types import (
     QuestionMessage,
     ReadReceipt,
     WithdrawMessage,
+    known_devices,
 )
 from remit_relay.run_files import RunFiles
 from remit_relay.run_targets import RunTargets
-from remit_relay.session import delivery_states, moves, repository
-from remit_relay.session.display import CredentialFilter
-from remit_relay.session.file_rules import Attachment
+from remit_relay.session import moves, repository
 from remit_relay.session.moves import ENDED, Event
-from remit_relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
+from remit_relay.session.profile import (
+    Attachment,
+    ControlEnvelope,
+    Profile,
+    ProfileActivity,
+    counted,
+    judge_outgoing,
+    origin,
+)
 from remit_relay.session.reducer import is_changed_by_restart, outcome_of_sending, step
 from remit_relay.session.repository import ReadMarks, RemoteCommand, RunRepository
 from remit_relay.session.review import Review, ReviewFacts, reviews
-from remit_relay.session.run import MoveRefused, Overlay, Person, Transition, calls_besides, has_met
+from remit_relay.session.run import (
+    CredentialFilter,
+    MoveRefused,
+    Overlay,
+    Person,
+    Transition,
+    calls_besides,
+    followed_message,
+    has_met,
+    mark_expired,
+    mark_progress,
+    mark_released,
+)
 from remit_relay.wire import Expired
 
 # ── messages on their way ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -111,7 +128,7 @@ class DeliveryFollower:
             self._news.clear()
             expired, self._expired = self._expired, []
             update = partial(self._brought_up, expired)
-            for run in [each for each in self._runs.values() if delivery_states.followed(each)]:
+            for run in [each for each in self._runs.values() if followed_message(each)]:
                 # The store cannot be used, or the device was forgotten: the next news bring it up to date.
                 with suppress(RemitError):
                     await self._revise(run.id, update)
@@ -122,7 +139,7 @@ class DeliveryFollower:
         if run is None:
             await self._delivery.taken(opened)
         else:
-            read = partial(delivery_states.progressed, message=message.to, state="read", now_ms=self._now_ms())
+            read = partial(mark_progress, message=message.to, state="read", now_ms=self._now_ms())
             await self._revise(run.id, read, opened)
 
     async def _revise(self, run_id: str, change: Change, opened: Opened | None = None) -> None:
@@ -147,12 +164,12 @@ class DeliveryFollower:
             if notice.to == run.device:
                 why = f"the gateway deleted it: {notice.reason or 'not fetched for too long'}"
                 # The number of a message is the time at which it was sealed, in microseconds.
-                run = delivery_states.expired(run, notice.number // 1_000, why, now_ms)
-        entry = delivery_states.followed(run)
+                run = mark_expired(run, notice.number // 1_000, why, now_ms)
+        entry = followed_message(run)
         if entry is None or entry.delivery is None:
             return run
         state = self._sealer.progress(run.device, entry.delivery.sealed)
-        return delivery_states.progressed(run, entry.id, state, now_ms)
+        return mark_progress(run, entry.id, state, now_ms)
 
 
 def awaits(run: Overlay, opened: Opened, message: AnswerMessage | DeclineMessage | ReadReceipt) -> bool:
@@ -446,7 +463,7 @@ class SessionService:
             if message is not None:
                 sealed = self._sealer.seal(run.device, types.write(message), requester=self._requester)
                 if isinstance(message, QuestionMessage):
-                    run = delivery_states.released(run, message.id, sealed, self._now_ms())
+                    run = mark_released(run, message.id, sealed, self._now_ms())
             self._kept.keep(run)
             if opened is not None:
                 self._sealer.taken(opened.id)

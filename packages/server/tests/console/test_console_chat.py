@@ -13,9 +13,8 @@ from remit import Brief
 from remit_relay.bridge.ports import Choice, Draft, PermissionRequest, PromptRequest
 from remit_relay.pairing.client import join_pairing
 from remit_relay.pairing.code import read_code
-from remit_relay.session.file_rules import FileRules
 from remit_relay.session.moves import SessionState
-from remit_relay.session.profile import ProfileLimits
+from remit_relay.session.profile import FileRules, ProfileLimits
 
 
 def dock(page: Page) -> Locator:

@@ -18,9 +18,8 @@ from pydantic import ValidationError
 
 from remit.agents.program import Program
 from remit.stores.workspace import is_closed, is_secret
-from remit_relay.bridge import acp_wire
-from remit_relay.bridge.acp_turn import AcpTurn, ToolCallUpdate
-from remit_relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire, is_broken, tokens_in
+from remit_relay.bridge import acp_turn
+from remit_relay.bridge.acp_turn import PERMISSION, READ, AcpTurn, ToolCallUpdate, Updated, Wire, is_broken, tokens_in
 from remit_relay.bridge.ports import (
     AskUser,
     Choice,
@@ -423,7 +422,7 @@ class AcpLink(AgentLink):
 
     async def _lost(self, child: Child) -> DraftFailure:
         if self._wire is not None and self._wire.flooded:
-            most = f"{acp_wire.MAX_BYTES} bytes or {acp_wire.MAX_LINES} lines"
+            most = f"{acp_turn.MAX_BYTES} bytes or {acp_turn.MAX_LINES} lines"
             return DraftFailure(reason=f"the local agent wrote more in one turn than {most}", hard=True)
         how, ended = await child.how_it_ended(), "the local agent's process ended without an answer"
         return DraftFailure(reason=f"{ended}: {how}", recorded=f"{ended}: {how.how}", hard=True)

@@ -18,12 +18,10 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.clock import sleep_to_tick
 from remit.runtime.ports import StoreError
 from remit_relay import wire
-from remit_relay.client.connection import GatewayConnection
-from remit_relay.client.presence import PresenceBook
-from remit_relay.client.send_queue import Outcome
+from remit_relay.client.connection import GatewayConnection, PresenceBook
+from remit_relay.client.queues import Outcome
 from remit_relay.device.identity import PreKey, Published, choose_prekey
-from remit_relay.device.state import FileChanges
-from remit_relay.device.writer import Commits, FailedWork, Work, until_stored
+from remit_relay.device.state import Commits, FailedWork, FileChanges, Work, until_stored
 from remit_relay.e2e.account import Device
 from remit_relay.e2e.channel import (
     MessageCipher,

@@ -100,7 +100,7 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
     def query(state: Any) -> list[Any]:
         from remit_relay.device.peers import Peers
-        from remit_relay.messages.catalog import latest_offers
+        from remit_relay.messages.types import latest_offers
 
         peers = [peer for peer in Peers(state).list() if not peer.revoked]
         meant = [peer for peer in peers if named & peer.names] or peers
@@ -136,8 +136,7 @@ def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[
 
 def read_device(folder: Path, query: Callable[[Any], list[Any]]) -> list[Any]:
     """Return the rows of a query on the file of the device in a folder; none if there is none."""
-    from remit_relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
-    from remit_relay.device.state import DeviceFile
+    from remit_relay.device.state import DEVICE_FILE, KEY_FILE, DeviceFile, open_keys
 
     path = folder / DEVICE_FILE
     # Both would be created if they were missing.

@@ -28,8 +28,7 @@ def check_device(team: Team) -> Iterator[Check]:
         return
     # Slow to load, and most teams have no device.
     from remit_relay.device.peers import Peers
-    from remit_relay.team.device import device_path, device_warnings, program_of, using_device
-    from remit_relay.team.device_gateway import with_gateway
+    from remit_relay.team.device import device_path, device_warnings, program_of, using_device, with_gateway
 
     try:
         with using_device(team) as device:

@@ -14,8 +14,7 @@ from remit_cli.config.checks import secret_of
 from remit_cli.config.file_trust import make_private
 from remit_cli.config.values import DatabaseUrl, Duration, duration, duration_ms
 from remit_cli.drive.running import Data
-from remit_relay.gateway.addresses import Network, networks
-from remit_relay.gateway.limits import DAY_S, GatewayLimits, HourlyRate
+from remit_relay.gateway.limits import DAY_S, GatewayLimits, HourlyRate, Network, networks
 from remit_relay.gateway.listener import Certificate, serve_gateway
 from remit_relay.gateway.ports import GatewayStore
 from remit_server.documents.shared import GatewayUp

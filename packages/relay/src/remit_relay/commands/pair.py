@@ -110,7 +110,7 @@ def pair(
             asked = _ask(team, peer.card, given)
             peer = Peers(device.state).grant(peer.device, asked)
         if as_json:
-            from remit_relay.commands.device_documents import known_device
+            from remit_relay.commands.devices import known_device
 
             shown = known_device(peer, device.state)
             print_json(DevicePaired(device=shown, code=comparable_code(device.card, peer.card), words=done.words))
@@ -168,7 +168,7 @@ def _meeting(
 ) -> PairingGateway:
     """Return the gateway where the devices meet; one that a flag or a link names is kept in the device's file."""
     from remit_relay.pairing.client import PairingGateway
-    from remit_relay.team.device_gateway import KeptGateway, keep_gateway, with_gateway
+    from remit_relay.team.device import KeptGateway, keep_gateway, with_gateway
     from remit_relay.team.device_service import authority_of
     from remit_relay.team.section import gateway_name as name_of
     from remit_relay.team.section import relay_of

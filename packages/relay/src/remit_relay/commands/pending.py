@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remit.runtime.ports import Decision
-from remit_relay.device.key_file import DEVICE_FILE
+from remit_relay.device.state import DEVICE_FILE
 from remit_server.documents.shared import SharedDraft
 
 # The rest is imported where it is used: a shell that completes an id waits for this module.

@@ -1,22 +1,122 @@
-"""The state file of a device: SQLite, with all content encrypted with the device's key.
+"""The files of a device: its state (SQLite, all content encrypted), the key of that, and a writer of commits."""
 
-Without the key one can see the number of rows, their lengths, and what the gateway sees anyway. The code is
-synchronous; a caller in an event loop uses one thread or `asyncio.to_thread`. Each write is one transaction that is
-durable when it returns, so a device that is killed keeps the state of the last one.
-"""
-
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.stores.connection import TROUBLE, Durability, Rows, SqliteConnection, connect_writer, translate, write_lock
+from remit.stores.group_commit import GroupCommit, resolve
+from remit_server.transports.credentials.keys import write_private
+
+# ── the key file ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# These files are beside the store of the device's team.
+DEVICE_FILE = "device.db"
+LOCK_FILE = "device.lock"
+"""Locked by the process that runs the device."""
+KEY_FILE = "device.key"
+
+SECRET_BYTES = 32
+# 128 MiB and half a second for each guess (RFC 7914's parameters for files); the owner waits once, at the start.
+_COST, _BLOCK, _LANES = 2**17, 8, 1
+_MEMORY = 2**28
+_KEY_CHECK = "remit device key"
+
+_Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{32,64}\Z")]
+
+
+class _Open(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="remit-device-key/1"):
+    secret: _Hex
+
+
+class _Locked(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="remit-device-passphrase/1"
+):
+    """The secret, encrypted with a key derived from the passphrase, so that the passphrase can change."""
+
+    salt: _Hex
+    locked: str
+
+
+def open_keys(path: Path, passphrase: str = "") -> HubKeys:
+    """Return the keys for a device's state; create the file if it does not exist (of several processes one wins).
+
+    With a *passphrase* the file alone is useless; without one the file is enough, and only its owner can read it.
+    """
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            write_private(path, _encode_key(secrets.token_bytes(SECRET_BYTES), passphrase), replace=False)
+    return HubKeys(_read_key(path, passphrase))
+
+
+def change_passphrase(path: Path, old: str, new: str) -> None:
+    """Encrypt the key with another passphrase (empty: none); the state file does not change."""
+    write_private(path, _encode_key(_read_key(path, old), new), replace=True)
+
+
+def _encode_key(secret: bytes, passphrase: str) -> bytes:
+    if not passphrase:
+        return msgspec.json.encode(_Open(secret=secret.hex())) + b"\n"
+    salt = secrets.token_bytes(16)
+    locked = _stretched(passphrase, salt).lock(secret, _KEY_CHECK)
+    return msgspec.json.encode(_Locked(salt=salt.hex(), locked=locked.hex())) + b"\n"
+
+
+def _read_key(path: Path, passphrase: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            mode, content = os.fstat(file.fileno()).st_mode, file.read(4_096)
+    except OSError as error:
+        raise _unusable(f"cannot read {path}: {error.strerror}", "Give this user read permission.") from error
+    if os.name == "posix" and mode & 0o077:
+        raise _unusable(f"{path} is readable by other users", f"Restrict it: chmod 600 {path}")
+    try:
+        found = msgspec.json.decode(content, type=_Open | _Locked)
+        if isinstance(found, _Open):
+            return bytes.fromhex(found.secret)
+        salt, locked = bytes.fromhex(found.salt), bytes.fromhex(found.locked)
+    except (ValueError, UnicodeDecodeError):
+        # Without its cause, which would show the content of the file.
+        raise _unusable(
+            f"{path} is damaged: it does not contain a device key",
+            "Restore the file from a backup. Without it the device's state cannot be read: move both files away, "
+            "create a new device, and pair again.",
+        ) from None
+    if not passphrase:
+        raise _unusable(f"{path} is protected by a passphrase", "Enter the passphrase that was set for it.")
+    secret = _stretched(passphrase, salt).unlock(locked, _KEY_CHECK)
+    if secret is None:
+        raise _unusable(f"wrong passphrase for {path}", "Try again; passphrases are case-sensitive.")
+    return secret
+
+
+def _stretched(passphrase: str, salt: bytes) -> HubKeys:
+    return HubKeys(
+        hashlib.scrypt(passphrase.encode(), salt=salt, n=_COST, r=_BLOCK, p=_LANES, maxmem=_MEMORY, dklen=SECRET_BYTES)
+    )
+
+
+# ── the state file ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Without the key one can see the number of rows, their lengths, and what the gateway sees anyway. The code is
+# synchronous; a caller in an event loop uses one thread or `asyncio.to_thread`. Each write is one transaction that is
+# durable when it returns, so a device that is killed keeps the state of the last one.
 
 VERSION = 1
 _BUSY_S = 10.0
@@ -250,3 +350,128 @@ class DecryptedCache(Generic[T]):
 
 def _unusable(message: str, suggestion: str) -> RemitError:
     return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
+
+
+# ── the writer ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Each piece of work is applied whole or not at all, and is reported only when it is durable.
+
+
+# Enough that the disk is not the bottleneck, and few enough that later work does not wait long.
+MOST_AT_ONCE = 64
+# A full disk gets space at any time; looking once a second costs nothing beside what waits for it.
+AGAIN_S = 1.0
+
+_log = logging.getLogger("remit.relay")
+
+
+class FailedWork(Struct, frozen=True):
+    """Work that was rolled back, and why."""
+
+    error: Exception
+
+
+class Work(Struct, frozen=True):
+    """A function to run, and a callback for its result once that is durable, or for a `FailedWork`."""
+
+    do: Callable[[], Any]
+    heard: Callable[[Any], None]
+
+
+class Commits:
+    """Runs work in order, several pieces in each commit.
+
+    *company* may add work to a commit, first or last, before it begins. It learns the outcome of that work before it is
+    called for the next commit, so the thread gets one batch at a time.
+    """
+
+    def __init__(self, state: DeviceFile, company: Callable[[list[Work]], None] = lambda _: None) -> None:
+        self._state = state
+        self._company = company
+        self._group = GroupCommit[Work](f"remit-device {state.path.name}", self._commit)
+        self._group.start()
+        self._waiting: deque[Work] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Queue *work* and return a future of its result. It runs even if the future is cancelled."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Work(work, partial(_report, future)))
+        if self._idle.is_set():
+            self._begin()
+        return future
+
+    async def close(self) -> None:
+        """Wait for all work and end the thread; no work can be queued after that."""
+        await self._idle.wait()
+        await self._group.stop()
+
+    def _begin(self) -> None:
+        self._idle.clear()
+        batch = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
+        self._company(batch)
+        self._group.queue.extend(batch)
+        self._group.wake()
+
+    def _end(self, batch: list[Work], outcomes: list[Any]) -> None:
+        for work, outcome in zip(batch, outcomes, strict=True):
+            work.heard(outcome)
+        if self._waiting:
+            self._begin()
+        else:
+            self._idle.set()
+
+    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(self, batch: list[Work]) -> bool:
+        if not batch:
+            return True
+        outcomes: list[Any] = []
+        works = True
+        try:
+            with self._state.writing():
+                for work in batch:
+                    outcomes.append(self._outcome(work))
+        except Exception as error:  # noqa: BLE001 - the store failed: the whole commit was rolled back
+            outcomes = [each if isinstance(each, FailedWork) else FailedWork(error) for each in outcomes]
+            outcomes += [FailedWork(error) for _ in batch[len(outcomes) :]]
+            works = False
+        self._group.tell(self._end, batch, outcomes)
+        return works
+
+    def _outcome(self, work: Work) -> Any:
+        try:
+            with self._state.apart():
+                return work.do()
+        except Exception as error:
+            if isinstance(error, TROUBLE) or not self._state.is_writing:
+                raise  # the store failed, not this work
+            return FailedWork(error)
+
+
+async def until_stored(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of *work*; while the store cannot be used, as on a full disk, try it again each second.
+
+    It is for work that nobody asked for and so nobody would repeat. The work must change nothing if it fails.
+    """
+    trouble = ""
+    while True:
+        try:
+            result = await work()
+        except StoreError as error:
+            if error.fault.message != trouble:
+                trouble = error.fault.message
+                _log.error("%s; trying again each second", trouble)
+            await asyncio.sleep(AGAIN_S)
+        else:
+            if trouble:
+                _log.warning("writing works again after: %s", trouble)
+            return result
+
+
+def _report(future: "asyncio.Future[Any]", outcome: object) -> None:
+    if isinstance(outcome, FailedWork):
+        resolve(future, None, outcome.error)
+    else:
+        resolve(future, outcome)

@@ -8,8 +8,7 @@ from msgspec import Struct, structs
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import PeerDevice
 from remit_relay.device.state import DeviceFile
-from remit_relay.e2e.account import PICKLE_KEY, keep_account, load_account
-from remit_relay.e2e.olm import OlmAccount, OlmMessage, OlmSession, olm
+from remit_relay.e2e.account import PICKLE_KEY, OlmAccount, OlmMessage, OlmSession, keep_account, load_account, olm
 from remit_relay.e2e.streams import MAX_SEALED, RejectionReason, split_frame
 
 # Both sides may open and renew sessions at the same time, while older messages are still in transit.

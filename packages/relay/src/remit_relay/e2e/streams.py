@@ -20,7 +20,7 @@ from msgspec import Meta, Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit_relay.device.identity import DeviceId
-from remit_relay.e2e.olm import OlmSession
+from remit_relay.e2e.account import OlmSession
 
 # ── the frame of an encrypted message ─────────────────────────────────────────────────────────────────────────────────
 

@@ -1,17 +1,18 @@
-"""The connected devices of a gateway, and how messages get from one to another.
+"""The connected devices of a gateway, how messages get from one to another, and the counters of that.
 
 Everything here runs in the event loop without waiting: work goes to the store, which calls back once it is durable.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
+from typing import Literal
 
 from remit.runtime.ports import Clock
 from remit_relay.gateway.connection import DeliveryRoute, DeviceConnection
 from remit_relay.gateway.limits import GatewayLimits
-from remit_relay.gateway.metrics import GatewayMetrics
 from remit_relay.gateway.ports import (
     AdmittedDevice,
     Fetched,
@@ -22,6 +23,7 @@ from remit_relay.gateway.ports import (
     PresencePair,
     RateAllowance,
     SentMessage,
+    StoreSize,
 )
 from remit_relay.wire import (
     PRESENCE,
@@ -48,6 +50,68 @@ from remit_relay.wire import (
     Welcome,
 )
 from remit_server.websockets import WebSocket
+
+# ── metrics ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+METRICS_TYPE = "text/plain; version=0.0.4"
+
+What = Literal["connection", "greeting", "device", "message", "pairing"]
+
+
+class GatewayMetrics:
+    """Counters since the gateway was started."""
+
+    def __init__(self) -> None:
+        self.stored = 0
+        self.expired = 0
+        self.forgotten = 0
+        self._refused: Counter[tuple[What, str]] = Counter()
+
+    def refuse(self, what: What, why: str) -> None:
+        """Count a refusal."""
+        self._refused[what, why] += 1
+
+    def page(self, held: StoreSize, *, max_bytes: int, connections: int, is_well: bool) -> str:
+        """Return the metrics in the Prometheus text format."""
+        lines = (
+            *_metric("up", "gauge", "1: the gateway can write; 0: it cannot, or is shutting down.", int(is_well)),
+            *_metric("connections", "gauge", "Connected devices.", connections),
+            *_metric("devices", "gauge", "Known devices.", held.devices),
+            *_metric("queued_messages", "gauge", "Messages waiting for their receivers.", held.messages),
+            *_metric("queued_bytes", "gauge", "Size of the waiting messages.", held.queued_bytes),
+            *_metric(
+                "held_bytes", "gauge", "Size of everything that is stored, limited by max_bytes.", held.total_bytes
+            ),
+            *_metric("max_bytes", "gauge", "Limit of held_bytes.", max_bytes),
+            *_metric("messages_total", "counter", "Messages accepted.", self.stored),
+            *_metric(
+                "expired_total", "counter", "Messages deleted because they were not fetched in time.", self.expired
+            ),
+            *_metric(
+                "forgotten_devices_total",
+                "counter",
+                "Devices forgotten after a long absence.",
+                self.forgotten,
+            ),
+            *self._refusals(),
+        )
+        return "".join(f"{line}\n" for line in lines)
+
+    def _refusals(self) -> Iterator[str]:
+        yield from _metric_head("refusals_total", "counter", "Refusals by kind and reason.")
+        for (what, why), number in sorted(self._refused.items()):
+            yield f'remit_gateway_refusals_total{{what="{what}",why="{why}"}} {number}'
+
+
+def _metric(name: str, kind: str, meaning: str, value: int) -> Iterator[str]:
+    yield from _metric_head(name, kind, meaning)
+    yield f"remit_gateway_{name} {value}"
+
+
+def _metric_head(name: str, kind: str, meaning: str) -> Iterator[str]:
+    yield f"# HELP remit_gateway_{name} {meaning}"
+    yield f"# TYPE remit_gateway_{name} {kind}"
+
 
 # ── presence ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

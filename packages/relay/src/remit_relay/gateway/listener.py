@@ -14,8 +14,7 @@ from typing import Any
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.stores.connection import Durability
-from remit_relay.gateway.addresses import Network, counted, is_in
-from remit_relay.gateway.limits import GatewayLimits
+from remit_relay.gateway.limits import GatewayLimits, Network, counted, is_in
 from remit_relay.gateway.ports import GatewayStore
 from remit_relay.gateway.server import Gateway
 from remit_server.server import Server

@@ -16,11 +16,9 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 from remit.stores.connection import Durability
 from remit_relay.device.identity import device_id
-from remit_relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
 from remit_relay.gateway.connection import DeviceConnection
-from remit_relay.gateway.exchange import Exchange
-from remit_relay.gateway.limits import GatewayLimits
-from remit_relay.gateway.metrics import TYPE, GatewayMetrics
+from remit_relay.gateway.exchange import METRICS_TYPE, Exchange, GatewayMetrics
+from remit_relay.gateway.limits import Addresses, GatewayLimits, Network, client_of, counted, is_in, networks
 from remit_relay.gateway.ports import AdmittedDevice, GatewayStore, RateAllowance, StoreSize
 from remit_relay.gateway.rendezvous import Rendezvous
 from remit_relay.gateway.sqlite_store import SqliteGatewayStore
@@ -396,7 +394,7 @@ class Gateway:
             connections=len(self._exchange.devices),
             is_well=self.is_well,
         )
-        return PlainTextResponse(page, headers={"Content-Type": TYPE})
+        return PlainTextResponse(page, headers={"Content-Type": METRICS_TYPE})
 
 
 def _way_of(request: Request) -> tuple[str, list[str]]:

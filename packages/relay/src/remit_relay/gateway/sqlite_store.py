@@ -15,7 +15,6 @@ from remit.runtime.ports import Clock, StoreError
 from remit.stores.connection import TROUBLE, Durability, translate, write_lock
 from remit.stores.group_commit import GroupCommit, resolve
 from remit_relay.gateway.limits import DAY_S, GatewayLimits
-from remit_relay.gateway.mailboxes import MemoryMailboxes
 from remit_relay.gateway.ports import (
     FULL,
     ROW_BYTES,
@@ -34,6 +33,7 @@ from remit_relay.gateway.ports import (
     StoreSize,
 )
 from remit_relay.gateway.queue import Queue, open_queue
+from remit_relay.gateway.rendezvous import MemoryMailboxes
 from remit_relay.wire import MAX_BODY, AllowSenders, BundleReply, Denied, Done, Expired, Fetch, Publish, Refused
 
 # ── group commit ──────────────────────────────────────────────────────────────────────────────────────────────────────

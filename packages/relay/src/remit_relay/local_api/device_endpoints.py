@@ -15,7 +15,7 @@ from msgspec import Struct
 from remit.protocol.codec import encode
 from remit.protocol.errors import Fault
 from remit_relay.client.connection import State
-from remit_relay.local_api.routes import NO_STORE, send_view
+from remit_relay.local_api.access import NO_STORE, LocalRequest, operation
 from remit_relay.serve_shared import SharingEvent
 from remit_relay.session.repository import RemoteCommand
 from remit_server.bodies import Receive, Scope, Send
@@ -192,8 +192,8 @@ def device_routes(news: DeviceNews, status: Callable[[], OwnDeviceStatus]) -> li
     """Return the endpoints; *status* returns the current state of the device."""
     soon = DelayedCalls()
 
-    async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-        await send_view(send, status())
+    async def show(_: LocalRequest) -> OwnDeviceStatus:
+        return status()
 
     async def follow(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
         with news.reading() as queue:
@@ -206,15 +206,9 @@ def device_routes(news: DeviceNews, status: Callable[[], OwnDeviceStatus]) -> li
             frames = _frames(news, status, queue, gone)
             await send_events(frames, receive, send, left=leave, soon=soon, headers=NO_STORE)
 
+    about = "The process that runs this device, its connection and its shared agents."
     return [
-        Operation(
-            method="GET",
-            path="/v1/shared/device",
-            endpoint=show,
-            name="device",
-            summary="The process that runs this device, its connection and its shared agents.",
-            answer=OwnDeviceStatus,
-        ),
+        operation("GET /v1/shared/device", "device", about, show, OwnDeviceStatus),
         Operation(
             method="GET",
             path="/v1/shared/device/events",

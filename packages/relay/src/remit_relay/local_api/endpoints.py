@@ -1,34 +1,45 @@
-"""The endpoints of the local API."""
+"""The endpoints of the local API for runs: queries, views, actions, files and the event stream."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
+from urllib.parse import parse_qs, quote, unquote
 
 from msgspec import Struct
 from starlette.routing import Route
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
-from remit_relay.local_api.access import Via
-from remit_relay.local_api.public_devices import DeviceList, Profiles, SharedStatus
-from remit_relay.local_api.public_runs import EntryList, SharedRunList, SharedRunView, UnreadView, entries_of
-from remit_relay.local_api.routes import VIA, read_body, send_view
+from remit.words.file_types import OCTETS
+from remit_relay.local_api.access import NO_STORE, VIA, LocalRequest, operation
+from remit_relay.local_api.changes import DeviceViews, EventStream
 from remit_relay.local_api.run_commands import (
     ACTS,
-    Act,
     ActName,
     ReadRequest,
     StartRequest,
     event_of,
-    kind_of,
     objective_of,
     person_of,
+    unknown_act,
 )
-from remit_relay.local_api.state import DeviceViews
-from remit_relay.local_api.stream import EventStream
+from remit_relay.local_api.views import (
+    DeviceList,
+    EntryList,
+    FileList,
+    FileView,
+    Profiles,
+    SharedRunList,
+    SharedRunView,
+    SharedStatus,
+    UnreadView,
+    entries_of,
+    file_view,
+)
+from remit_relay.run_files import files_of
 from remit_relay.session.moves import SessionState
-from remit_relay.session.run import Overlay
-from remit_server.bodies import Receive, Scope, Send
+from remit_relay.session.profile import MAX_TOTAL
+from remit_relay.session.run import Overlay, Person
+from remit_server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
 from remit_server.documents.api import EVENTS, Parameter
 from remit_server.operations import Operation, parameter, refuse_unknown, wrong_parameter
 from remit_server.refusals import Guarded
@@ -63,23 +74,15 @@ def run_query(scope: Scope) -> RunQuery:
         q=parameter(scope, "q", "").casefold(),
         profile=parameter(scope, "profile", ""),
         device=parameter(scope, "device", ""),
-        states=_states(parameter(scope, "state", "")),
+        states=_states(scope),
     )
 
 
-class EntryQuery(Struct, frozen=True, kw_only=True):
-    """Which entries of a run are asked for."""
-
-    limit: int = PER_PAGE
-    before: int | None = None
-    """Only entries with a lower number."""
-
-
-def entry_query(scope: Scope, run: Overlay) -> EntryQuery:
-    """Return the query of a request, or raise a `RemitError` that names the wrong parameter."""
+def entry_query(scope: Scope, run: Overlay) -> tuple[int, int | None]:
+    """Return the limit of a page of entries, and the number before which it ends; raise a `RemitError` like above."""
     refuse_unknown(scope, "limit", "before")
     before = parameter(scope, "before", "")
-    return EntryQuery(limit=_limit(scope), before=entry_number(run, before, "before") if before else None)
+    return _limit(scope), entry_number(run, before, "before") if before else None
 
 
 def entry_number(run: Overlay, entry: str, name: str) -> int:
@@ -142,12 +145,11 @@ def _limit(scope: Scope) -> int:
     return limit
 
 
-def _states(given: str) -> frozenset[SessionState]:
-    if not given:
-        return frozenset(SessionState)
+def _states(scope: Scope) -> frozenset[SessionState]:
     known = {str(state): state for state in SessionState}
-    names = given.split(",")
-    for name in names:
+    if not (given := parameter(scope, "state", "")):
+        return frozenset(SessionState)
+    for name in (names := given.split(",")):
         if name not in known:
             hint = did_you_mean(name, known) or f"; known states: {', '.join(known)}"
             raise wrong_parameter("state", f"unknown state {name[:100]!r}{hint}")
@@ -180,77 +182,59 @@ class SharedEndpoints:
 
     def routes(self) -> list[Operation]:
         """Return all routes."""
-        get = partial(Operation, method="GET")
-        post = partial(Operation, method="POST")
         only = Parameter(name="run", meaning="Only the events of this run.")
         last = Parameter(
             name="Last-Event-ID", place="header", meaning="The last number received, to continue after it."
         )
+        here = "This device in short: its connection, what it shares, and counts."
+        known = "The known devices, their presence, and the agents that they share with this one."
+        unread = "How many entries the user has not read, by device and by run."
+        entries = "The entries of a run: messages and rejected drafts, the newest page first."
+        read = "Note that the user has read a run up to an entry."
+        files = "The files of a run, and those that the next message will carry."
+        content = Parameter(name="name", meaning="The name of the file; the body is its content.", required=True)
+        by = Parameter(name="by", meaning="Who does it, as the record is to name them.")
         return [
-            get(
-                path="/v1/shared/status",
-                endpoint=self._status,
-                name="status",
-                summary="This device in short: its connection, what it shares, and counts.",
-                answer=SharedStatus,
+            operation("GET /v1/shared/status", "status", here, self._status, SharedStatus),
+            operation(
+                "GET /v1/shared/profiles",
+                "profiles",
+                "The local agents, and what each may do.",
+                self._profiles,
+                Profiles,
             ),
-            get(
-                path="/v1/shared/profiles",
-                endpoint=self._profiles,
-                name="profiles",
-                summary="The local agents, and what each may do.",
-                answer=Profiles,
-            ),
-            get(
-                path="/v1/shared/devices",
-                endpoint=self._devices,
-                name="devices",
-                summary="The known devices, their presence, and the agents that they share with this one.",
-                answer=DeviceList,
-            ),
-            get(
-                path="/v1/shared/unread",
-                endpoint=self._unread,
-                name="unread",
-                summary="How many entries the user has not read, by device and by run.",
-                answer=UnreadView,
-            ),
-            get(
-                path="/v1/shared/runs",
-                endpoint=self._runs,
-                name="runs",
-                summary="The runs in a line each, the newest first.",
-                answer=SharedRunList,
+            operation("GET /v1/shared/devices", "devices", known, self._devices, DeviceList),
+            operation("GET /v1/shared/unread", "unread", unread, self._unread, UnreadView),
+            operation(
+                "GET /v1/shared/runs",
+                "runs",
+                "The runs in a line each, the newest first.",
+                self._runs,
+                SharedRunList,
                 parameters=_RUNS,
             ),
-            post(
-                path="/v1/shared/runs",
-                endpoint=self._start,
-                name="start",
-                summary="Start a run.",
+            operation(
+                "POST /v1/shared/runs",
+                "start",
+                "Start a run.",
+                self._start,
+                SharedRunView,
                 takes=StartRequest,
-                answer=SharedRunView,
                 status=201,
             ),
-            get(path=_RUN, endpoint=self._run, name="run", summary="One run.", answer=SharedRunView),
-            get(
-                path=f"{_RUN}/entries",
-                endpoint=self._entries,
-                name="entries",
-                summary="The entries of a run: messages and rejected drafts, the newest page first.",
-                answer=EntryList,
+            operation(f"GET {_RUN}", "run", "One run.", self._run, SharedRunView),
+            operation(
+                f"GET {_RUN}/entries",
+                "entries",
+                entries,
+                self._entries,
+                EntryList,
                 parameters=(_LIMIT, _BEFORE),
             ),
-            post(
-                path=f"{_RUN}/read",
-                endpoint=self._read,
-                name="read",
-                summary="Note that the user has read a run up to an entry.",
-                takes=ReadRequest,
-                answer=SharedRunView,
-            ),
-            *(self._act_route(name, kind) for name, (kind, _) in ACTS.items()),
-            get(
+            operation(f"POST {_RUN}/read", "read", read, self._read, SharedRunView, takes=ReadRequest),
+            *map(self._act_route, ACTS),
+            Operation(
+                method="GET",
                 path="/v1/shared/events",
                 endpoint=self._events,
                 name="events",
@@ -258,70 +242,91 @@ class SharedEndpoints:
                 parameters=(only, last),
                 media=EVENTS,
             ),
+            # A file is named by its id or its name.
+            operation(f"GET {_RUN}/files", "files", files, self._files, FileList),
+            Operation(
+                method="POST",
+                path=f"{_RUN}/files",
+                endpoint=self._attach,
+                name="attach",
+                summary="Add a file to the next message.",
+                parameters=(content, by),
+                answer=FileView,
+                status=201,
+            ),
+            Operation(
+                method="GET",
+                path=f"{_RUN}/files/{{file}}",
+                endpoint=self._download,
+                name="download",
+                summary="The content of a file, to be saved.",
+            ),
+            operation(
+                f"DELETE {_RUN}/files/{{file}}",
+                "detach",
+                "Remove a file from the next message.",
+                self._detach,
+                FileList,
+                parameters=(by,),
+            ),
         ]
 
-    def _act_route(self, name: ActName, kind: type[Act]) -> Operation:
-        async def act(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._act(kind, scope, receive, send)
+    def _act_route(self, name: ActName) -> Operation:
+        kind, _ = ACTS[name]
 
-        summary = (kind.__doc__ or "").strip()
-        return Operation(
-            method="POST",
-            path=f"{_RUN}/{name}",
-            endpoint=act,
-            name=name,
-            summary=summary,
-            takes=kind,
-            answer=SharedRunView,
-        )
+        async def act(request: LocalRequest) -> SharedRunView:
+            by = person_of(request.body, request.via)
+            run = await self._host.act(request.named("run"), event_of(name, request.body), by=by)
+            return self._state.run(run)
+
+        return operation(f"POST {_RUN}/{name}", name, (kind.__doc__ or "").strip(), act, SharedRunView, takes=kind)
 
     def unknown_act(self) -> Route:
         """Return the route for all other actions, which answers with the list of actions."""
 
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-            kind_of(scope["path_params"]["act"])
+            raise unknown_act(scope["path_params"]["act"])
 
         return Route(f"{_RUN}/{{act}}", Guarded(refuse), methods=["POST"])
 
     # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _status(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/status`."""
-        await send_view(send, await self._state.status())
+    async def _status(self, _: LocalRequest) -> SharedStatus:
+        return await self._state.status()
 
-    async def _profiles(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/profiles`."""
-        await send_view(send, Profiles(profiles=tuple(self._state.profiles())))
+    async def _profiles(self, _: LocalRequest) -> Profiles:
+        return Profiles(profiles=tuple(self._state.profiles()))
 
-    async def _devices(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/devices`."""
-        await send_view(send, DeviceList(devices=tuple(await self._state.devices())))
+    async def _devices(self, _: LocalRequest) -> DeviceList:
+        return DeviceList(devices=tuple(await self._state.devices()))
 
-    async def _unread(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/unread`."""
-        await send_view(send, self._state.unread())
+    async def _unread(self, _: LocalRequest) -> UnreadView:
+        return self._state.unread()
 
-    async def _runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/runs`."""
-        found, following = await find_runs(self._host.runs, run_query(scope), self._host.displayed)
-        await send_view(send, SharedRunList(runs=tuple(map(self._state.line, found)), next=following))
+    async def _runs(self, request: LocalRequest) -> SharedRunList:
+        found, following = await find_runs(self._host.runs, run_query(request.scope), self._host.displayed)
+        return SharedRunList(runs=tuple(map(self._state.line, found)), next=following)
 
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/runs/{run}`."""
-        await self._show(send, self._found(scope))
+    async def _run(self, request: LocalRequest) -> SharedRunView:
+        return self._state.run(self._found(request.named("run")))
 
-    async def _entries(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/shared/runs/{run}/entries`."""
-        run = self._found(scope)
-        query = entry_query(scope, run)
-        entries, earlier = entries_of(self._host.displayed(run), query.limit, query.before)
-        await send_view(send, EntryList(entries=entries, next=entries[0].id if earlier else None))
+    async def _entries(self, request: LocalRequest) -> EntryList:
+        run = self._found(request.named("run"))
+        limit, before = entry_query(request.scope, run)
+        entries, earlier = entries_of(self._host.displayed(run), limit, before)
+        return EntryList(entries=entries, next=entries[0].id if earlier else None)
+
+    def _found(self, run: str) -> Overlay:
+        for each in self._host.runs:
+            if each.id == run:
+                return each
+        advice = "Use the id of a run of this device: `GET /v1/shared/runs` lists them."
+        raise RemitError(fault(Code.NOT_FOUND, f"run `{run[:100]}` not found on this device", suggestion=advice))
 
     # ── what is done ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _start(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`POST /v1/shared/runs`."""
-        begin: StartRequest = await read_body(scope, receive, StartRequest)
+    async def _start(self, request: LocalRequest) -> SharedRunView:
+        begin: StartRequest = request.body
         run = await self._host.start(
             begin.profile,
             begin.device,
@@ -329,45 +334,80 @@ class SharedEndpoints:
             mode=begin.mode,
             decides=begin.decides,
             agent=begin.agent or "",
-            by=person_of(begin, _via(scope)),
+            by=person_of(begin, request.via),
         )
-        await self._show(send, run, 201)
+        return self._state.run(run)
 
-    async def _act(self, kind: type[Act], scope: Scope, receive: Receive, send: Send) -> None:
-        """`POST /v1/shared/runs/{run}/{act}`."""
-        act: Act = await read_body(scope, receive, kind)
-        by = person_of(act, _via(scope))
-        await self._show(send, await self._host.act(scope["path_params"]["run"], event_of(act), by=by))
-
-    async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`POST /v1/shared/runs/{run}/read`."""
-        read: ReadRequest = await read_body(scope, receive, ReadRequest)
-        run = self._found(scope)
-        await self._show(send, await self._state.read(run, entry_number(run, read.entry, "entry")))
-
-    async def _show(self, send: Send, run: Overlay, status: int = 200) -> None:
-        await send_view(send, self._state.run(run), status)
-
-    def _found(self, scope: Scope) -> Overlay:
-        return self._named(scope["path_params"]["run"])
-
-    def _named(self, run: str) -> Overlay:
-        for each in self._host.runs:
-            if each.id == run:
-                return each
-        advice = "Use the id of a run of this device: `GET /v1/shared/runs` lists them."
-        raise RemitError(fault(Code.NOT_FOUND, f"run `{run[:100]}` not found on this device", suggestion=advice))
+    async def _read(self, request: LocalRequest) -> SharedRunView:
+        run = self._found(request.named("run"))
+        return self._state.run(await self._state.read(run, entry_number(run, request.body.entry, "entry")))
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`GET /v1/shared/events`."""
         refuse_unknown(scope, "run")
         only = parameter(scope, "run", "") or None
         if only is not None:
-            self._named(only)
+            self._found(only)
         await self._stream.serve(scope, receive, send, only)
 
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def _via(scope: Scope) -> Via:
-    return scope[VIA]
+    async def _files(self, request: LocalRequest) -> FileList:
+        return _files_view(self._found(request.named("run")))
+
+    async def _attach(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add the file that is the body of a request."""
+        run, headers = self._found(scope["path_params"]["run"]), headers_of(scope)
+        names = _query(scope).get("name", [])
+        if len(names) != 1:
+            raise wrong_parameter("name", "expected once, the name of the file")
+        given = headers.get("content-type", "").partition(";")[0].strip().lower()
+        # What programs send if they do not know the type.
+        media_type = "" if given in (OCTETS, "application/x-www-form-urlencoded") else given
+        data = await read_body(headers, receive, MAX_TOTAL)
+        run = await self._host.files.attach(run.id, names[0], data, media_type=media_type, by=_person(scope))
+        await send_value(send, file_view(run.attached[-1]), 201, NO_STORE)
+
+    async def _download(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        path = scope["path_params"]
+        file, data = await self._host.files.content(self._found(path["run"]).id, unquote(path["file"]))
+        saved = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}".encode()
+        await send_bytes(send, 200, data, (*_DOWNLOAD, (b"content-disposition", saved)))
+
+    async def _detach(self, request: LocalRequest) -> FileList:
+        run, file = self._found(request.named("run")), unquote(request.named("file"))
+        return _files_view(await self._host.files.detach(run.id, file, by=_person(request.scope)))
+
+
+# A file comes from somebody else, and the page of this origin holds the rights of its user: a browser saves it, and
+# neither shows nor runs it.
+_DOWNLOAD = (
+    (b"content-type", OCTETS.encode()),
+    (b"content-security-policy", b"sandbox; default-src 'none'"),
+    *NO_STORE,
+)
+_CLIENTS = ("api", "chat")
+
+
+def _files_view(run: Overlay) -> FileList:
+    attached = {each.id for each in run.attached}
+    others = [each for each in files_of(run) if each.id not in attached]
+    entries = (*run.timeline, *run.kept)
+    received = {each for entry in entries if entry.role == "remote_agent" for each in entry.files}
+    return FileList(
+        attached=tuple(map(file_view, run.attached)),
+        received=tuple(file_view(each) for each in others if each in received),
+        sent=tuple(file_view(each) for each in others if each not in received),
+    )
+
+
+def _query(scope: Scope) -> dict[str, list[str]]:
+    return parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _person(scope: Scope) -> Person:
+    """Return who sends a command, as far as the client says, and by which client."""
+    query, client = _query(scope), scope[VIA]
+    by, via = (query.get(name, [""])[0] for name in ("by", "via"))
+    return Person(by[:256] or client, via if client == "api" and via in _CLIENTS else client)

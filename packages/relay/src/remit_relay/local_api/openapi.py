@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from remit import __version__
-from remit_relay.local_api.events import StreamReady
-from remit_relay.local_api.public_devices import ConnectionView, DeviceView, ProfileView
-from remit_relay.local_api.public_runs import SharedRunView, UnreadView
-from remit_relay.local_api.stream import DraftPart
+from remit_relay.local_api.changes import DraftPart, StreamReady
+from remit_relay.local_api.views import ConnectionView, DeviceView, ProfileView, SharedRunView, UnreadView
 from remit_server.documents.api_values import FailureBody
 from remit_server.openapi import Document, Schemas, described_operation, types_of, valid
 from remit_server.operations import Operation

@@ -11,10 +11,9 @@ from msgspec import Struct
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit_relay.device.peers import Grants, PeerDevice, Peers
-from remit_relay.local_api.routes import read_body, send_view
+from remit_relay.local_api.access import LocalRequest, operation
+from remit_relay.pairing.client import PairingService, PairingState, PairingTask
 from remit_relay.pairing.code import read_code
-from remit_relay.pairing.service import PairingService, PairingState, PairingTask
-from remit_server.bodies import Receive, Scope, Send
 from remit_server.operations import Operation
 
 # ── policies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,34 +78,27 @@ class GrantNames(Struct, frozen=True, kw_only=True):
 def policy_routes(on_peers: OnPeers, names: GrantNames) -> list[Operation]:
     """Return the operations that show and change grants."""
 
-    async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+    async def show(_: LocalRequest) -> DevicePolicies:
         peers = await on_peers(lambda known: known.list())
-        await send_view(send, DevicePolicies(policies=tuple(map(policy_view, peers))))
+        return DevicePolicies(policies=tuple(map(policy_view, peers)))
 
-    async def change(scope: Scope, receive: Receive, send: Send) -> None:
-        wanted: GrantsWanted = await read_body(scope, receive, GrantsWanted)
-        device = scope["path_params"]["device"]
+    async def change(request: LocalRequest) -> DevicePolicy:
+        wanted, device = request.body, request.named("device")
         grants = names.check(Grants(agents=wanted.agents, profiles=wanted.profiles))
         (peer,) = await on_peers(lambda known: [known.replace_grants(device, grants)])
-        await send_view(send, policy_view(peer))
+        return policy_view(peer)
 
+    about = "What each known device may do here, and which profiles may ask it."
+    place = "/v1/shared/policies"
     return [
-        Operation(
-            method="GET",
-            path="/v1/shared/policies",
-            endpoint=show,
-            name="policies",
-            summary="What each known device may do here, and which profiles may ask it.",
-            answer=DevicePolicies,
-        ),
-        Operation(
-            method="PUT",
-            path="/v1/shared/policies/{device}",
-            endpoint=change,
-            name="change_policy",
-            summary="Replace the grants of a device.",
+        operation(f"GET {place}", "policies", about, show, DevicePolicies),
+        operation(
+            f"PUT {place}/{{device}}",
+            "change_policy",
+            "Replace the grants of a device.",
+            change,
+            DevicePolicy,
             takes=GrantsWanted,
-            answer=DevicePolicy,
         ),
     ]
 
@@ -159,46 +151,25 @@ class PairingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def pairing_routes(service: PairingService, names: GrantNames) -> list[Operation]:
     """Return the operations that start, join, show and cancel a pairing."""
 
-    async def start(scope: Scope, receive: Receive, send: Send) -> None:
-        asked: PairingStart = await read_body(scope, receive, PairingStart)
+    async def start(request: LocalRequest) -> PairingView:
+        asked: PairingStart = request.body
         grants = names.check(Grants(agents=asked.agents, profiles=asked.profiles, own=asked.own))
         pairing = await service.start(grants) if asked.code is None else service.join(read_code(asked.code), grants)
-        await send_view(send, pairing_view(pairing), 201)
+        return pairing_view(pairing)
 
-    async def show(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-        await send_view(send, pairing_view(service.find(scope["path_params"]["pairing"])))
+    async def show(request: LocalRequest) -> PairingView:
+        return pairing_view(service.find(request.named("pairing")))
 
-    async def cancel(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-        await send_view(send, pairing_view(await service.cancel(scope["path_params"]["pairing"])))
+    async def cancel(request: LocalRequest) -> PairingView:
+        return pairing_view(await service.cancel(request.named("pairing")))
 
-    one = "/v1/shared/pairings/{pairing}"
+    about = "Make a pairing code, or join the one of another device."
+    ends = "End a pairing; its code does not work any more."
+    place = "/v1/shared/pairings"
     return [
-        Operation(
-            method="POST",
-            path="/v1/shared/pairings",
-            endpoint=start,
-            name="start_pairing",
-            summary="Make a pairing code, or join the one of another device.",
-            takes=PairingStart,
-            answer=PairingView,
-            status=201,
-        ),
-        Operation(
-            method="GET",
-            path=one,
-            endpoint=show,
-            name="pairing",
-            summary="How far a pairing has come.",
-            answer=PairingView,
-        ),
-        Operation(
-            method="DELETE",
-            path=one,
-            endpoint=cancel,
-            name="cancel_pairing",
-            summary="End a pairing; its code does not work any more.",
-            answer=PairingView,
-        ),
+        operation(f"POST {place}", "start_pairing", about, start, PairingView, takes=PairingStart, status=201),
+        operation(f"GET {place}/{{pairing}}", "pairing", "How far a pairing has come.", show, PairingView),
+        operation(f"DELETE {place}/{{pairing}}", "cancel_pairing", ends, cancel, PairingView),
     ]
 
 

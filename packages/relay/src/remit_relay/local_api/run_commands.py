@@ -1,6 +1,6 @@
 """The commands of the local API for runs with shared agents: the fields of each, and the event that it causes."""
 
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -29,14 +29,16 @@ ActName = Literal[
 ]
 
 
-class _RunCommand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunCommand(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command of a person."""
+
     by: Annotated[str, Meta(max_length=256)] = ""
     """Who sends the command, as the audit log names them; empty: this API."""
     via: Literal["api", "chat", "pending"] = "api"
     """The interface that the person uses, for the audit log."""
 
 
-class StartRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Start a run."""
 
     profile: Name
@@ -52,50 +54,50 @@ class StartRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields
     """None: the mode of the profile."""
 
 
-class PauseRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PauseRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send nothing until the run is resumed."""
 
 
-class ResumeRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResumeRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Continue, or try again after an error."""
 
     agent: Name | None = None
     """For a run that was started without naming the agent, before it was known what the device shares."""
 
 
-class StopRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StopRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """End the run."""
 
 
-class TakeOverRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TakeOverRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The person speaks next."""
 
 
-class HandBackRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandBackRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent speaks next."""
 
 
-class SayRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SayRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message of the person who has taken over."""
 
     text: Text
 
 
-class ApproveRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApproveRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send a draft, optionally edited."""
 
     draft: Name
     text: Text | None = None
 
 
-class RejectRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RejectRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Do not send a draft; the agent gets the reason and drafts again."""
 
     draft: Name
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
-class AnswerRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnswerRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Answer a permission request of the local agent."""
 
     question: Name
@@ -103,13 +105,13 @@ class AnswerRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_field
     """The id of one of its choices; None: no."""
 
 
-class SetObjectiveRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetObjectiveRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change the objective."""
 
     objective: Text
 
 
-class SetModeRequest(_RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetModeRequest(RunCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change the mode: who sees drafts first."""
 
     mode: Mode
@@ -122,21 +124,6 @@ class ReadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The id of the entry."""
 
 
-Act = (
-    PauseRequest
-    | ResumeRequest
-    | StopRequest
-    | TakeOverRequest
-    | HandBackRequest
-    | SayRequest
-    | ApproveRequest
-    | RejectRequest
-    | AnswerRequest
-    | SetObjectiveRequest
-    | SetModeRequest
-)
-
-
 def objective_of(begin: StartRequest) -> str:
     """Return the objective of a new run, or raise a `RemitError` if the agent would have none."""
     if begin.objective is None and begin.decides == "agent":
@@ -145,44 +132,15 @@ def objective_of(begin: StartRequest) -> str:
     return begin.objective or ""
 
 
-def person_of(deed: StartRequest | Act, via: Via) -> Person:
+def person_of(command: RunCommand, via: Via) -> Person:
     """Return who sends a command, as far as the client says, and by which client.
 
     A program that knows the token says by which command a person speaks; a browser does not.
     """
-    return Person(deed.by or via, deed.via if via == "api" else via)
+    return Person(command.by or via, command.via if via == "api" else via)
 
 
-def event_of(act: Act) -> moves.Event:
-    """Return the event that a command causes in a run; clients can cause no other events."""
-    match act:
-        case PauseRequest():
-            return moves.Pause()
-        case ResumeRequest(agent=agent):
-            return moves.Resume(agent or "")
-        case StopRequest():
-            return moves.Stop()
-        case TakeOverRequest():
-            return moves.TakeOver()
-        case HandBackRequest():
-            return moves.HandBack()
-        case SayRequest(text=text):
-            return moves.Say(text)
-        case ApproveRequest(draft=draft, text=words):
-            return moves.Approve(draft, words)
-        case RejectRequest(draft=draft, reason=reason):
-            return moves.Reject(draft, reason)
-        case AnswerRequest(question=question, choice=choice):
-            return moves.Decide(question, choice)
-        case SetObjectiveRequest(objective=objective):
-            return moves.SetObjective(objective)
-        case SetModeRequest(mode=mode):
-            return moves.SetMode(mode)
-        case _:
-            assert_never(act)
-
-
-ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
+ACTS: dict[ActName, tuple[type[RunCommand], type[moves.Event]]] = {
     "pause": (PauseRequest, moves.Pause),
     "resume": (ResumeRequest, moves.Resume),
     "stop": (StopRequest, moves.Stop),
@@ -195,15 +153,19 @@ ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
     "set_objective": (SetObjectiveRequest, moves.SetObjective),
     "set_mode": (SetModeRequest, moves.SetMode),
 }
-"""All commands by name."""
+"""All commands by name, with the events that they cause; clients can cause no other events."""
 
 
-def kind_of(name: str) -> type[Act]:
-    """Return the type of a command, or raise a `RemitError` that names all commands."""
-    for act, (kind, _) in ACTS.items():
-        if act == name:
-            return kind
-    raise RemitError(
+def event_of(name: ActName, command: RunCommand) -> moves.Event:
+    """Return the event that a command causes in a run: it has the same fields."""
+    event = ACTS[name][1]
+    given = {field: getattr(command, field) for field in event.__struct_fields__}
+    return event(**{field: value for field, value in given.items() if value is not None})
+
+
+def unknown_act(name: str) -> RemitError:
+    """Return the error for a command that does not exist, which names all commands."""
+    return RemitError(
         fault(Code.NOT_FOUND, f"unknown action `{name[:100]}`", suggestion=f"Use one of {', '.join(ACTS)}.")
     )
 

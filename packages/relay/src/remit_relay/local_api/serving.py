@@ -22,13 +22,19 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock, sleep_to_tick
 from remit.runtime.ports import StoreError
 from remit_relay.client.connection import GatewayConnection
-from remit_relay.local_api.access import OPEN, BrowserLinks, browser_routes, check_local, console_of
+from remit_relay.local_api.access import (
+    MOST_BODY,
+    NO_STORE,
+    OPEN,
+    VIA,
+    BrowserLinks,
+    browser_routes,
+    check_local,
+    console_of,
+    starlette_routes,
+)
+from remit_relay.local_api.changes import Changes, DeviceParts, DeviceViews, EventStream, PresenceOf
 from remit_relay.local_api.endpoints import SharedEndpoints
-from remit_relay.local_api.events import Changes
-from remit_relay.local_api.files import file_routes
-from remit_relay.local_api.routes import MOST_BODY, NO_STORE, VIA, starlette_routes
-from remit_relay.local_api.state import DeviceParts, DeviceViews, PresenceOf
-from remit_relay.local_api.stream import EventStream
 from remit_relay.serve_shared import Shared
 from remit_relay.session_service import SessionService
 from remit_server.access import BROWSER, SenderGate, token_in
@@ -144,7 +150,7 @@ class SharedApi:
             answer=dict[str, Any],
         )
         browser = browser_routes(ConsoleEndpoints(console, self._sender))
-        self.routes = [*endpoints.routes(), *file_routes(state.host), *routes, *browser, described]
+        self.routes = [*endpoints.routes(), *routes, *browser, described]
         self._document = b""
         self._docs = ApiDocs()
         self._app = Starlette(

@@ -19,10 +19,9 @@ from remit.protocol.records import Kind, SharedFile, SharedStep
 from remit.runtime.clock import until_tick
 from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 from remit_relay.device.state import DeviceFile, FileChanges
-from remit_relay.session.display import with_kinds
-from remit_relay.session.file_rules import AttachedFile, Attachment
 from remit_relay.session.moves import AskPerson, Permit, Send
-from remit_relay.session.run import Person, Transition
+from remit_relay.session.profile import AttachedFile, Attachment
+from remit_relay.session.run import Person, Transition, with_kinds
 
 # A reason is a sentence or two; a longer text could be an attempt to fill the record.
 LONGEST_REASON = 500

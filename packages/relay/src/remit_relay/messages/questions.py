@@ -21,7 +21,7 @@ from remit_relay.e2e.inbox import MAX_INBOX
 from remit_relay.messages import audit, types
 from remit_relay.messages.audit import AuditEntry
 from remit_relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage
-from remit_relay.session.file_rules import MAX_FILES, AttachedFile, FileRules, refused_file
+from remit_relay.session.profile import MAX_FILES, AttachedFile, FileRules, refused_file
 
 # The longest name and objective of the envelope (`protocol/remit.py`, `protocol/envelope.py`); of a longer text this
 # much is used as the objective.

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from remit_relay.bridge.ports import ConversationTurn, Draft, DraftFailure, Mode, PermissionRequest
-from remit_relay.session.file_rules import Attachment
+from remit_relay.session.profile import Attachment
 from remit_relay.session.review import Review
 
 

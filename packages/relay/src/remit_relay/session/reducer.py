@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from remit.protocol.lifecycle import IllegalMoveError
 from remit.words.components import cut
 from remit_relay.bridge.ports import ConversationTurn, Draft, DraftFailure, PermissionRequest
-from remit_relay.session.file_rules import Attachment
 from remit_relay.session.moves import (
     TABLE,
     Approve,
@@ -64,6 +63,7 @@ from remit_relay.session.moves import (
     Unasked,
     refusal,
 )
+from remit_relay.session.profile import Attachment
 from remit_relay.session.review import Review
 from remit_relay.session.run import MoveRefused, Overlay, PendingDraft, Person, RejectedDraft, TimelineEntry, Transition
 

@@ -1,4 +1,4 @@
-"""A team's device: its identity beside the store, and checks of the team file against the devices that it knows.
+"""A team's device: its identity beside the store, its gateway, and checks of the team file against known devices.
 
 Connecting is in `device_service`, which takes too long to import for commands that only read.
 """
@@ -10,6 +10,8 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from msgspec import Struct, structs
+
 from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
@@ -17,11 +19,10 @@ from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of
 from remit_cli.config.file_trust import make_private
 from remit_cli.config.team import Team
-from remit_relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
 from remit_relay.device.peers import PeerDevice
-from remit_relay.device.state import DeviceFile
+from remit_relay.device.state import DEVICE_FILE, KEY_FILE, DeviceFile, open_keys
 from remit_relay.e2e.account import Device
-from remit_relay.team.section import PROFILES, RELAY, SHARED, SharedSection
+from remit_relay.team.section import PROFILES, RELAY, SHARED, RelaySection, SharedSection, gateway_name, host_of
 
 # A shorter prefix could match by accident.
 MIN_PREFIX = 4
@@ -284,3 +285,68 @@ def _warnings_about(
 def allow_command(device: str, profile: str) -> str:
     """Return the command that lets a profile ask a device."""
     return f"remit devices allow {quote(device)} --profile {quote(profile)}"
+
+
+# ── the gateway of a device ───────────────────────────────────────────────────────────────────────────────────────────
+
+_FACT = "gateway"
+
+
+class KeptGateway(Struct, frozen=True, kw_only=True):
+    """The gateway in a device's file: `remit pair --gateway` puts it there."""
+
+    url: str
+    name: str = ""
+    """The name that it gives itself, if it is not its host."""
+
+
+def kept_gateway(device: Device) -> KeptGateway | None:
+    """Return the gateway in a device's file, if there is one."""
+    return device.state.fact(_FACT, KeptGateway)
+
+
+def keep_gateway(team: Team, device: Device, gateway: KeptGateway) -> None:
+    """Put a gateway into the device's file and on its card; raise a `RemitError` if the team file names another."""
+    if (relay := RELAY.of(team)) is not None:
+        if (relay.gateway.rstrip("/"), gateway_name(team)) != (
+            gateway.url.rstrip("/"),
+            gateway.name or host_of(gateway.url),
+        ):
+            raise RemitError(
+                fault(
+                    Code.STATE_CONFLICT,
+                    f"{team.file} names another gateway: {relay.gateway}, not {gateway.url}",
+                    suggestion="A code holds for one gateway: both sides use the same. Change `gateway` in `[relay]`, "
+                    "or pair there.",
+                )
+            )
+        return
+    with device.state.writing():
+        device.state.keep(_FACT, gateway)
+        if device.card.gateway != gateway.url:
+            device.rename(gateway=gateway.url)
+
+
+def with_gateway(team: Team, device: Device | None = None, *, environ: Mapping[str, str] = os.environ) -> Team:
+    """Return the team with its gateway: from the team file, else from its device's file; or raise a `RemitError`."""
+    if RELAY.of(team) is not None:
+        return team
+    if device is not None:
+        kept = kept_gateway(device)
+    elif device_path(team).exists():
+        opened = open_device(team, environ=environ)
+        try:
+            kept = kept_gateway(opened)
+        finally:
+            opened.state.close()
+    else:
+        kept = None
+    if kept is None:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"this device has no gateway to other devices: {team.file} names none, nor does {device_path(team)}",
+                suggestion="Pair over one, which is kept: remit pair --gateway wss://… (`remit relay` runs one).",
+            )
+        )
+    return structs.replace(team, relay=RelaySection(gateway=kept.url, name=kept.name or None))

@@ -18,12 +18,10 @@ from remit_relay.local_api.device_endpoints import DeviceNews, OwnDeviceStatus, 
 from remit_relay.local_api.pairing import GrantNames, OnPeers, pairing_routes, policy_routes
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
 from remit_relay.notifier import needs_person
-from remit_relay.pairing.client import PairingGateway
-from remit_relay.pairing.service import PairingService
+from remit_relay.pairing.client import PairingGateway, PairingService
 from remit_relay.session.moves import ENDED
 from remit_relay.session_service import SessionService
-from remit_relay.team.device import device_path, using_device
-from remit_relay.team.device_gateway import with_gateway
+from remit_relay.team.device import device_path, using_device, with_gateway
 from remit_relay.team.device_process import Command, DeviceProcess, announced, this_process
 from remit_relay.team.device_service import Relaying, authority_of, relaying
 from remit_relay.team.section import PROFILES, RELAY, SHARED, SharedSection, gateway_name, relay_of

@@ -18,7 +18,7 @@ from msgspec import Struct
 from remit import __version__
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
-from remit_relay.device.key_file import LOCK_FILE
+from remit_relay.device.state import LOCK_FILE
 from remit_server.transports.credentials.keys import write_private
 
 PROCESS_FILE = "up.json"

@@ -24,29 +24,24 @@ from remit_cli.config.team import Team
 from remit_cli.config.values import duration_ms
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.bridge.ports import AskUser, DraftFailure, LocalAgent, PromptConstraints, PromptRequest
-from remit_relay.call_shared import RemoteCalls
+from remit_relay.call_shared import RemoteCalls, device_access_of
 from remit_relay.client import connection
-from remit_relay.client.connection import GatewayConnection
+from remit_relay.client.connection import DevicePresence, GatewayConnection
 from remit_relay.client.delivery import MessageDelivery, Trouble
-from remit_relay.client.presence import DevicePresence
-from remit_relay.device.key_file import LOCK_FILE
 from remit_relay.device.peers import PeerDevice, Peers
-from remit_relay.device.state import DeviceFile, FileChanges
+from remit_relay.device.state import LOCK_FILE, DeviceFile, FileChanges
 from remit_relay.e2e.account import Device
 from remit_relay.e2e.channel import MessageCipher
 from remit_relay.messages.audit import Recording
-from remit_relay.messages.catalog import CatalogSender
-from remit_relay.remote_agents import device_access_of
+from remit_relay.messages.types import CatalogSender
 from remit_relay.router import route_messages
 from remit_relay.serve_shared import Shared, Sharing, SharingEvent, offered
 from remit_relay.session import review
-from remit_relay.session.file_rules import FileRules
-from remit_relay.session.profile import Profile, ProfileLimits
+from remit_relay.session.profile import FileRules, Profile, ProfileLimits
 from remit_relay.session.repository import RemoteCommand
 from remit_relay.session.run import Overlay
 from remit_relay.session_service import SessionService
-from remit_relay.team.device import device_path, open_device, program_of
-from remit_relay.team.device_gateway import with_gateway
+from remit_relay.team.device import device_path, open_device, program_of, with_gateway
 from remit_relay.team.device_process import device_lock
 from remit_relay.team.section import (
     PROFILES,

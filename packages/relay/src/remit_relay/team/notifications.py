@@ -8,7 +8,7 @@ from remit_cli.config.checks import secret_of
 from remit_cli.config.team import Team
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.notifier import Deliver, Notifier, to_desktop, to_program, to_webhook
-from remit_relay.session.display import CredentialFilter
+from remit_relay.session.run import CredentialFilter
 from remit_relay.team.section import RELAY
 
 # Beside the store.

@@ -13,10 +13,18 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit_relay.bridge.ports import Mode
 from remit_relay.local_api.device_endpoints import News, OwnDeviceStatus
-from remit_relay.local_api.files import FileList, FileView
-from remit_relay.local_api.public_devices import DeviceList, DeviceView, Profiles, ProfileView
-from remit_relay.local_api.public_runs import SharedRunLine, SharedRunList, SharedRunView
 from remit_relay.local_api.run_commands import ACTS
+from remit_relay.local_api.views import (
+    DeviceList,
+    DeviceView,
+    FileList,
+    FileView,
+    Profiles,
+    ProfileView,
+    SharedRunLine,
+    SharedRunList,
+    SharedRunView,
+)
 from remit_relay.session.moves import Approve, Event, Reject
 from remit_relay.session.run import Person
 from remit_relay.team.device_process import DeviceProcess, find_process

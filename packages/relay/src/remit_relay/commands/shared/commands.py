@@ -9,7 +9,7 @@ from remit.protocol.problems import did_you_mean
 from remit.words.terminal import one_line
 from remit_relay.bridge.ports import Mode
 from remit_relay.commands.shared.wording import MODES, doing
-from remit_relay.local_api.public_runs import SharedRunView
+from remit_relay.local_api.views import SharedRunView
 from remit_relay.session import moves
 from remit_relay.session.moves import TABLE, Event
 

@@ -37,10 +37,10 @@ from remit_relay.commands.shared.sharing import said_of
 from remit_relay.commands.shared.view import SharedRunDisplay
 from remit_relay.commands.shared.wording import file_line, text_lines
 from remit_relay.local_api.device_endpoints import CallNews, EndedNews, OwnDeviceStatus, RefusedNews, TroubleNews
-from remit_relay.local_api.public_runs import SharedRunLine, SharedRunView
+from remit_relay.local_api.views import SharedRunLine, SharedRunView
 from remit_relay.session import moves
-from remit_relay.session.file_rules import MAX_TOTAL, name_problem
 from remit_relay.session.moves import ENDED, Event, Reason, SessionState
+from remit_relay.session.profile import MAX_TOTAL, name_problem
 from remit_relay.session.run import Person
 from remit_relay.session_service import NEWS_S
 

@@ -12,15 +12,14 @@ from remit_cli.config.load import load_team
 from remit_cli.config.team_search import find_team
 from remit_cli.teams import team_path
 from remit_redaction.pipeline import detector_pipeline
-from remit_relay.commands.shared import documents
-from remit_relay.device.key_file import LOCK_FILE, open_keys
+from remit_relay.commands.shared import wording
 from remit_relay.device.peers import Peers
-from remit_relay.device.state import DeviceFile
-from remit_relay.local_api.public_runs import Surroundings, view
+from remit_relay.device.state import LOCK_FILE, DeviceFile, open_keys
+from remit_relay.local_api.views import Surroundings, view
 from remit_relay.session import repository
-from remit_relay.session.display import CredentialFilter
 from remit_relay.session.moves import Approve, Reject
 from remit_relay.session.repository import RemoteCommand
+from remit_relay.session.run import CredentialFilter
 from remit_relay.team.device import key_file, passphrase_of
 from remit_server.documents.shared import SharedDraft
 
@@ -35,7 +34,7 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
         displayed = CredentialFilter(detector_pipeline()).run
         shown = [view(displayed(run), Surroundings(now_ms=0)) for run in repository.waiting(file)]
-        found = [documents.draft(run, peers.get(run.device, "")) for run in shown]
+        found = [wording.draft_document(run, peers.get(run.device, "")) for run in shown]
         return [draft for draft in found if draft is not None]
 
 

@@ -31,8 +31,8 @@ from remit_relay.commands.shared.conversation import NEWEST, RequestedRun, Share
 from remit_relay.commands.shared.sharing import is_outdated, reach_device
 from remit_relay.commands.shared.view import SharedRunDisplay
 from remit_relay.device.peers import PeerDevice, Peers
-from remit_relay.local_api.public_runs import SharedRunView
-from remit_relay.messages.catalog import latest_offers
+from remit_relay.local_api.views import SharedRunView
+from remit_relay.messages.types import latest_offers
 from remit_relay.session.moves import ENDED, SessionState
 from remit_relay.team.device import allow_command, device_path, find_devices, using_device
 from remit_relay.team.device_process import DeviceProcess

@@ -21,8 +21,7 @@ from remit_relay.client import connection
 from remit_relay.commands.shared.client import DeviceClient, DeviceGone
 from remit_relay.device.peers import PeerDevice, Peers
 from remit_relay.local_api.device_endpoints import CallNews, EndedNews, News, OwnDeviceStatus, RefusedNews, TroubleNews
-from remit_relay.team.device import device_path, device_warnings, find_devices, using_device
-from remit_relay.team.device_gateway import with_gateway
+from remit_relay.team.device import device_path, device_warnings, find_devices, using_device, with_gateway
 from remit_relay.team.device_process import Command, DeviceProcess, file_digest, find_process
 from remit_relay.team.section import SHARED, SharedSection
 from remit_server.documents.shared import SharedAgent, SharedQuestion, SharingUp

@@ -14,9 +14,9 @@ from remit_cli.drive.running import Data
 from remit_cli.show.screen import now_ms, styled
 from remit_cli.show.tree_lines import plain_ascii
 from remit_cli.talk.input_line import PROMPT, Fragments, InputLine
-from remit_relay.commands.shared import documents, wording
+from remit_relay.commands.shared import wording
 from remit_relay.commands.shared.wording import Connection, cells, folded
-from remit_relay.local_api.public_runs import EntryView, QuestionView, SharedRunView
+from remit_relay.local_api.views import EntryView, QuestionView, SharedRunView
 from remit_relay.session.moves import ENDED, SessionState
 from remit_relay.team.device_process import DeviceProcess
 
@@ -184,7 +184,7 @@ class SharedRunDisplay:
     def _show_entry(self, run: SharedRunView, entry: EntryView) -> None:
         speaker, *text = wording.entry_lines(entry)
         if self._as_jsonl:
-            self._document(documents.turn(run, entry))
+            self._document(wording.turn_document(run, entry))
         elif not self._as_json and (self._line is None or not self._data.is_terminal):
             self._data.line("\n".join([speaker, *text]))
         if self._line is not None and not (self._as_jsonl and self._data.is_terminal):
@@ -229,7 +229,7 @@ class SharedRunDisplay:
             return
         self._draft = run.draft.id
         if self._as_jsonl:
-            self._document(documents.draft(run, self._device))
+            self._document(wording.draft_document(run, self._device))
         if self._line is None:
             self.board.tell([*wording.draft_lines(run), self.answer_elsewhere(run)])
             return
@@ -267,7 +267,7 @@ class SharedRunDisplay:
     def finish(self) -> None:
         """Print the document of the whole run, if requested."""
         if self._as_json and self.run is not None:
-            self._document(documents.whole(self.run, self.connection, self._device))
+            self._document(wording.whole_document(self.run, self.connection, self._device))
 
     # ── connection and requests ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -343,7 +343,7 @@ class SharedRunDisplay:
     def _document_state(self, run: SharedRunView) -> None:
         if not self._as_jsonl:
             return
-        state = documents.state(run, self.connection)
+        state = wording.state_document(run, self.connection)
         tells = (run.state, run.mode, run.objective, run.decides, self.connection)
         if tells != self._documented:
             self._documented = tells
@@ -352,7 +352,7 @@ class SharedRunDisplay:
     def _document_delivery(self, before: SharedRunView, run: SharedRunView) -> None:
         delivery = wording.last_delivery(run)
         if self._as_jsonl and delivery is not None and delivery != wording.last_delivery(before):
-            self._document(documents.delivery(run, run.turn, delivery))
+            self._document(wording.delivery_document(run, run.turn, delivery))
 
     def _document(self, document: object) -> None:
         if self._data.is_terminal:

@@ -1,4 +1,4 @@
-"""Formats a run of two agents as terminal-safe lines. Pure."""
+"""Formats a run of two agents as terminal-safe lines, and as JSON documents without keys, tokens or encrypted text."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -11,10 +11,10 @@ from remit.protocol.errors import Code
 from remit.words.terminal import one_line, several_lines
 from remit_cli.show.screen import clock_time, cut, spoken
 from remit_relay.bridge.ports import Mode
-from remit_relay.local_api.files import FileView
-from remit_relay.local_api.public_runs import DeliveryView, EntryView, QuestionView, SharedRunView
+from remit_relay.local_api.views import DeliveryView, EntryView, FileView, QuestionView, SharedRunView
 from remit_relay.session.moves import Label, SessionState
 from remit_relay.session.run import DeliveryState
+from remit_server.documents.shared import SharedDelivery, SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
 
 Connection = Literal["connecting", "connected", "silent", "waiting", "ended"]
 
@@ -377,3 +377,77 @@ def _waited_ms(run: SharedRunView, now_ms: int) -> int:
     if run.state is not SessionState.WAITING_REMOTE:
         return 0
     return max((now_ms - each.at_ms for each in run.timeline[-1:]), default=0)
+
+
+# ── as documents ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def turn_document(run: SharedRunView, entry: EntryView) -> SharedTurn:
+    """Return one message."""
+    return SharedTurn(
+        run=run.id,
+        turn=entry.turn,
+        speaker=entry.role,
+        text=entry.text,
+        label=None if entry.label == "rejected" else entry.label,
+        at_ms=entry.at_ms,
+        took_ms=entry.took_ms,
+        failed=entry.failed,
+        delivery=None if entry.delivery is None else entry.delivery.state,
+    )
+
+
+def delivery_document(run: SharedRunView, turn: int, progress: DeliveryView) -> SharedDelivery:
+    """Return the new state of the message of a turn."""
+    return SharedDelivery(run=run.id, turn=turn, state=progress.state, since_ms=progress.since_ms, why=progress.why)
+
+
+def draft_document(run: SharedRunView, device_name: str) -> SharedDraft | None:
+    """Return the pending draft, or the one that was unsent at the end."""
+    if run.draft is None:
+        return None
+    return SharedDraft(
+        draft=run.draft.id,
+        run=run.id,
+        profile=run.profile,
+        device=run.device,
+        device_name=device_name,
+        objective=run.objective,
+        turn=run.turn + 1,
+        text=run.draft.text,
+        reviews=tuple(SharedReview(rule=each.rule, why=each.why) for each in run.draft.reviews),
+        paused=run.state in {SessionState.PAUSED, SessionState.ERROR},
+    )
+
+
+def state_document(run: SharedRunView, connection: Connection) -> SharedState:
+    """Return the state of a run."""
+    return SharedState(
+        run=run.id,
+        profile=run.profile,
+        device=run.device,
+        agent=run.agent,
+        objective=run.objective,
+        mode=run.mode,
+        state=run.state.value,
+        decides=run.decides,
+        connection=connection,
+        turn=run.turn,
+        max_turns=run.max_turns,
+        active_ms=run.active_ms,
+        max_duration_ms=run.max_duration_ms,
+        tokens=run.tokens,
+        max_tokens=run.max_tokens,
+        failure=run.failure,
+        ended=run.ended,
+        banner=run.banner,
+        result=run.result,
+    )
+
+
+def whole_document(run: SharedRunView, connection: Connection, device_name: str) -> SharedRun:
+    """Return a run with all messages."""
+    now = state_document(run, connection)
+    shared = {name: getattr(now, name) for name in now.__struct_fields__}
+    turns = tuple(turn_document(run, each) for each in (*run.timeline, *run.kept_replies))
+    return SharedRun(**shared, draft=draft_document(run, device_name), turns=turns)

@@ -15,8 +15,7 @@ from remit_cluster.postgres.connection import (
 )
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import StoreEvents, StoreSize
-from remit_relay.gateway.postgres.batch import Totals, expired_notice
-from remit_relay.gateway.postgres.jobs import GatewayNotice
+from remit_relay.gateway.postgres.batch import GatewayNotice, Totals, expired_notice
 
 # A gateway that is alive extends its lease five times before it ends; until then its devices count as connected.
 BEAT_S = 3.0

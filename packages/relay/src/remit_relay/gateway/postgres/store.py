@@ -23,8 +23,6 @@ from remit_cluster.postgres.connection import (
     is_lost,
 )
 from remit_relay.gateway.limits import GatewayLimits
-from remit_relay.gateway.mailboxes import TRIES as NUMBER_TRIES
-from remit_relay.gateway.mailboxes import random_number
 from remit_relay.gateway.ports import (
     ENDED_S,
     AdmittedDevice,
@@ -42,20 +40,20 @@ from remit_relay.gateway.ports import (
     StoreEvents,
     StoreSize,
 )
-from remit_relay.gateway.postgres.batch import GatewayBatch
-from remit_relay.gateway.postgres.cleanup import Cleanup
-from remit_relay.gateway.postgres.jobs import (
+from remit_relay.gateway.postgres.batch import (
     Acknowledging,
     Allowing,
     Entering,
     Fetching,
+    GatewayBatch,
     Leaving,
     Publishing,
     StoreJob,
     Work,
 )
 from remit_relay.gateway.postgres.neighbours import BEAT_S, Neighbours
-from remit_relay.gateway.postgres.schema import migrate
+from remit_relay.gateway.postgres.tables import Cleanup, migrate
+from remit_relay.gateway.rendezvous import NUMBER_TRIES, random_number
 from remit_relay.wire import AllowSenders, Delivery, Denied, Done, Fetch, Publish, Refused
 
 T = TypeVar("T")
