@@ -70,8 +70,8 @@ def _hatchling(target: str, folder: Path, projects: Iterable[Path]) -> None:
 
 def run(
     command: Sequence[str | Path], folder: Path, *, variables: Mapping[str, str] | None = None, code: int = 0
-) -> None:
-    """Run a command, and show what it printed unless it ends with *code*."""
+) -> str:
+    """Run a command and return its output, or show all that it printed unless it ends with *code*."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -84,6 +84,7 @@ def run(
     if done.returncode != code:
         words = " ".join(map(str, command))
         raise SystemExit(f"{words} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def in_wheels(built: Mapping[str, Built]) -> set[str]:
@@ -109,14 +110,48 @@ def in_source() -> set[str]:
 # ── the wheel in an empty environment ─────────────────────────────────────────────────────────────────────────────────
 
 
-def try_out(built: Mapping[str, Built]) -> None:
-    """Install the wheels without extras into an empty environment, and do there what README and tutorials say."""
+# What extras bring, and modules import.
+OF_EXTRAS = {
+    "agent_framework",
+    "agents",
+    "autogen_agentchat",
+    "biscuit_auth",
+    "crewai",
+    "google",
+    "httpx2",
+    "joserfc",
+    "langchain_core",
+    "mcp",
+    "mcp_types",
+    "pydantic_ai",
+}
+# Imports every module, and prints the packages that are not there.
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+lacking = set()
+for package in pkgutil.iter_modules():
+    if package.name.partition("_")[0] == "remit":
+        for module in pkgutil.walk_packages(importlib.import_module(package.name).__path__, f"{package.name}."):
+            if not module.name.endswith(("__main__", "process_main", "process_reaper", "detached")):
+                try:
+                    importlib.import_module(module.name)
+                except ImportError as error:
+                    lacking.add(error.name)
+print(*sorted(lacking))
+"""
+
+
+def try_out(built: Mapping[str, Built], pages: Iterable[Path]) -> None:
+    """Install the wheels without extras into an empty environment, and do there what the pages say."""
     with TemporaryDirectory() as folder:
         scripts = install(built, "remit", Path(folder, "venv"))
         variables = _variables(scripts, folder)
         here = f"import remit; assert remit.__file__.startswith({folder!r}), remit.__file__"
         run(["python", "-c", here], Path(folder), variables=variables)
-        for page in followed_pages():
+        lacking = run(["python", "-c", _IMPORT_ALL], Path(folder), variables=variables).split()
+        if set(lacking) != OF_EXTRAS:
+            raise SystemExit(f"without extras the modules of the wheels lack {lacking}")
+        for page in pages:
             follow(page, Path(folder, page.stem), variables)
         run(["remit", "docs", "first-team"], Path(folder), variables=variables)
         _is_told_what_to_install(Path(folder, "missing"), variables)
@@ -246,7 +281,7 @@ def main() -> None:
     built = build(folder)
     if missing := in_source() - in_wheels(built):
         sys.exit(f"the wheels lack {', '.join(sorted(missing))}")
-    try_out({name: Built(each.sdist, each.wheel.resolve()) for name, each in built.items()})
+    try_out({name: Built(each.sdist, each.wheel.resolve()) for name, each in built.items()}, followed_pages())
     for path in (*(path for each in built.values() for path in each), write_bill(built["remit"].wheel, folder)):
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
 

@@ -118,12 +118,10 @@ def _changes(node: ast.AST) -> Iterator[tuple[_Placed, str]]:
             yield node, str(value + 1)
         case _:
             pass
-    for field, value in ast.iter_fields(node):
-        if field not in ("annotation", "returns", "decorator_list", "type_params"):
-            children: list[object] = value if isinstance(value, list) else [value]
-            for child in children:
-                if isinstance(child, ast.AST):
-                    yield from _changes(child)
+    skipped = [getattr(node, name, None) for name in ("annotation", "returns")]
+    for child in ast.iter_child_nodes(node):
+        if child not in skipped:
+            yield from _changes(child)
 
 
 def _negated(test: ast.expr) -> Iterator[tuple[_Placed, str]]:

@@ -3,10 +3,10 @@
 A `python` block is a script of its own, which runs when it is pasted into a file. The other blocks of a page are
 followed in order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved
 there, and in a `console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one
-ends that does not succeed. README.md and the tutorials that need no extra are followed with the wheel, in a shell
-(`test_wheel.py`); here what needs no shell has none, and is forked from a process that has imported everything. A
-block whose fence says `model` finds one where OpenAI's would be: it uses a tool, or asks an agent, if it has one, and
-says what came of it. A block is left out only by its fence: `python no-run <reason>`.
+ends that does not succeed. What needs no shell has none, and is forked from a process that has imported everything;
+README.md is followed with the wheel alone, too (`test_wheel.py`), and the first tutorials are by `make build`. A block
+whose fence says `model` finds one where OpenAI's would be: it uses a tool, or asks an agent, if it has one, and says
+what came of it. A block is left out only by its fence: `python no-run <reason>`.
 """
 
 import os
@@ -20,11 +20,9 @@ from typing import Any
 
 import pytest
 
-from build_wheel import followed_pages
 from commands import REMIT, run_program
 from doc_pages import EXIT, ROOT, Block, blocks, page_path
 from openai_server import OpenAIServer, Reply, Request, call, say
-from remit_server.console.pages import is_built
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -100,12 +98,7 @@ def test_a_python_example_runs_as_often_as_a_reader_likes(block: Block, tmp_path
             run([sys.executable, str(script)], tmp_path, besides=besides)
 
 
-def followed_here() -> list[Path]:
-    """Return the pages that are not followed with the wheel, where it is built (`test_wheel.py`)."""
-    return [page for page in PAGES if not is_built() or page not in followed_pages()]
-
-
-@pytest.mark.parametrize("page", followed_here(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         if "no-run" in block.marks:
