@@ -101,7 +101,9 @@ def prune(
 
 def _archive(upkeep: "StoreUpkeep", segment: "SealedSegment", folder: Path | None) -> None:
     if folder is not None:
-        upkeep.archive(segment, folder)
+        from remit_cli.store_archive import archive_segment
+
+        archive_segment(upkeep, segment, folder)
 
 
 @store.command()
@@ -119,6 +121,7 @@ def archive(folder: Path, as_json: bool, given: GivenStore) -> None:
     """
     from remit.stores.removal import day_of
     from remit_cli.places import opened_upkeep, store_file
+    from remit_cli.store_archive import archive_segment
 
     written = found = 0
     with opened_upkeep(store_file(given)) as upkeep:
@@ -126,7 +129,7 @@ def archive(folder: Path, as_json: bool, given: GivenStore) -> None:
         for segment in upkeep.segments():
             if segment.day < today:
                 found += 1
-                written += upkeep.archive(segment, folder)
+                written += archive_segment(upkeep, segment, folder)
     if as_json:
         print_json(ArchiveResult(folder=str(folder), written=written, known=found - written))
     known = many(found - written, "segment")
@@ -149,8 +152,8 @@ def verify_archive(folder: Path, public_keys: tuple[str, ...], alone: bool, as_j
       remit store verify-archive /mnt/archive/hub
       remit store verify-archive /mnt/archive/hub --alone --public-key 3f09…
     """
-    from remit.stores.archive import verify_archive as check
     from remit_cli.places import reading, store_file
+    from remit_cli.store_archive import verify_archive as check
 
     path = store_file(given)
     if alone:
@@ -212,9 +215,9 @@ def backup(file: Path, without_keys: bool, keys_file: Path | None, as_json: bool
     """
     import apsw
 
-    from remit.stores.backup import back_up
     from remit.stores.connection import translate
     from remit_cli.places import existing, store_file
+    from remit_cli.store_backup import back_up
 
     path = existing(store_file(given))
     if isinstance(path, Path):
@@ -263,9 +266,9 @@ def restore(file: Path, force: bool, resume: bool, keys_file: Path | None, as_js
     import apsw
 
     from remit.stores.connection import translate
-    from remit.stores.restore import restore as put_back
     from remit_cli.places import reading, store_file
     from remit_cli.show.screen import print_text
+    from remit_cli.store_backup import restore as put_back
 
     path = store_file(given)
     if isinstance(path, Path):

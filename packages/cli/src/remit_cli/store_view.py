@@ -18,10 +18,9 @@ from remit.stores.connection import SqliteConnection
 from remit.stores.database import ask
 
 if TYPE_CHECKING:  # whoever has a team has imported it; a reader of the record need not wait for it
-    from remit.stores.backup import BackupDone
-    from remit.stores.restore import Restored
     from remit.stores.store_upkeep import StoreUpkeep
     from remit_cli.config.team import Team
+    from remit_cli.store_backup import BackupDone, Restored
 
 
 class DatabasePlace(NamedTuple):

@@ -10,10 +10,9 @@ from aged_databases import AgedDatabase
 from postgres_server import SITE, shared_server
 from remit.protocol.errors import Code
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
-from remit.stores.restore import Restored
-from remit_cluster.postgres.backup import back_up
+from remit_cli.store_backup import Restored
+from remit_cluster.postgres.commands.backup import back_up, restore
 from remit_cluster.postgres.connection import DatabaseAddress
-from remit_cluster.postgres.restore import restore
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.conformance import LONG_MS, a_request, a_response
 
@@ -144,7 +143,7 @@ async def test_keys_can_be_kept_apart_from_the_texts(tmp_path: Path) -> None:
 async def test_a_missing_or_older_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = await written(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("remit_cluster.postgres.dump.DEBIAN", tmp_path)
+    monkeypatch.setattr("remit_cluster.postgres.commands.backup.DEBIAN", tmp_path)
     address = DatabaseAddress(database.url)
     with pytest.raises(StoreError, match="pg_dump is not installed here, and the server has version 18"):
         await back_up(address, database.key, tmp_path / "hub.backup")

@@ -1,7 +1,7 @@
 """Does the upkeep of a store until it is killed: a process for the tests.
 
-The first argument says what it does, the second is the file, the third the time in milliseconds, the fourth a folder
-for an archive. It prints one line when it begins.
+The first argument says what it does, the second is the file, the third the time in milliseconds. It prints one line
+when it begins.
 """
 
 import sys
@@ -15,7 +15,7 @@ from remit.stores.upkeep import Upkeep
 DAY_MS = 24 * 3_600_000
 
 
-def main(what: str, path: str, now_ms: int, folder: str = "") -> None:
+def main(what: str, path: str, now_ms: int) -> None:
     print("begun", flush=True)
     upkeep = Upkeep(Path(path), durability="process", wall_ms=lambda: now_ms)
     if what == "erase":
@@ -23,13 +23,9 @@ def main(what: str, path: str, now_ms: int, folder: str = "") -> None:
         return
     if what == "texts":
         prune(upkeep, Retention(messages=5 * DAY_MS))
-    prune(
-        upkeep,
-        Retention(records=5 * DAY_MS),
-        archived=lambda each: upkeep.archive(each, Path(folder)) if folder else None,
-    )
+    prune(upkeep, Retention(records=5 * DAY_MS))
     upkeep.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

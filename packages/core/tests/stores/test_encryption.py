@@ -12,16 +12,15 @@ from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import AcceptedRequest, Store, StoreError
-from remit.stores.archive import verify_archive
 from remit.stores.audit import chain_rows
-from remit.stores.backup import back_up
 from remit.stores.connection import connect_reader
-from remit.stores.restore import restore
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.store_upkeep import erase, prune
 from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import connect_plain
+from remit_cli.store_archive import archive_segment, verify_archive
+from remit_cli.store_backup import back_up, restore
 from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
 
 KEYS = HubKeys(b"secret")
@@ -118,7 +117,7 @@ async def test_an_erased_user_is_unreadable_in_archive_and_backup_too(tmp_path: 
     back_up(path, backup, keys_to=keys)
     upkeep = Upkeep(path, durability="process")
     for segment in upkeep.segments():
-        upkeep.archive(segment, archive)
+        archive_segment(upkeep, segment, archive)
     done = erase(upkeep, "ann", KEYS)
     upkeep.close()
     assert (done.rows, done.facts) == (9, 1)

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.runtime.signing import CheckpointKey
-from remit.stores.backup import write_private
 from remit.stores.checkpoints import key_path
+from remit.stores.connection import write_private
 from remit_cluster.copying.copy import Copied, copy_store
 from remit_cluster.copying.sqlite_reader import key_in, opened_file, translated
 from remit_cluster.copying.sqlite_writer import created_file

@@ -11,9 +11,8 @@ import msgspec
 
 from remit.protocol.codec import encode
 from remit.runtime.signing import CheckpointKey, encode_checkpoint
-from remit.stores.backup import sync, write_private
 from remit.stores.checkpoints import checkpoint_path
-from remit.stores.connection import SqliteConnection, connect_reader, connect_writer, write_lock
+from remit.stores.connection import SqliteConnection, connect_reader, connect_writer, sync, write_lock, write_private
 from remit.stores.opening import copying_path, restoring_path
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS, migrate
 from remit_cluster.copying.sqlite_reader import BUSY_SECONDS, SqliteReader, lock, translated

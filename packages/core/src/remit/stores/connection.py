@@ -1,6 +1,7 @@
-"""Opens SQLite files, and translates errors of SQLite and the file system."""
+"""Opens and writes the files of a SQLite store, and translates errors of SQLite and the file system."""
 
 import os
+import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,3 +162,26 @@ def translate(error: Exception, path: Path) -> StoreError:
     if isinstance(error, apsw.Error | msgspec.DecodeError):
         return StoreError(fault(Code.STORE_UNAVAILABLE, f"{path}: {error}"))
     return StoreError(fault(Code.MALFORMED_ENVELOPE, f"this cannot be recorded: {error}"))
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read; it gets its name once it is complete and on the disk."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.draft")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Return once a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

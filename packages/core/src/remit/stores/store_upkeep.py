@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from remit.protocol.errors import Code, fault
@@ -15,7 +14,6 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey
 from remit.stores import user_data
-from remit.stores.archive import write_segment
 from remit.stores.database import FORGOTTEN, SqlConnection
 from remit.stores.opening import STORE
 from remit.stores.removal import (
@@ -34,6 +32,16 @@ from remit.stores.user_data import Ageing, Belongings, Deleted, Kept
 from remit.stores.user_keys import UserCipher, key_id_of
 
 T = TypeVar("T")
+
+
+class SegmentRows(NamedTuple):
+    """What an archive holds of a segment."""
+
+    rows: list[tuple[ChainRow | RemovedRow, bytes]]
+    """The rows, each with its digest."""
+    before: bytes
+    """The digest of the row before them."""
+    checkpoints: list[Checkpoint | None]
 
 
 class StoreUpkeep(ABC):
@@ -215,14 +223,11 @@ class StoreUpkeep(ABC):
         cipher = self._cipher(id)
         return cipher.encrypt(outline_of(kind, cipher.decrypt(stored)))
 
-    def archive(self, segment: SealedSegment, folder: Path) -> bool:
-        """Write a segment into an archive; False: it is there already. A segment that does not verify is refused."""
-        before, rows, checkpoints = self._run(self._archived(segment))
-        return write_segment(folder, segment, rows, before, checkpoints) is not None
+    def rows_to_archive(self, segment: SealedSegment) -> SegmentRows:
+        """Return what an archive holds of a segment; a segment that does not verify is refused."""
+        return self._run(self._rows_to_archive(segment))
 
-    async def _archived(
-        self, segment: SealedSegment
-    ) -> tuple[bytes, list[tuple[ChainRow | RemovedRow, bytes]], list[Checkpoint | None]]:
+    async def _rows_to_archive(self, segment: SealedSegment) -> SegmentRows:
         async with self._transaction(dry=True):
             before = await self._digest_before(segment)
             try:
@@ -231,7 +236,7 @@ class StoreUpkeep(ABC):
                 message = f"rows {segment.first} to {segment.last} were not archived: {problem}"
                 advice = "Check the record with `remit audit verify`."
                 raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from problem
-            return before or b"", rows, await self._checkpoints()
+            return SegmentRows(rows, before or b"", await self._checkpoints())
 
     # ── besides records ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,14 +8,12 @@ from typing import Any, TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from remit.stores.backup import BackupDone
 from remit.stores.checkpoints import key_path
-from remit.stores.restore import Restored
 from remit_cli.config.team import Team
-from remit_cluster.postgres.backup import back_up
+from remit_cli.store_backup import BackupDone, Restored
+from remit_cluster.postgres.commands.backup import back_up, restore
 from remit_cluster.postgres.commands.view import PostgresView, address_of, viewing
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress
-from remit_cluster.postgres.restore import restore
 from remit_cluster.postgres.upkeep import PgUpkeep
 
 T = TypeVar("T")

@@ -15,10 +15,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.runtime.audit import Tampering
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
-from remit.stores.backup import back_up
 from remit.stores.opening import restoring_path
-from remit.stores.restore import restore
 from remit.stores.sqlite import SqliteStore, verify_file
+from remit_cli.store_backup import back_up, restore
 from remit_testing.conformance import LONG_MS, a_request, a_response, code_of, progress
 
 RESTORER = Path(__file__).with_name("restorer.py")

@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from remit.stores.backup import back_up
-from remit.stores.restore import restore
+from remit_cli.store_backup import back_up, restore
 
 if __name__ == "__main__":
     print("begun", flush=True)

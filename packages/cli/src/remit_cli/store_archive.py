@@ -15,7 +15,9 @@ from msgspec import Struct
 from remit.protocol.codec import encode
 from remit.runtime.audit import GENESIS, ChainRow, RemovedRow, follows, leaf, link
 from remit.runtime.signing import Checkpoint
+from remit.stores.connection import sync
 from remit.stores.removal import SealedSegment
+from remit.stores.store_upkeep import StoreUpkeep
 
 _NAME = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
 # Beyond this, a higher level saves 2 % and takes three times as long.
@@ -101,25 +103,19 @@ class ArchiveVerdict(NamedTuple):
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def archive_path(folder: Path, segment: SealedSegment) -> Path:
-    """Return the path of a segment's file."""
-    return folder / f"{segment.first:012}-{segment.last:012}.jsonl.gz"
+def _name(segment: "SealedSegment | ArchivedSegment") -> str:
+    return f"{segment.first:012}-{segment.last:012}.jsonl.gz"
 
 
-def write_segment(
-    folder: Path,
-    segment: SealedSegment,
-    rows: Iterable[tuple[ChainRow | RemovedRow, bytes]],
-    before: bytes,
-    checkpoints: Iterable[Checkpoint | None],
-) -> Path | None:
-    """Write the file of a segment, unless it is there; it gets its name once it is complete and on the disk.
+def archive_segment(upkeep: StoreUpkeep, segment: SealedSegment, folder: Path) -> bool:
+    """Write a segment into an archive; False: it is there already. A segment that does not verify is refused.
 
-    *rows* are those of the segment, each with its digest.
+    The file gets its name once it is complete and on the disk.
     """
-    path = archive_path(folder, segment)
+    path = folder / _name(segment)
     if path.exists():
-        return None
+        return False
+    rows, before, checkpoints = upkeep.rows_to_archive(segment)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     seals = [each for each in checkpoints if each and segment.first <= each.seq <= segment.last]
@@ -135,8 +131,8 @@ def write_segment(
         draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
-    _sync_folder(folder)
-    return path
+    sync(folder)
+    return True
 
 
 def _lines(
@@ -174,14 +170,6 @@ def _archived(row: ChainRow) -> ArchivedRow:
     )
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Stored = Callable[[int, int], Iterator[ChainRow | RemovedRow]]
@@ -211,7 +199,7 @@ def verify_archive(folder: Path, *, keys: Collection[str] = (), stored: Stored |
         if previous and header.first != previous.last + 1:
             findings.append(f"{path.name}: rows {previous.last + 1} to {header.first - 1} are not in the archive")
         elif previous and header.before != previous.after:
-            findings.append(f"{path.name}: it does not continue {archive_name(previous)}")
+            findings.append(f"{path.name}: it does not continue {_name(previous)}")
         previous = header
         found = found._replace(
             segments=found.segments + 1,
@@ -225,10 +213,6 @@ def verify_archive(folder: Path, *, keys: Collection[str] = (), stored: Stored |
     return found._replace(keys=tuple(signers), findings=tuple(findings))
 
 
-def archive_name(header: ArchivedSegment) -> str:
-    return f"{header.first:012}-{header.last:012}.jsonl.gz"
-
-
 class _Checked(NamedTuple):
     header: ArchivedSegment
     rows: int
@@ -240,7 +224,7 @@ def _check_file(path: Path, stored: Stored | None, signers: dict[str, None]) -> 
     with gzip.open(path) as file:
         lines = map(_line_decoder.decode, file)
         header = next(lines, None)
-        if not isinstance(header, ArchivedSegment) or archive_name(header) != path.name:
+        if not isinstance(header, ArchivedSegment) or _name(header) != path.name:
             raise ValueError("it does not begin with the segment that its name says")
         if header.first == 1 and header.before != GENESIS.hex():
             raise ValueError("the first row does not begin the chain")

@@ -28,15 +28,14 @@ from remit.runtime.ports import (
     Store,
     StoreError,
 )
-from remit.stores.backup import back_up
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection
 from remit.stores.opening import copying_path
-from remit.stores.restore import restore
 from remit.stores.retention import Retention
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.store_upkeep import prune
+from remit_cli.store_backup import back_up, restore
 from remit_cluster.copying.copy import Copied
 from remit_cluster.copying.places import CopyPlace, DatabaseToCopy, copy_between
 from remit_cluster.copying.sqlite_writer import SqliteWriter

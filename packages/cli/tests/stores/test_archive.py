@@ -12,20 +12,20 @@ from ages import DAY_MS, START_MS, days, upkeep
 from commands import popen
 from remit.protocol.errors import Code
 from remit.runtime.ports import StoreError
-from remit.stores.archive import ArchiveVerdict, verify_archive
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.retention import Retention
 from remit.stores.sqlite import verify_file
 from remit.stores.store_upkeep import prune
+from remit_cli.store_archive import ArchiveVerdict, archive_segment, verify_archive
 
 NOW_MS = START_MS + 10 * DAY_MS
-PRUNER = Path(__file__).with_name("pruner.py")
+ARCHIVER = Path(__file__).with_name("archiver.py")
 
 
 def archived(path: Path, folder: Path) -> int:
     with upkeep(path, NOW_MS) as found:
-        return sum(found.archive(segment, folder) for segment in found.segments())
+        return sum(archive_segment(found, segment, folder) for segment in found.segments())
 
 
 def checked(path: Path, folder: Path) -> ArchiveVerdict:
@@ -38,7 +38,7 @@ def checked(path: Path, folder: Path) -> ArchiveVerdict:
 
 def prune_with(path: Path, folder: Path) -> None:
     with upkeep(path, NOW_MS) as found:
-        prune(found, Retention(records=5 * DAY_MS), archived=lambda each: found.archive(each, folder))
+        prune(found, Retention(records=5 * DAY_MS), archived=lambda each: archive_segment(found, each, folder))
 
 
 async def test_an_archive_is_checked_by_itself_and_against_the_store_after_pruning(tmp_path: Path) -> None:
@@ -123,9 +123,7 @@ async def test_being_killed_leaves_only_whole_files(tmp_path: Path) -> None:
     """Y6: kill -9 in the middle of archiving and pruning leaves archive and store whole."""
     path, folder = await days(tmp_path), tmp_path / "archive"
     for kill in range(8):
-        process = popen(
-            [sys.executable, str(PRUNER), "archive", str(path), str(NOW_MS), str(folder)], stdout=subprocess.PIPE
-        )
+        process = popen([sys.executable, str(ARCHIVER), str(path), str(NOW_MS), str(folder)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert process.stdout.readline()
         time.sleep(0.015 * kill)  # anywhere in its work
