@@ -110,7 +110,9 @@ def in_source() -> set[str]:
 # ── the wheel in an empty environment ─────────────────────────────────────────────────────────────────────────────────
 
 
-# What extras bring, and modules import.
+# What an install may take of a disk, with what it needs of others.
+CORE_MB, REMIT_MB = 40, 120
+# What extras bring, and modules import. The types of mcp are a package of their own.
 OF_EXTRAS = {
     "agent_framework",
     "agents",
@@ -122,7 +124,6 @@ OF_EXTRAS = {
     "joserfc",
     "langchain_core",
     "mcp",
-    "mcp_types",
     "pydantic_ai",
 }
 # Imports every module, and prints the packages that are not there.
@@ -145,11 +146,13 @@ def try_out(built: Mapping[str, Built], pages: Iterable[Path]) -> None:
     """Install the wheels without extras into an empty environment, and do there what the pages say."""
     with TemporaryDirectory() as folder:
         scripts = install(built, "remit", Path(folder, "venv"))
+        _check_size("remit", Path(folder, "venv"), REMIT_MB)
         variables = _variables(scripts, folder)
         here = f"import remit; assert remit.__file__.startswith({folder!r}), remit.__file__"
         run(["python", "-c", here], Path(folder), variables=variables)
-        lacking = run(["python", "-c", _IMPORT_ALL], Path(folder), variables=variables).split()
-        if set(lacking) != OF_EXTRAS:
+        printed = run(["python", "-c", _IMPORT_ALL], Path(folder), variables=variables)
+        lacking = {name.removesuffix("_types") for name in printed.split()}
+        if lacking != OF_EXTRAS:
             raise SystemExit(f"without extras the modules of the wheels lack {lacking}")
         for page in pages:
             follow(page, Path(folder, page.stem), variables)
@@ -161,12 +164,21 @@ def try_out(built: Mapping[str, Built], pages: Iterable[Path]) -> None:
 def try_core(built: Mapping[str, Built]) -> set[str]:
     """Install the core alone, run there the README's example in Python, and return the names of what is installed."""
     with TemporaryDirectory() as folder:
-        scripts = install(built, "remit-core", Path(folder, "venv"))
+        home = Path(folder, "venv")
+        scripts = install(built, "remit-core", home)
         (example,) = (block.text for block in blocks(ROOT / "README.md") if block.language == "python")
         run(["python", "-c", example], Path(folder), variables=_variables(scripts, folder))
-        return {
-            canonicalize_name(each.metadata["Name"]) for each in distributions(path=[str(_site(Path(folder, "venv")))])
-        }
+        _check_size("remit-core", home, CORE_MB)
+        return {canonicalize_name(each.metadata["Name"]) for each in distributions(path=[str(_site(home))])}
+
+
+def _check_size(name: str, home: Path, most_mb: int) -> None:
+    """Refuse an environment, in which a package is installed, that takes more of a disk than a user would expect."""
+    parts = (each.resolve() for each in _site(home).iterdir())
+    files = (file for part in parts for file in ([part] if part.is_file() else part.rglob("*")) if file.is_file())
+    size_mb = sum(file.stat().st_size for file in files) / 1_000_000
+    if size_mb > most_mb:
+        raise SystemExit(f"what `pip install {name}` brings takes {size_mb:.0f} MB: at most {most_mb}")
 
 
 def _variables(scripts: Path, home: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 CEILINGS = {
     "modules": 876,
     "lines": 158_400,
+    "lines of tests": 152_900,
     "package cli: lines": 18_600,
     "package cluster: lines": 10_000,
     "package core: lines": 33_400,
