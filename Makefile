@@ -42,7 +42,7 @@ TYPED := $(wildcard packages/*/src) bench docs examples deploy hatch_metadata.py
 ifdef P
 test: $(VENV)/.ready
 	@$(compile)
-	@$(BIN)/pytest -q -rs $(side_by_side) $(or $(wildcard packages/$(P)/tests),$(error There is no package "$(P)": $(notdir $(wildcard packages/*))))
+	@$(BIN)/pytest -q -rs $(side_by_side) $(if $(filter core,$(P)),-m 'not processes') $(or $(wildcard packages/$(P)/tests),$(error There is no package "$(P)": $(notdir $(wildcard packages/*))))
 else
 test: ## Run every check and every test, or those of one package (P=relay)
 	@$(MAKE) -j2 $(VENV)/.ready packages/server/tests/a2a_js/node_modules/.remit-ready packages/models/tests/mcp_conformance/node_modules/.remit-ready $(VENV)/.chromium-ready

@@ -1,7 +1,7 @@
 """The size and the shape of the source tree, and how much of it one request runs through.
 
 A newcomer reads a module, follows its imports, and steps through a request. These figures say how far that goes. The
-same counts are limits in `packages/core/tests/runtime/test_layout.py` and `tests/test_names.py`.
+same counts are limits in `tests/test_layout.py` and `tests/test_names.py`.
 """
 
 import ast

@@ -11,6 +11,8 @@ import pytest
 from local_agents import gone, is_alive
 from remit.agents.piped_process import MAX_LAST_LINE, LineSplitter, PipedProcess, start
 
+pytestmark = pytest.mark.processes
+
 IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 WAITS = "import signal; print('up', flush=True); signal.pause()"
 HAS_A_CHILD = (

@@ -132,6 +132,7 @@ def error_of(module: ModuleType) -> str:
     raise AssertionError
 
 
+@pytest.mark.processes
 def test_neither_the_package_nor_an_open_hub_loads_a_tokenizer_or_a_model_library() -> None:
     program = """
 import asyncio, sys, tempfile

@@ -90,6 +90,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 def test_ctrl_c_cancels_what_was_asked_and_closes_the_hub(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -118,6 +119,7 @@ with hub:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_says_at_once_that_it_cannot_use_the_hub(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(FORKED)

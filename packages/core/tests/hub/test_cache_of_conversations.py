@@ -8,7 +8,6 @@ import pytest
 from remit import Answer, Brief, Capability, Handoff, Hub, Response
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
-from serving import client_of, posted, serving
 from waiting import PATIENCE_S
 
 
@@ -167,21 +166,3 @@ async def test_nor_is_one_waited_for_that_began_before_the_change() -> None:
         shop.go.set()
         assert (await first).result == [3]
         assert (await shop.hub.ask("buyer", "BUY LOOK", user="bob")).result == [1, 1]
-
-
-async def test_what_was_said_to_a_user_here_is_not_told_to_a_peer_that_names_the_same_user() -> None:
-    """C9: a callee may tell another organisation less; each has answers of its own."""
-    hub = Hub(store=MemoryStore(), redaction=False)
-
-    @hub.agent("expert", capabilities=[looking_up(public=True)])
-    async def expert(brief: Brief) -> str:
-        return "all of it" if brief.request.origin == "user" else "as much as others may know"
-
-    ask: dict[str, Any] = {"user": "ann", "target": "expert", "capability": "LOOK"}
-    came: list[Any] = []
-    async with serving(hub) as server, client_of(server) as web, client_of(server, "north") as north:
-        for client, more in ((web, {}), (north, {"origin": "boss"}), (web, {}), (north, {"origin": "boss"})):
-            _, told = await posted(client, ask | more)
-            came.append((told["result"], told["cache"]))
-    others = "as much as others may know"
-    assert came == [("all of it", "miss"), (others, "miss"), ("all of it", "hit"), (others, "hit")]

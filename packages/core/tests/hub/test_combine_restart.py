@@ -23,6 +23,8 @@ from remit.runtime.delegation import combine as combining
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S
 
+pytestmark = pytest.mark.processes
+
 LEASE_MS = 300
 UNKNOWN = "OUTCOME_UNKNOWN"
 

@@ -1,7 +1,6 @@
 """Runs are cancelled and hubs told to reload from outside: while they wait or work, and while nobody has them."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import apsw
 import pytest
 
-from commands import run_program
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status, Verdict
 from remit.runtime import root_runs
 from remit.runtime.ports import (
@@ -22,31 +20,22 @@ from remit.runtime.ports import (
     ReusedProof,
     SingleUseProof,
 )
+from remit.runtime.ports.store import ControlAction
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S, eventually
 
 LEASE_MS = 300
 MakeHub = Callable[..., Hub]
 
-_CONTROL = """
-import asyncio, sys
-from remit.stores.sqlite import SqliteStore
 
-async def main(path, *control):
-    store = SqliteStore(path, durability="process")
+async def elsewhere(
+    folder: Path, run: str, action: ControlAction = "cancel", by: str = "ann", reason: str = "a mistake"
+) -> None:
+    """Say something to the hubs as `remit runs cancel` does in another process: through a store of its own."""
+    store = SqliteStore(folder / "hub.db", durability="process")
     await store.open()
-    await store.control(*control)
+    await store.control(run, action, by, reason)
     await store.close()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-async def elsewhere(folder: Path, run: str, action: str = "cancel", by: str = "ann", reason: str = "a mistake") -> None:
-    """Say something to the hubs as `remit runs cancel` does: in a process of its own, through the store."""
-    command = [sys.executable, "-c", _CONTROL, str(folder / "hub.db"), run, action, by, reason]
-    done = await asyncio.to_thread(run_program, command)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(autouse=True)

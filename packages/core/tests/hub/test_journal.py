@@ -541,6 +541,7 @@ def killed_and_restarted(folder: Path, agent: str, point: str, *, diverges: bool
     return status, outcome
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("agent", "point", "outcome", "executed"),
     [
@@ -561,6 +562,7 @@ def test_a_hub_that_is_killed_is_followed_by_one_that_takes_its_run_up(
     assert (found, Journey(tmp_path).executed()) == (outcome, counts)
 
 
+@pytest.mark.processes
 def test_a_hub_whose_code_was_changed_before_the_restart_does_not_use_the_old_results(tmp_path: Path) -> None:
     """Decision 4: path, index, digest."""
     _, found = killed_and_restarted(tmp_path, "root", "at the end", diverges=True)
@@ -568,6 +570,7 @@ def test_a_hub_whose_code_was_changed_before_the_restart_does_not_use_the_old_re
     assert Journey(tmp_path).executed()["steady"] == 1
 
 
+@pytest.mark.processes
 def test_a_hub_that_slept_while_another_took_its_run_over_is_fenced_off(tmp_path: Path) -> None:
     """The store's promise, with a process that is stopped and goes on: its outcome is not the one that counts."""
     with child(tmp_path, "root", "at the end") as sleeper:

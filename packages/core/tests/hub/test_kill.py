@@ -21,6 +21,8 @@ from remit import Brief, Hub, Response
 from remit.runtime import root_runs
 from remit.stores.audit import verify_file
 
+pytestmark = pytest.mark.processes
+
 # Of hubs with each durability; more of them in `make test-kills`.
 KILLS = int(os.environ.get("REMIT_KILLS", "8"))
 # After how many answers a process is killed; the last is more than are asked for again, so that some are new.

@@ -14,6 +14,8 @@ from hub.test_kill import Life, Nursery, executed, listen, listen_then_kill
 
 from remit.stores.audit import verify_file
 
+pytestmark = pytest.mark.processes
+
 KILLS = int(os.environ.get("REMIT_KILLS", "12"))
 # Only ends what hangs.
 BOUND_S = 120 + 10 * KILLS

@@ -18,12 +18,9 @@ def origin_of(response: Response) -> Origin:
     return response.fault.origin
 
 
-@pytest.mark.parametrize("isolation", ["task", "process"])
 @pytest.mark.parametrize("agent", [faulty_code.direct, faulty_code.in_thread])
-async def test_the_fault_says_in_which_line_of_the_agents_code_it_was_raised(
-    hub: Hub, agent: object, isolation: str
-) -> None:
-    hub.add("clerk", agent, isolation="process" if isolation == "process" else "task")
+async def test_the_fault_says_in_which_line_of_the_agents_code_it_was_raised(hub: Hub, agent: object) -> None:
+    hub.add("clerk", agent)
     async with hub:
         origin = origin_of(await hub.ask("clerk", user="u-1"))
     assert origin.agent == "clerk"
@@ -138,17 +135,3 @@ async def test_what_a_peer_says_of_its_code_is_not_taken_over(hub: Hub) -> None:
         response = await hub.ask("far", user="u-1")
     assert response.fault is not None
     assert response.fault.origin is None
-
-
-async def test_an_agent_in_a_process_of_its_own_sees_no_code_of_others(hub: Hub) -> None:
-    """It may be code of strangers, in a sandbox."""
-    hub.tool("look_up")(faulty_code.look_up)
-    hub.add("direct", faulty_code.direct)
-    hub.add("stranger", faulty_code.looking_on, may_call=["direct"], tools=["look_up"], isolation="process")
-    async with hub:
-        seen = (await hub.ask("stranger", user="u-1")).unwrap()
-    assert len(seen) == 4
-    for each in seen:
-        assert "failed; the reason is on record at its hub" in each
-        assert faulty_code.SECRET not in each
-        assert "faulty_code" not in each

@@ -39,6 +39,7 @@ print(hub.ask_sync("reader", "It is badge 4711.", user="u-1").result)
 """
 
 
+@pytest.mark.processes
 def test_a_plugin_brings_agents_and_detectors(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -1,11 +1,9 @@
 """A specialist that is given a history reference can read that conversation; nobody else can."""
 
-from pathlib import Path
 from typing import Any
 
 from remit import Brief, Call, Code, ContextFilter, Handoff, Hub, RemitError
 from remit_testing.memory import MemoryStore
-from serving import client_of, posted, serving
 
 
 async def texts(brief: Brief, reference: Any) -> Any:
@@ -16,8 +14,8 @@ async def texts(brief: Brief, reference: Any) -> Any:
     return [message.text for message in found]
 
 
-def office(store: Any = None) -> Hub:
-    hub = Hub(store=store or MemoryStore())
+def office() -> Hub:
+    hub = Hub(store=MemoryStore())
 
     async def desk(brief: Brief) -> Any:
         if brief.text == "Ask":
@@ -84,18 +82,3 @@ async def test_what_a_callee_said_can_be_given_to_the_next() -> None:
     hub.add("lead", lead, may_call=["*"])
     async with hub:
         assert (await hub.ask("lead", "Go", user="u-1")).unwrap() == ["What was found"]
-
-
-async def test_a_platform_agent_gives_a_reference_to_a_conversation_of_its_own(tmp_path: Path) -> None:
-    """K5: a peer's references are names of its own sessions, never of others."""
-    async with serving(office(str(tmp_path / "remit.db"))) as server, client_of(server, "north") as north:
-        ask = {"user": "anna", "origin": "ORC"}
-        _, first = await posted(north, ask | {"target": "desk", "objective": "I like tea"})
-        _, chosen = await posted(north, ask | {"target": "desk", "objective": "And milk", "session": "sess-789"})
-        async with client_of(server) as web:
-            _, local = await posted(web, {"user": "anna", "target": "desk", "objective": "local"})
-        read: list[Any] = []
-        for given in (first["session"], chosen["session"], local["session"]):
-            body = ask | {"target": "scribe", "objective": f"Read {given}", "handoff": {"history": given}}
-            read.append((await posted(north, body))[1]["result"])
-    assert read == [["I like tea"], ["And milk"], Code.NOT_FOUND]

@@ -450,25 +450,3 @@ async def test_a_stream_is_closed_when_its_caller_has_no_more_time(hub: Hub) -> 
         response = await hub.ask("endless", user="u-1", deadline_ms=100)
         await asyncio.wait_for(closed.wait(), PATIENCE_S)
     assert response.status is Status.TIMEOUT
-
-
-# ── in a process of its own ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_an_agent_in_a_process_of_its_own_is_typed_alike(hub: Hub) -> None:
-    hub.add("pricing", typed_agents.quote, isolation="process", capabilities=["QUOTE"], concurrency=1)
-    hub.add("unwritable", typed_agents.unwritable, isolation="process", concurrency=1)
-    hub.add("stream", typed_agents.stream, isolation="process", concurrency=1)
-    assert hub.cards["pricing"].capabilities[0].input_schema is not None
-    async with hub:
-        done = await hub.ask("pricing", user="u-1", input=Order(item="tea", count=2))
-        wrong = await hub.ask("pricing", user="u-1", input={"item": "tea", "count": 0})
-        endless = await hub.ask("unwritable", user="u-1")
-        streamed = await hub.ask("stream", user="u-1")
-    assert done.result_as(Quote) == Quote(5.0, "tea")
-    assert wrong.fault is not None
-    assert wrong.fault.problems == (Problem("$.count", "Input should be greater than 0"),)
-    assert endless.fault is not None
-    assert endless.fault.code is Code.RESULT_VALIDATION_FAILED
-    assert "$.result.rate: NaN and infinity" in endless.fault.message
-    assert streamed.result == {"total": 2.5, "note": ""}

@@ -304,6 +304,7 @@ print(*(open_key(Path(path)).seed.hex() for path in sys.argv[1:]))
 """
 
 
+@pytest.mark.processes
 def test_processes_that_make_the_key_at_once_end_with_the_same(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.key" for number in range(50)]
     command = [sys.executable, "-c", _MAKE_KEYS, *map(str, paths)]

@@ -21,6 +21,8 @@ from remit.runtime.ports import DuplicateRequest
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
 from remit_testing.conformance import LONG_MS, a_question, a_request, a_response
 
+pytestmark = pytest.mark.processes
+
 VICTIM = Path(__file__).with_name("victim.py")
 
 # A fresh file after so many kills, so that looking at all of it stays quick.

@@ -19,6 +19,8 @@ from remit.stores.sqlite import SqliteStore, verify_file
 from remit_testing.conformance import LONG_MS, OVER_MS, a_question, a_request, a_response, progress
 from waiting import PATIENCE_S
 
+pytestmark = pytest.mark.processes
+
 _OPEN = """
 import asyncio, sys
 from remit.protocol.records import Kind

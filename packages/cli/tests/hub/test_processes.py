@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+import faulty_code
 import isolated_agents as agents
-from remit import Brief, Code, Hub, Progress, RemitError, Response, Status, Usage
+import typed_agents
+from remit import Brief, Code, Hub, Problem, Progress, RemitError, Response, Status, Usage
 from remit_testing.samples import ManualClock
+from typed_agents import Order, Quote
 from waiting import PATIENCE_S
-
-# Generous, because a machine that runs every test at once is slow.
 
 
 def is_there(pid: int) -> bool:
@@ -130,3 +131,47 @@ def test_a_function_that_no_other_process_can_import_is_refused(hub: Hub) -> Non
 
         @hub.agent("local", isolation="process")
         def local(brief: Brief) -> None: ...  # pyright: ignore[reportUnusedFunction]
+
+
+async def test_the_fault_of_an_isolated_agent_names_the_line_of_its_code(hub: Hub) -> None:
+    hub.add("clerk", faulty_code.direct, isolation="process")
+    async with hub:
+        response = await hub.ask("clerk", user="u-1")
+    assert response.fault is not None
+    origin = response.fault.origin
+    assert origin is not None
+    assert (origin.agent, origin.error) == ("clerk", f"LookupError: rate: {faulty_code.SECRET}")
+    assert [each.function for each in origin.frames] == ["direct", "look_up"]
+
+
+async def test_an_isolated_agent_sees_no_code_of_others(hub: Hub) -> None:
+    """It may be code of strangers, in a sandbox."""
+    hub.tool("look_up")(faulty_code.look_up)
+    hub.add("direct", faulty_code.direct)
+    hub.add("stranger", faulty_code.looking_on, may_call=["direct"], tools=["look_up"], isolation="process")
+    async with hub:
+        seen = (await hub.ask("stranger", user="u-1")).unwrap()
+    assert len(seen) == 4
+    for each in seen:
+        assert "failed; the reason is on record at its hub" in each
+        assert faulty_code.SECRET not in each
+        assert "faulty_code" not in each
+
+
+async def test_an_isolated_agent_is_typed_alike(hub: Hub) -> None:
+    hub.add("pricing", typed_agents.quote, isolation="process", capabilities=["QUOTE"], concurrency=1)
+    hub.add("unwritable", typed_agents.unwritable, isolation="process", concurrency=1)
+    hub.add("stream", typed_agents.stream, isolation="process", concurrency=1)
+    assert hub.cards["pricing"].capabilities[0].input_schema is not None
+    async with hub:
+        done = await hub.ask("pricing", user="u-1", input=Order(item="tea", count=2))
+        wrong = await hub.ask("pricing", user="u-1", input={"item": "tea", "count": 0})
+        endless = await hub.ask("unwritable", user="u-1")
+        streamed = await hub.ask("stream", user="u-1")
+    assert done.result_as(Quote) == Quote(5.0, "tea")
+    assert wrong.fault is not None
+    assert wrong.fault.problems == (Problem("$.count", "Input should be greater than 0"),)
+    assert endless.fault is not None
+    assert endless.fault.code is Code.RESULT_VALIDATION_FAILED
+    assert "$.result.rate: NaN and infinity" in endless.fault.message
+    assert streamed.result == {"total": 2.5, "note": ""}
