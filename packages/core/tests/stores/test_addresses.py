@@ -29,6 +29,7 @@ print(hub.ask_sync("parrot", "hello", user="u-1").result)
 """
 
 
+@pytest.mark.processes
 def test_an_installed_plugin_brings_a_store_for_its_scheme(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -135,6 +135,7 @@ async def test_a_request_that_was_refused_is_erased_with_its_user(tmp_path: Path
     assert verify_file(path).ok
 
 
+@pytest.mark.processes
 async def test_being_killed_leaves_the_record_whole_and_the_rest_is_erased_the_next_time(tmp_path: Path) -> None:
     """Y12: kill -9 in the middle of an erasure leaves a record that verifies."""
     path = await days(tmp_path)

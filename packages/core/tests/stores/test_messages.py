@@ -385,6 +385,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("commit", [1, 2, 5, 7, 8])
 async def test_an_indexer_that_is_killed_takes_nothing_with_it(tmp_path: Path, commit: int) -> None:
     """Each piece is whole or not there, so that the next who asks goes on where the dead one was."""

@@ -307,6 +307,7 @@ async def test_a_hub_prunes_by_itself_once_a_day(tmp_path: Path) -> None:
 PRUNER = Path(__file__).with_name("pruner.py")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("what", ["rows", "texts"])
 async def test_being_killed_anywhere_leaves_the_store_whole(tmp_path: Path, what: str) -> None:
     """Y4: kill -9 in the middle of pruning loses nothing and breaks nothing; the next one goes on."""

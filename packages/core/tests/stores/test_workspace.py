@@ -338,6 +338,7 @@ def test_the_root_itself_may_be_a_link(root: Path) -> None:
     assert "three" in shown
 
 
+@pytest.mark.processes
 def test_pipes_sockets_and_devices_are_refused_without_waiting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """O3: only files and folders."""
     os.mkfifo(root / "pipe")
