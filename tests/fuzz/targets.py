@@ -34,8 +34,9 @@ from remit_relay.session.profile import ControlEnvelope
 from remit_server.dialects.a2a.card import card_of
 from remit_server.dialects.a2a.translator import TONGUE
 from remit_server.transports.credentials.chain import mint, payload_of, read_chain
-from remit_server.transports.credentials.jwt import key_set, revoked_ids, trusted_keys
+from remit_server.transports.credentials.jwt import key_set
 from remit_server.transports.credentials.proof import CredentialChain, Proofs, Statement
+from remit_server.transports.credentials.trusted_files import revoked_ids, trusted_keys
 from remit_server.transports.credentials.verify import Chains
 from remit_server.websockets import WebSocket
 from remit_testing import ManualClock

@@ -10,8 +10,8 @@ import pytest
 
 from command_line import document, remit
 from remit_cli.config.load import load_team
-from remit_server.transports.credentials.jwt import revoked_ids, trusted_keys
 from remit_server.transports.credentials.keys import HubKey
+from remit_server.transports.credentials.trusted_files import revoked_ids, trusted_keys
 
 KEY = "ed25519/d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 PRINT = "SHA256:If4x36FUomFia/hUBG/SJxt77UtqvkWqWId+9H+XIbk"

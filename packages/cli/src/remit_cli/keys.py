@@ -196,7 +196,7 @@ def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], 
     Example:
       remit keys revoke 4f0c…9a
     """
-    from remit_server.transports.credentials.jwt import REVOCATION
+    from remit_server.transports.credentials.trusted_files import REVOCATION
 
     revoked = credential.strip().lower()
     if REVOCATION.fullmatch(revoked) is None:
@@ -283,8 +283,8 @@ def _refuse_own(files: KeyFiles, public: str | None) -> None:
 
 
 def _write(path: Path, lines: list[str], *, trusted: bool) -> None:
-    from remit_server.transports.credentials.jwt import revoked_ids, trusted_keys
     from remit_server.transports.credentials.keys import write_private
+    from remit_server.transports.credentials.trusted_files import revoked_ids, trusted_keys
 
     content = "".join(f"{line}\n" for line in lines).encode()
     try:
@@ -347,8 +347,8 @@ _STATES = {"signs": "signs", "next": "signs", "old": "accepted"}
 def _now(files: KeyFiles) -> KeysShown:
     from remit_cli.show.screen import now_ms
     from remit_server.documents.team import KeysShown, OwnKey, PeerKey
-    from remit_server.transports.credentials.jwt import WatchedFile, revoked_ids, trusted_keys
     from remit_server.transports.credentials.keys import fingerprint
+    from remit_server.transports.credentials.trusted_files import WatchedFile, revoked_ids, trusted_keys
 
     at_ms = now_ms()
     own: list[OwnKey] = []

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime.ports import OutgoingRequest
-from remit_server.transports.credentials.jwt import WatchedFile, revoked_ids, trusted_keys
 from remit_server.transports.credentials.keys import HubKey, Pair, fingerprint, is_signed, public_of, written
 from remit_server.transports.credentials.proof import EMPTY, WINDOW_MS, Proofs, Statement, digest_of, prove
+from remit_server.transports.credentials.trusted_files import WatchedFile, revoked_ids, trusted_keys
 
 NOW_MS = 1_763_000_000_000
 DAY_MS = 86_400_000

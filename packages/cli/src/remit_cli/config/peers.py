@@ -338,8 +338,8 @@ def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ)
 
 def key_of(team: Team) -> Callable[[], HubKey] | None:
     """Return a function that reads this hub's current key from its file; None if there is none."""
-    from remit_server.transports.credentials.jwt import WatchedFile
     from remit_server.transports.credentials.keys import HubKey
+    from remit_server.transports.credentials.trusted_files import WatchedFile
 
     path = team.folder / team.identity.key
     if not path.exists():
@@ -355,7 +355,7 @@ def _issuer(client: ClientSection, folder: Path, fetch: Fetch) -> UserTokens | N
         from remit_server.transports.credentials.jwt import Issuer, KeysFile, KeysUrl, key_set
     except ImportError as error:
         raise team_invalid(str(error)) from error
-    from remit_server.transports.credentials.jwt import WatchedFile
+    from remit_server.transports.credentials.trusted_files import WatchedFile
 
     jwks = client.jwks or ""
     return Issuer(
@@ -368,14 +368,14 @@ def _issuer(client: ClientSection, folder: Path, fetch: Fetch) -> UserTokens | N
 
 
 def _trusted(path: Path) -> Callable[[], Mapping[str, tuple[str, ...]]]:
-    from remit_server.transports.credentials.jwt import WatchedFile, trusted_keys
+    from remit_server.transports.credentials.trusted_files import WatchedFile, trusted_keys
 
     watched = WatchedFile(path, trusted_keys, missing={})
     return lambda: watched.value
 
 
 def _revoked(path: Path) -> Callable[[], frozenset[str]]:
-    from remit_server.transports.credentials.jwt import WatchedFile, revoked_ids
+    from remit_server.transports.credentials.trusted_files import WatchedFile, revoked_ids
 
     watched = WatchedFile(path, revoked_ids, missing=frozenset[str]())
     return lambda: watched.value

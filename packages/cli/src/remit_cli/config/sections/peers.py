@@ -22,7 +22,7 @@ from remit_cli.config.values import (
     Url,
     UserName,
 )
-from remit_server.transports.credentials.jwt import ALGORITHMS, Algorithm
+from remit_server.transports.credentials.trusted_files import ALGORITHMS, Algorithm
 
 
 class IdentitySection(Section, frozen=True, kw_only=True):
