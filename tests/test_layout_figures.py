@@ -25,10 +25,10 @@ CEILINGS = {
     "package testing: lines": 3_920,
     "modules that Hub needs": 147,
     "lines that Hub needs": 30_500,
-    "files run by hub.ask with a nested delegation": 42,
-    "entries into a file by hub.ask with a nested delegation": 190,
-    "files run by a POST to a served hub": 50,
-    "entries into a file by a POST to a served hub": 192,
+    "files run by hub.ask with a nested delegation": 43,
+    "entries into a file by hub.ask with a nested delegation": 182,
+    "files run by a POST to a served hub": 49,
+    "entries into a file by a POST to a served hub": 169,
 }
 # The only one that has to grow.
 LEAST = {"lines of the median module": 155}
