@@ -14,9 +14,8 @@ from google.protobuf.json_format import MessageToDict
 from google.rpc import status_pb2  # pyright: ignore[reportMissingTypeStubs]
 
 from remit_server.dialects.a2a.errors import EXTENSION
-from remit_server.dialects.a2a.translator import A2aTranslator
+from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
 from remit_server.server import Server
-from remit_server.transports.a2a.calls import A2aEndpoint
 
 
 class GrpcAlone(A2aTranslator):

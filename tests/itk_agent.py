@@ -17,8 +17,8 @@ from remit_server import Exposure, PublicAccess, connect_a2a
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.app import Api
 from remit_server.bodies import Receive, Scope, Send
+from remit_server.dialects.a2a.types import Binding
 from remit_server.server import Server
-from remit_server.transports.a2a.calls import Binding
 from remit_server.transports.addresses import OutboundHosts, listening
 from remit_server.transports.credentials.incoming import Authenticator
 

@@ -8,7 +8,7 @@ from remit.protocol.problems import did_you_mean
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Credential
 from remit.runtime.registry import team_invalid
-from remit_server.transports.a2a.calls import Binding
+from remit_server.dialects.a2a.types import Binding, PushConfig
 from remit_server.transports.http import HubPeer
 
 
@@ -61,9 +61,8 @@ def connect_a2a(hub: Engine, name: str, card_url: str, **options: Unpack[A2aOpti
     signed the card. The card may refer to its own host and to *hosts*. A host in a private network is accepted only if
     *hosts* names it, or with *private*. `A2aOptions` lists the options.
     """
+    from remit_server.a2a.agent import A2aAgent, A2aPeer
     from remit_server.dialects.a2a.translator import A2aTranslator  # most hubs have no agents that speak A2A
-    from remit_server.dialects.a2a.types import PushConfig
-    from remit_server.transports.a2a.agent import A2aAgent, A2aPeer
 
     refuse_unknown(options, A2aOptions.__optional_keys__)
     binding, notify = options.get("binding"), options.get("notify")

@@ -8,13 +8,12 @@ import remit
 from a2a_grpc import GrpcAlone
 from remit.policy.reception import Sender
 from remit_server import connect_a2a
+from remit_server.a2a.agent import A2aAgent, A2aPeer
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
-from remit_server.dialects.a2a.translator import A2aTranslator
+from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
 from remit_server.server import Server
-from remit_server.transports.a2a.agent import A2aAgent, A2aPeer
-from remit_server.transports.a2a.calls import A2aEndpoint
 from remit_testing.transports.conformance import USER, TransportConformance
 from serving import gate_of
 

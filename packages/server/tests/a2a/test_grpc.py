@@ -22,11 +22,11 @@ from certificates import certificate
 from remit import Answer, Brief, Code, Hub, Kind, Limits, RemitError
 from remit.protocol.codec import MAX_BYTES, MAX_VALUES
 from remit.protocol.records import Notice
+from remit_server.a2a.grpc_messages import GrpcMethod, grpc_methods, text_field
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.guests import PublicAccess
 from remit_server.dialects.a2a.errors import EXTENSION
 from remit_server.refusals import DOOR, FAILURES
-from remit_server.transports.a2a.grpc_messages import GrpcMethod, grpc_methods, text_field
 from remit_server.transports.addresses import listening
 from remit_server.transports.credentials.proof import content_digest
 from remit_testing import MemoryStore

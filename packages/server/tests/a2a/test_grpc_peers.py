@@ -21,14 +21,14 @@ from certificates import certificate
 from meddling import Bank, Keys, back_hub
 from remit import AgentCard, Brief, Code, Hub, RemitError, Status
 from remit_server import connect_a2a
+from remit_server.a2a.agent import A2aAgent, A2aPeer
+from remit_server.a2a.grpc_calls import GrpcChannels, grpc_url
+from remit_server.a2a.grpc_messages import STATUS, grpc_methods, status_to_wire
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
+from remit_server.dialects.a2a.translator import A2aEndpoint
 from remit_server.server import Server
-from remit_server.transports.a2a.agent import A2aAgent, A2aPeer
-from remit_server.transports.a2a.calls import A2aEndpoint
-from remit_server.transports.a2a.grpc_calls import GrpcChannels, grpc_url
-from remit_server.transports.a2a.grpc_messages import STATUS, grpc_methods, status_to_wire
 from remit_server.transports.addresses import PUBLIC, OutboundHosts
 from remit_testing import MemoryStore
 

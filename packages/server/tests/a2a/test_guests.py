@@ -12,7 +12,7 @@ from remit_server import connect_a2a
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.guests import PublicAccess
 from remit_server.dialects.a2a.errors import EXTENSION
-from remit_server.transports.a2a.calls import Binding
+from remit_server.dialects.a2a.types import Binding
 from remit_testing import MemoryStore
 from waiting import PATIENCE_S
 

@@ -15,7 +15,7 @@ from a2a_peers import asked_of, ended
 from a2a_serving import speaking
 from remit import Answer, Brief, Code, File, Hub, RemitError, Status
 from remit_server import connect_a2a
-from remit_server.transports.a2a import agent as peers
+from remit_server.a2a import agent as peers
 from remit_server.transports.credentials.keys import HubKey
 from remit_testing import MemoryStore
 

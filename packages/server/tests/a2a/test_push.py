@@ -19,8 +19,7 @@ from remit_server.a2a import push as pushing
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.push import Push
 from remit_server.dialects.a2a.responses import TaskPresentation
-from remit_server.dialects.a2a.types import PushConfig
-from remit_server.transports.a2a.calls import Binding
+from remit_server.dialects.a2a.types import Binding, PushConfig
 from remit_server.transports.addresses import PUBLIC, OutboundHosts
 from remit_testing import MemoryStore
 from waiting import PATIENCE_S

@@ -7,10 +7,10 @@ from a2a_serving import NORTH, Caller, client_of, speaking, state, text_of
 from remit import Answer, Ask, Brief, Facts, Hub, Request, Verdict
 from remit.policy.verdict import ALLOW
 from remit.protocol.card import AgentCard
+from remit_server.a2a.agent import A2aAgent, A2aPeer
 from remit_server.dialects.a2a.errors import EXTENSION
 from remit_server.dialects.a2a.translator import A2aTranslator
 from remit_server.server import Server
-from remit_server.transports.a2a.agent import A2aAgent, A2aPeer
 from remit_testing import MemoryStore
 from waiting import PATIENCE_S
 

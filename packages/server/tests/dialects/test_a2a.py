@@ -28,12 +28,13 @@ from remit_server.dialects.a2a.errors import ERRORS, EXTENSION, Declined, Error,
 from remit_server.dialects.a2a.parts import AcceptedContent, whole
 from remit_server.dialects.a2a.requests import send, submission
 from remit_server.dialects.a2a.responses import Stream, TaskPresentation, declines, ended_task, state_of, under_way
-from remit_server.dialects.a2a.translator import TONGUE, A2aTaskExchange, A2aTranslator, TaskTracker
+from remit_server.dialects.a2a.translator import TONGUE, A2aTaskExchange, A2aTranslator
 from remit_server.dialects.a2a.types import (
     ENDED,
     A2aMessage,
     A2aPart,
     AskedMessage,
+    Binding,
     SendMessage,
     StreamResponse,
     Task,
@@ -44,7 +45,6 @@ from remit_server.dialects.a2a.types import (
     timestamp,
 )
 from remit_server.dialects.claims import flat
-from remit_server.transports.a2a.calls import Binding
 from samples import a_remit, a_request, a_response
 from strategies import json_values, texts
 
@@ -178,8 +178,8 @@ def test_a_peer_that_knows_no_extension_is_told_what_it_may_see_as_a_text() -> N
 
 
 def heard(task: Any, request: Request) -> Response:
-    hearing = TaskTracker(request)
-    hearing.hear(StreamResponse(task=decode(encode(task), Task)))
+    hearing = A2aTaskExchange(request)
+    hearing.take(StreamResponse(task=decode(encode(task), Task)))
     return hearing.response()
 
 
@@ -326,8 +326,8 @@ def test_a_runs_records_are_events_in_their_order() -> None:
 
 
 def test_an_event_of_another_task_is_refused() -> None:
-    hearing = TaskTracker(a_request())
-    hearing.hear(StreamResponse(task=under_way(TELLING, TaskState.WORKING, 0)))
+    hearing = A2aTaskExchange(a_request())
+    hearing.take(StreamResponse(task=under_way(TELLING, TaskState.WORKING, 0)))
     for raw in (
         b'{"statusUpdate": {"taskId": "t-2", "status": {"state": "TASK_STATE_COMPLETED"}}}',
         b'{"artifactUpdate": {"taskId": "t-2", "artifact": {"artifactId": "a"}}}',
@@ -335,7 +335,7 @@ def test_an_event_of_another_task_is_refused() -> None:
         b"{}",
     ):
         with pytest.raises(RemitError) as error:
-            hearing.hear(decode(raw, StreamResponse))
+            hearing.take(decode(raw, StreamResponse))
         assert error.value.fault.code is Code.RESULT_VALIDATION_FAILED
 
 

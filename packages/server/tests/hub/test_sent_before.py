@@ -23,12 +23,12 @@ from remit.protocol.envelope import Request
 from remit.runtime import root_runs
 from remit.runtime.ports import Departure, Remote, RemoteHandle
 from remit_server import connect, connect_a2a, serve
+from remit_server.a2a import agent as a2a
+from remit_server.a2a.agent import A2aPeer
+from remit_server.a2a.grpc_messages import grpc_methods, to_wire
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.a2a.routes import Exposure
 from remit_server.transports import remote_calls
-from remit_server.transports.a2a import agent as a2a
-from remit_server.transports.a2a.agent import A2aPeer
-from remit_server.transports.a2a.grpc_messages import grpc_methods, to_wire
 from remit_testing import MemoryStore
 
 BOUND_S = 30

@@ -85,7 +85,7 @@ def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
         callees = (*callees, team.orchestrator.name)
     yield from unknown(("a2a", "agents"), "agent", team.a2a.agents - {"*"}, callees)
     if team.a2a.grpc_port is not None:
-        from remit_server.transports.a2a.grpc_messages import has_grpc
+        from remit_server.a2a.grpc_messages import has_grpc
 
         if not has_grpc():
             yield WrongPart(("a2a", "grpc_port"), "A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")

@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, NamedTuple
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -23,16 +24,9 @@ from remit_server.dialects.a2a.errors import EXTENSION, OWN_RPC, Declined, Error
 from remit_server.dialects.a2a.types import (
     EXTENSIONS_HEADER,
     MEDIA_TYPE,
+    METHODS,
     VERSION,
     VERSION_HEADER,
-    CancelTask,
-    GetCard,
-    GetTask,
-    ListPush,
-    ListTasks,
-    OnePush,
-    PushConfig,
-    SendMessage,
     Subscribe,
     extensions_of,
     is_spoken,
@@ -53,15 +47,8 @@ _STREAM = (
 _ACTIVE = ((EXTENSIONS_HEADER.encode(), EXTENSION.encode()),)
 
 
-class A2aOperation(NamedTuple):
-    """An operation: the parameters that it takes, and its handler."""
-
-    takes: type[Struct]
-    does: Callable[[A2aCall, Any], Awaitable[Struct | Streaming]]
-
-    async def run(self, asked: A2aCall, params: dict[str, Json]) -> Struct | Streaming:
-        """Return the result of the operation; raise a `RemitError` for invalid parameters."""
-        return await self.does(asked, convert(plain(params, self.takes), self.takes))
+Handler = Callable[[A2aCall, Any], Awaitable[Struct | Streaming]]
+"""Carries out a method, given who calls and the parameters as the method takes them."""
 
 
 class RpcRequest(Struct, frozen=True, kw_only=True):
@@ -200,19 +187,24 @@ class Bindings:
         self._guests = guests
         self._serves = serves
         self._required = required
-        self.methods: dict[str, A2aOperation] = {
-            "SendMessage": A2aOperation(SendMessage, tasks.send),
-            "SendStreamingMessage": A2aOperation(SendMessage, tasks.stream),
-            "GetTask": A2aOperation(GetTask, tasks.get),
-            "ListTasks": A2aOperation(ListTasks, tasks.listed),
-            "CancelTask": A2aOperation(CancelTask, tasks.cancel),
-            "SubscribeToTask": A2aOperation(Subscribe, tasks.subscribe),
-            "CreateTaskPushNotificationConfig": A2aOperation(PushConfig, tasks.create_push),
-            "GetTaskPushNotificationConfig": A2aOperation(OnePush, tasks.get_push),
-            "ListTaskPushNotificationConfigs": A2aOperation(ListPush, tasks.list_push),
-            "DeleteTaskPushNotificationConfig": A2aOperation(OnePush, tasks.delete_push),
-            "GetExtendedAgentCard": A2aOperation(GetCard, tasks.extended_card),
+        self._handlers: dict[str, Handler] = {
+            "SendMessage": tasks.send,
+            "SendStreamingMessage": tasks.stream,
+            "GetTask": tasks.get,
+            "ListTasks": tasks.listed,
+            "CancelTask": tasks.cancel,
+            "SubscribeToTask": tasks.subscribe,
+            "CreateTaskPushNotificationConfig": tasks.create_push,
+            "GetTaskPushNotificationConfig": tasks.get_push,
+            "ListTaskPushNotificationConfigs": tasks.list_push,
+            "DeleteTaskPushNotificationConfig": tasks.delete_push,
+            "GetExtendedAgentCard": tasks.extended_card,
         }
+
+    async def run(self, method: str, asked: A2aCall, params: dict[str, Json]) -> Struct | Streaming:
+        """Return the result of a method; raise a `RemitError` for invalid parameters."""
+        takes = METHODS[method].takes
+        return await self._handlers[method](asked, convert(plain(params, takes), takes))
 
     async def rpc(self, agent: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a JSON-RPC request."""
@@ -223,14 +215,13 @@ class Bindings:
             asked = await self.asked(agent, scope, headers, receive)
             call = await read_as(lambda raw: _call(raw, reply), await read_json(headers, receive))
             reply.active = _ACTIVE if asked.extended else ()
-            operation = self.methods.get(call.method)
-            if operation is None:
-                known = ", ".join(self.methods)
+            if call.method not in METHODS:
+                known = ", ".join(METHODS)
                 raise Declined(
                     Error.METHOD_NOT_FOUND, f"unknown A2A 1.0 method `{call.method[:100]}`; known methods: {known}"
                 )
             params = {} if call.params is UNSET else call.params
-            await self._do(operation, asked, params, reply)
+            await self._do(call.method, asked, params, reply)
 
         await _answered(act, reply, scope)
 
@@ -243,18 +234,17 @@ class Bindings:
             asked = await self.asked(agent, scope, headers, receive)
             reply.active = _ACTIVE if asked.extended else ()
             method, named = _routed(scope["method"], path)
-            operation = self.methods[method]
             given: dict[str, Json] = {}
             if scope["method"] == "POST" and headers.get("content-length", "0") != "0":
                 given = await read_as(object_in, await read_json(headers, receive))
             elif scope["method"] != "POST":
                 given = _query(scope)
-            await self._do(operation, asked, given | named, reply)
+            await self._do(method, asked, given | named, reply)
 
         await _answered(act, reply, scope)
 
-    async def _do(self, operation: A2aOperation, asked: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
-        done = await operation.run(asked, params)
+    async def _do(self, method: str, asked: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
+        done = await self.run(method, asked, params)
         if isinstance(done, Streaming):
             assert asked.receive is not None, "only valid over HTTP"
             await reply.stream(done, self._delegations, asked.receive)
@@ -368,30 +358,21 @@ def _query(scope: Scope) -> dict[str, Json]:
     }
 
 
-def _routed(method: str, path: str) -> tuple[str, dict[str, Json]]:
-    """Return the operation that a path means, and what it names."""
-    match (method, path.split("/")):
-        case ("POST", ["message:send"]):
-            return "SendMessage", {}
-        case ("POST", ["message:stream"]):
-            return "SendStreamingMessage", {}
-        case ("GET", ["tasks"]):
-            return "ListTasks", {}
-        case ("GET", ["extendedAgentCard"]):
-            return "GetExtendedAgentCard", {}
-        case ("GET" | "POST", ["tasks", name]) if name.endswith(":subscribe"):
-            return "SubscribeToTask", {"id": name.removesuffix(":subscribe")}
-        case ("POST", ["tasks", name]) if name.endswith(":cancel"):
-            return "CancelTask", {"id": name.removesuffix(":cancel")}
-        case ("GET", ["tasks", name]):
-            return "GetTask", {"id": name}
-        case ("POST", ["tasks", name, "pushNotificationConfigs"]):
-            return "CreateTaskPushNotificationConfig", {"taskId": name}
-        case ("GET", ["tasks", name, "pushNotificationConfigs"]):
-            return "ListTaskPushNotificationConfigs", {"taskId": name}
-        case ("GET", ["tasks", name, "pushNotificationConfigs", id]):
-            return "GetTaskPushNotificationConfig", {"taskId": name, "id": id}
-        case ("DELETE", ["tasks", name, "pushNotificationConfigs", id]):
-            return "DeleteTaskPushNotificationConfig", {"taskId": name, "id": id}
-        case _:
-            raise Declined(Error.METHOD_NOT_FOUND, f"no operation {method} at {path[:100]}")
+def _routed(verb: str, path: str) -> tuple[str, dict[str, Json]]:
+    """Return the method that a path means, and the fields that it names."""
+    for name, verbs, pattern in _ROUTES:
+        if verb in verbs and (match := pattern.fullmatch(path)) is not None:
+            return name, dict(match.groupdict())
+    raise Declined(Error.METHOD_NOT_FOUND, f"no operation {verb} at {path[:100]}")
+
+
+def _routes() -> Iterator[tuple[str, frozenset[str], re.Pattern[str]]]:
+    """Yield the methods with their verbs and paths; what ends with an action is no id."""
+    for name, method in sorted(METHODS.items(), key=lambda each: ":" not in each[1].path):
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]*)", re.escape(method.path))
+        # An earlier draft of A2A subscribes with GET, as browsers read streams.
+        verbs = {method.verb, "GET"} if method.takes is Subscribe else {method.verb}
+        yield name, frozenset(verbs), re.compile(pattern)
+
+
+_ROUTES = tuple(_routes())

@@ -26,6 +26,17 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.transports.local import FairSlots
 from remit_server.a2a.binding import Bindings, object_in
+from remit_server.a2a.grpc_messages import (
+    STATUS,
+    GrpcMethod,
+    InvalidMessage,
+    grpc_methods,
+    require_grpc,
+    status_to_wire,
+    text_field,
+    to_json,
+    to_wire,
+)
 from remit_server.a2a.guests import NAME as GUEST
 from remit_server.a2a.task_records import A2aCall
 from remit_server.a2a.tasks import Streaming
@@ -38,17 +49,6 @@ from remit_server.dialects.a2a.errors import EXTENSION, RETRY_INFO, Declined, Er
 from remit_server.dialects.a2a.types import EXTENSIONS_HEADER
 from remit_server.refusals import REFUSALS, Refusals, RequestShare, note, request_share
 from remit_server.streams import KEEP_ALIVE_S
-from remit_server.transports.a2a.grpc_messages import (
-    STATUS,
-    GrpcMethod,
-    InvalidMessage,
-    grpc_methods,
-    require_grpc,
-    status_to_wire,
-    text_field,
-    to_json,
-    to_wire,
-)
 from remit_server.transports.addresses import ACCEPTED_AT_ONCE, BACKLOG, listening
 from remit_server.transports.remote_calls import time_there_ms
 
@@ -422,7 +422,7 @@ class GrpcService:
         if params.pop("tenant", "") != tenant:
             why = "must stand before the other fields"
             raise Declined(Error.INVALID_PARAMS, "the tenant is not among the first fields", fields={"tenant": why})
-        return call, await self._bindings.methods[asked.name].run(call, params)
+        return call, await self._bindings.run(asked.name, call, params)
 
     async def _message(self, requests: AsyncIterator[bytes], client: str) -> bytes:
         """Return the message of a call. gRPC reads it whole, so only some are read at once, of each client in turn."""

@@ -26,7 +26,7 @@ from remit_cli.config.values import (
     VariableName,
     in_code,
 )
-from remit_server.transports.a2a.calls import Binding
+from remit_server.dialects.a2a.types import Binding
 
 _CARD = AgentCard(name="-")
 _CAPABILITY = Capability(code="-")

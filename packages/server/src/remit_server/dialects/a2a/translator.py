@@ -1,7 +1,8 @@
 """The A2A dialect as transports use it: bytes in, bytes out, and a peer's replies as a response of ours."""
 
-from collections.abc import Collection, Mapping
-from typing import cast
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, cast
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +37,7 @@ from remit_server.dialects.a2a.types import (
     A2aArtifact,
     A2aMessage,
     ArtifactUpdate,
+    Binding,
     Metadata,
     PushConfig,
     StatusUpdate,
@@ -47,7 +49,6 @@ from remit_server.dialects.a2a.types import (
     plain,
 )
 from remit_server.dialects.claims import refined
-from remit_server.transports.a2a.calls import A2aEndpoint, Binding, TaskUpdate
 from remit_server.transports.credentials.keys import is_signed
 
 # More than an answer has; a peer that sends more is at fault.
@@ -150,16 +151,28 @@ def _unusable(target: str, what: str) -> RemitError:
 # ── step by step ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class TaskTracker:
-    """The state of a task, from everything that its server has sent."""
+class TaskUpdate(NamedTuple):
+    """An update of a task that can be forwarded."""
 
-    def __init__(self, request: Request) -> None:
+    piece: str = ""
+    """A piece of the answer."""
+    progress: str = ""
+
+
+class A2aTaskExchange:
+    """The messages about one request: the one to send, and the state of its task from all that the peer has sent."""
+
+    def __init__(self, request: Request, *, extended: bool = False, push: PushConfig | None = None) -> None:
         self._request = request
+        self._extended = extended
+        self._push = push
         self._artifacts: dict[str, A2aArtifact] = {}
         self._status = TaskStatus()
         self._message: A2aMessage | None = None
-        self.task: str = ""
-        self.context: str = ""
+        self.task = ""
+        """The peer's task id; empty until it has sent it."""
+        self.context = ""
+        """The peer's context id."""
 
     @property
     def state(self) -> str:
@@ -167,9 +180,14 @@ class TaskTracker:
         return TaskState.COMPLETED if self._message is not None else self._status.state
 
     @property
+    def asks(self) -> bool:
+        """Whether it ended with a question to the user."""
+        return self.state == TaskState.INPUT_REQUIRED
+
+    @property
     def ended(self) -> bool:
         """Whether there is nothing more to wait for: it has ended, or waits for the user."""
-        return self.state in ENDED or self.state == TaskState.INPUT_REQUIRED
+        return self.state in ENDED or self.asks
 
     @property
     def waits(self) -> bool:
@@ -177,20 +195,47 @@ class TaskTracker:
         return self.state == TaskState.AUTH_REQUIRED
 
     @property
-    def says(self) -> str:
-        """The message of its status."""
+    def question(self) -> str:
+        """The message of its status, which is the question to the person."""
         return text_in(self._status.message)
 
-    def hear(self, said: StreamResponse) -> TaskUpdate:
+    def message(self, *, context: str, task: str, tenant: str, at_once: bool) -> bytes:
+        """Return the message to send; *at_once*: the peer should answer with the current state of the task."""
+        message = send(
+            self._request, extended=self._extended, context=context, task=task, at_once=at_once, push=self._push
+        )
+        return encode(replace(message, tenant=tenant))
+
+    def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
+        """Process an answer or an event, and return what is new for readers; raise a `RemitError` if it is invalid."""
+        with self._blaming("an invalid"):
+            # The reader has already limited the size of an answer.
+            value = cast("Json", decode(raw, object, max_bytes=len(raw)))
+            if is_task:
+                answer = StreamResponse(task=convert(plain(value, Task), Task))
+            else:
+                answer = convert(plain(value, StreamResponse), StreamResponse)
+        return self.take(answer)
+
+    @contextmanager
+    def _blaming(self, what: str) -> Generator[None]:
+        """Raise an error as one of the peer, which sent *what* answer."""
+        try:
+            yield
+        except RemitError as error:
+            why = f"{self._request.target} sent {what} answer: {error.fault.message}"
+            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
+
+    def take(self, answer: StreamResponse) -> TaskUpdate:
         """Process an answer of the server, and return what is new for readers."""
-        if said.message is not None:
-            self._message, self.context = said.message, said.message.context_id
-        elif said.task is not None:
-            self._whole(said.task)
-        elif said.status_update is not None:
-            return self._stands(said.status_update)
-        elif said.artifact_update is not None:
-            return self._comes(said.artifact_update)
+        if answer.message is not None:
+            self._message, self.context = answer.message, answer.message.context_id
+        elif answer.task is not None:
+            self._whole(answer.task)
+        elif answer.status_update is not None:
+            return self._stands(answer.status_update)
+        elif answer.artifact_update is not None:
+            return self._comes(answer.artifact_update)
         else:
             raise _unusable(self._request.target, "an answer that is neither a task nor a message nor an event")
         return TaskUpdate()
@@ -237,7 +282,8 @@ class TaskTracker:
             task = Task(id=self.task, status=TaskStatus(state=TaskState.COMPLETED), artifacts=(answer,))
         else:
             task = Task(id=self.task, status=self._status, artifacts=tuple(self._artifacts.values()))
-        response = outcome(task, request.id, request.target)
+        with self._blaming("an unusable"):
+            response = outcome(task, request.id, request.target)
         if response.usage != Usage(estimated=True):
             return response
         prompt = estimate(request.objective) + estimate(request.input)
@@ -245,68 +291,17 @@ class TaskTracker:
         return replace(response, usage=usage)
 
 
-class A2aTaskExchange:
-    """The messages about one request."""
+class A2aEndpoint(NamedTuple):
+    """How an agent can be called, by its card."""
 
-    def __init__(self, request: Request, *, extended: bool, push: PushConfig | None = None) -> None:
-        self._request = request
-        self._extended = extended
-        self._push = push
-        self._hearing = TaskTracker(request)
-
-    @property
-    def task(self) -> str:
-        return self._hearing.task
-
-    @property
-    def context(self) -> str:
-        return self._hearing.context
-
-    @property
-    def ended(self) -> bool:
-        return self._hearing.ended
-
-    @property
-    def waits(self) -> bool:
-        return self._hearing.waits
-
-    @property
-    def question(self) -> str:
-        return self._hearing.says
-
-    @property
-    def asks(self) -> bool:
-        return self._hearing.state == TaskState.INPUT_REQUIRED
-
-    def message(self, *, context: str, task: str, tenant: str, at_once: bool) -> bytes:
-        asked = send(
-            self._request, extended=self._extended, context=context, task=task, at_once=at_once, push=self._push
-        )
-        return encode(msgspec.structs.replace(asked, tenant=tenant))
-
-    def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
-        try:
-            # The reader has already limited the size of an answer.
-            value = cast("Json", decode(raw, object, max_bytes=len(raw)))
-            said = (
-                StreamResponse(task=convert(plain(value, Task), Task))
-                if is_task
-                else convert(plain(value, StreamResponse), StreamResponse)
-            )
-        except RemitError as error:
-            what = f"{self._request.target} sent an invalid answer: {error.fault.message}"
-            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
-        return self._hearing.hear(said)
-
-    def size(self) -> int:
-        return self._hearing.size()
-
-    def response(self) -> Response:
-        try:
-            return self._hearing.response()
-        except RemitError as error:
-            what = f"{self._request.target} sent an unusable answer: {error.fault.message}"
-            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
+    url: str
+    binding: Binding
+    tenant: str
+    streams: bool
+    extended: bool
+    """Whether it supports the extension that carries a remit."""
+    headers: dict[str, str]
+    """The headers of every request, or its metadata over gRPC."""
 
 
 class A2aTranslator:
@@ -324,6 +319,7 @@ class A2aTranslator:
         self._push = push
 
     def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
+        """Return how an agent can be called; raise a `RemitError` if its card is unusable, or not signed with a key."""
         known = read_card(card, url)
         if keys and not is_signed_by(card, {key: key for key in keys}, is_signed):
             why = "the agent card is not signed with a trusted key"
@@ -343,9 +339,11 @@ class A2aTranslator:
         )
 
     def talk(self, request: Request, *, extended: bool) -> A2aTaskExchange:
+        """Return the messages about a request."""
         return A2aTaskExchange(request, extended=extended, push=self._push)
 
     def fault(self, status: int, raw: bytes, peer: str) -> Fault:
+        """Return a peer's error as a fault; *status* is the HTTP status."""
         try:
             error = msgspec.json.decode(raw, type=PeerError)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -353,6 +351,7 @@ class A2aTranslator:
         return fault_from_error(error.code, error.message, _details(error.data or error.details), peer, status)
 
     def is_echoed(self, headers: str) -> bool:
+        """Return whether a peer confirms the extension in its headers."""
         return EXTENSION in extensions_of({EXTENSIONS_HEADER: headers})
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, inspect
@@ -17,9 +17,10 @@ from remit.protocol.envelope import Json
 from remit.protocol.remit import Count, Name
 
 VERSION = "1.0"
-JSONRPC = "JSONRPC"
-HTTP_JSON = "HTTP+JSON"
-GRPC = "GRPC"
+Binding = Literal["JSONRPC", "HTTP+JSON", "GRPC"]
+JSONRPC: Binding = "JSONRPC"
+HTTP_JSON: Binding = "HTTP+JSON"
+GRPC: Binding = "GRPC"
 
 VERSION_HEADER = "a2a-version"
 EXTENSIONS_HEADER = "a2a-extensions"
@@ -280,6 +281,37 @@ class GetCard(A2aObject, frozen=True, kw_only=True):
     """`GetExtendedAgentCard`."""
 
     tenant: str = ""
+
+
+class A2aMethod(NamedTuple):
+    """A method of A2A: what it takes in every binding, and its place in HTTP+JSON; the others have its name."""
+
+    takes: type[A2aObject]
+    verb: str
+    path: str
+    """Below the address of the agent; the parts in braces are fields of what it takes."""
+
+    @property
+    def begins(self) -> bool:
+        """Whether it may start something."""
+        return self.takes is SendMessage
+
+
+_ONE_PUSH = "tasks/{taskId}/pushNotificationConfigs/{id}"
+METHODS = {
+    "SendMessage": A2aMethod(SendMessage, "POST", "message:send"),
+    "SendStreamingMessage": A2aMethod(SendMessage, "POST", "message:stream"),
+    "GetTask": A2aMethod(GetTask, "GET", "tasks/{id}"),
+    "ListTasks": A2aMethod(ListTasks, "GET", "tasks"),
+    "CancelTask": A2aMethod(CancelTask, "POST", "tasks/{id}:cancel"),
+    "SubscribeToTask": A2aMethod(Subscribe, "POST", "tasks/{id}:subscribe"),
+    "CreateTaskPushNotificationConfig": A2aMethod(PushConfig, "POST", "tasks/{taskId}/pushNotificationConfigs"),
+    "GetTaskPushNotificationConfig": A2aMethod(OnePush, "GET", _ONE_PUSH),
+    "ListTaskPushNotificationConfigs": A2aMethod(ListPush, "GET", "tasks/{taskId}/pushNotificationConfigs"),
+    "DeleteTaskPushNotificationConfig": A2aMethod(OnePush, "DELETE", _ONE_PUSH),
+    "GetExtendedAgentCard": A2aMethod(GetCard, "GET", "extendedAgentCard"),
+}
+"""The methods of A2A by name, for clients and servers of every binding."""
 
 
 # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,22 +1,88 @@
-"""A2A over HTTP, as a client: JSON-RPC and HTTP+JSON."""
+"""Calls of an A2A agent: what they are in every binding, and how they go over HTTP, as JSON-RPC and HTTP+JSON."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Never
+from typing import TYPE_CHECKING, NamedTuple, Never, Protocol
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.ports import OutgoingRequest
-from remit_server.transports.a2a.calls import A2aCallee, A2aConnectionLost, A2aEndpoint, A2aReply, A2aUnreached, refuse
+from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
+from remit_server.dialects.a2a.types import METHODS
 from remit_server.transports.addresses import OutboundClient
 from remit_server.transports.remote_calls import ASK_FOR_LESS, RetryAllowed, read_body
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
+
+
+class A2aRefusal(Exception):
+    """The peer refused a request."""
+
+    def __init__(self, why: Fault) -> None:
+        super().__init__(why.message)
+        self.fault = why
+
+
+class A2aUnreached(Exception):
+    """There is no connection to the peer: nothing was sent."""
+
+
+class A2aConnectionLost(Exception):
+    """The connection was lost: the request may have arrived."""
+
+
+class A2aReply(NamedTuple):
+    """The answer to a call."""
+
+    extensions: str | None
+    """The extensions that the peer confirms; None: it refuses the call."""
+    pieces: AsyncGenerator[bytes, None]
+    """The result, or the events of a stream: each is JSON."""
+
+
+class A2aCaller(Protocol):
+    """Calls methods of one agent, in one binding."""
+
+    async def prepare(
+        self, method: str, params: bytes, *, heard: bool, named: str
+    ) -> AbstractAsyncContextManager[A2aReply]:
+        """Return a call that is sent when the block is entered; *heard*: as a stream; *named* is its task, if any.
+
+        The block raises `A2aUnreached`, `A2aConnectionLost`, `A2aRefusal` or `RetryAllowed`; a `RemitError` says that
+        the peer sent something invalid.
+        """
+        ...
+
+
+class A2aCallee(NamedTuple):
+    """The agent that is called: its name here, where it is, and what every call to it needs."""
+
+    name: str
+    offer: A2aEndpoint
+    tongue: A2aTranslator
+    max_bytes: int
+    headers: Callable[[OutgoingRequest], Awaitable[dict[str, str]]]
+    """Returns the headers of a request, which prove who sends it."""
+    time_left_ms: Callable[[], int]
+
+    def garbage(self, what: str) -> Fault:
+        """Return the fault of a peer that sent *what*."""
+        return fault(Code.RESULT_VALIDATION_FAILED, f"{self.name} sent {what}", detail=self.offer.url)
+
+
+def refuse(why: Fault, status: int) -> Never:
+    """Raise the error of a call that the peer answered with an HTTP status, or what is the same in its binding."""
+    if status in (429, 503) or why.code in (Code.OVERLOADED, Code.RATE_LIMITED):
+        raise RetryAllowed(why, sent=False)
+    raise A2aRefusal(why)
+
+
+# ── over HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAM = "text/event-stream"
 _JSON = "application/json"
@@ -39,23 +105,14 @@ class A2aHttpRequest(NamedTuple):
         return OutgoingRequest(self.verb, path, self.body or b"")
 
 
-_REST = {
-    "SendMessage": ("POST", "/message:send"),
-    "SendStreamingMessage": ("POST", "/message:stream"),
-    "GetTask": ("GET", "/tasks/{}"),
-    "CancelTask": ("POST", "/tasks/{}:cancel"),
-    "SubscribeToTask": ("POST", "/tasks/{}:subscribe"),
-}
-
-
 def _http_request(offer: A2aEndpoint, method: str, params: bytes, named: str) -> A2aHttpRequest:
     if offer.binding == "JSONRPC":
         number = next(_numbers)
         body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (number, method.encode(), params)
         return A2aHttpRequest("POST", offer.url, body)
-    verb, path = _REST[method]
+    _, verb, path = METHODS[method]
     base = f"{offer.url.rstrip('/')}{'/' + quote(offer.tenant, safe='') if offer.tenant else ''}"
-    url = base + path.format(quote(named, safe=""))
+    url = f"{base}/{path.format(id=quote(named, safe=''))}"
     return A2aHttpRequest(verb, url, params if verb == "POST" else None)
 
 

@@ -14,18 +14,17 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.files import MAX_FILES_JSON
 from remit.protocol.records import Approval
 from remit.runtime.ports import Credential, Departure, OutgoingRequest, Remote, RemoteHandle
-from remit_server.transports.a2a.calls import (
-    BEGINNINGS,
+from remit_server.a2a.grpc_calls import GrpcCaller, GrpcChannels, grpc_url
+from remit_server.a2a.http_calls import (
     A2aCallee,
     A2aCaller,
     A2aConnectionLost,
-    A2aEndpoint,
     A2aRefusal,
     A2aUnreached,
-    Translator,
+    HttpCaller,
 )
-from remit_server.transports.a2a.grpc_calls import GrpcCaller, GrpcChannels, grpc_url
-from remit_server.transports.a2a.http_calls import HttpCaller
+from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
+from remit_server.dialects.a2a.types import CARD_PATH, METHODS
 from remit_server.transports.addresses import OutboundClient, OutboundHosts, is_local, parsed
 from remit_server.transports.remote_calls import (
     ASK_FOR_LESS,
@@ -45,7 +44,6 @@ CARD_S = 10.0
 # How long a card is cached, unless its agent is not where it says.
 FRESH_S = 300.0
 CARD_BYTES = 256 * 1024
-CARD_PATH = "/.well-known/agent-card.json"
 # An answer may have the maximum size, and its files and its envelope add to that.
 AROUND_BYTES = 65_536 + MAX_FILES_JSON
 
@@ -56,7 +54,7 @@ class A2aPeer:
     def __init__(
         self,
         card_url: str,
-        tongue: Translator,
+        tongue: A2aTranslator,
         *,
         token: str | None = None,
         credential: Credential | None = None,
@@ -379,7 +377,7 @@ class _Exchange:
     ) -> AsyncGenerator[None, None]:
         """Call a method and process the answer; yields after each piece of it."""
         call = await self._calls.prepare(method, params, heard=heard, named=named or self._talk.task)
-        begins, before = method in BEGINNINGS, self._asked
+        begins, before = METHODS[method].begins, self._asked
         self._asked = before or begins
         if self._asked:
             self._line.doubt(f"the outcome at {self._name} is unknown")

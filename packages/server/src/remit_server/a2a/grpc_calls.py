@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import OutgoingRequest
-from remit_server.transports.a2a.calls import BEGINNINGS, A2aCallee, A2aConnectionLost, A2aReply, A2aUnreached, refuse
-from remit_server.transports.a2a.grpc_messages import (
+from remit_server.a2a.grpc_messages import (
     STATUS,
     GrpcMethod,
     InvalidMessage,
@@ -26,6 +25,8 @@ from remit_server.transports.a2a.grpc_messages import (
     to_json,
     to_wire,
 )
+from remit_server.a2a.http_calls import A2aCallee, A2aConnectionLost, A2aReply, A2aUnreached, refuse
+from remit_server.dialects.a2a.types import METHODS
 from remit_server.transports.addresses import (
     Lookup,
     OutboundHosts,
@@ -246,7 +247,7 @@ class GrpcCaller:
             why = f"the request to {self._callee.name} cannot be sent as protobuf: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why)) from error
         headers = await self._callee.headers(OutgoingRequest("POST", found.path, raw))
-        return self._reply(found, raw, headers, begins=method in BEGINNINGS)
+        return self._reply(found, raw, headers, begins=METHODS[method].begins)
 
     @asynccontextmanager
     async def _reply(
