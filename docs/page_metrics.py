@@ -9,7 +9,7 @@ from remit.runtime.metrics import BUCKETS
 from remit_otel import names
 from remit_relay.gateway.exchange import GatewayMetrics
 from remit_relay.gateway.ports import StoreSize
-from remit_server.delegation_endpoints import MetricsPage
+from remit_server.server_endpoints import MetricsPage
 from remit_testing import MemoryStore
 
 HEAD = """\

@@ -5,12 +5,12 @@ import json
 import sys
 from unittest.mock import Mock
 
-from remit_relay.local_api.access import browser_routes
 from remit_relay.local_api.endpoints import SharedEndpoints
 from remit_relay.local_api.openapi import shared_document
 from remit_relay.local_api.pairing import pairing_routes, policy_routes
 from remit_server.console.console import ConsoleEndpoints
 from remit_server.openapi import document
+from remit_server.operations import bound_operations
 
 # The routes are described and never called: whatever they would read is not needed.
 NOTHING = Mock()
@@ -19,7 +19,7 @@ NOTHING = Mock()
 async def main() -> None:
     routes = [
         *SharedEndpoints(NOTHING, NOTHING).routes(),
-        *browser_routes(ConsoleEndpoints(NOTHING, NOTHING)),
+        *bound_operations(ConsoleEndpoints(NOTHING, NOTHING)),
         *pairing_routes(NOTHING, NOTHING),
         *policy_routes(NOTHING, NOTHING),
     ]

@@ -18,13 +18,13 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit_cli.config.sections.peers import ServeSection
 from remit_cli.config.values import duration_ms
-from remit_server import delegation_endpoints
+from remit_server import server_endpoints
 
 REMIT = Path(sys.executable).with_name("remit")
 
 
 def test_dashboards_and_alerts_name_only_metrics_that_the_server_has() -> None:
-    source = Path(delegation_endpoints.__file__).read_text(encoding="utf-8")
+    source = Path(server_endpoints.__file__).read_text(encoding="utf-8")
     known = set(re.findall(r'_head\(\s*"(remit_\w+)"', source))
     named = {re.sub(r"_(bucket|sum|count)$", "", each) for each in re.findall(r"remit_\w+", "\n".join(expressions()))}
     assert named

@@ -18,8 +18,8 @@ from aiohttp import ClientSession
 from checkout import TESTS
 from remit import Hub
 from remit.stores.sqlite import SqliteStore
-from remit_server import delegation_endpoints
-from remit_server.delegation_endpoints import Readiness
+from remit_server import server_endpoints
+from remit_server.server_endpoints import Readiness
 from remit_testing import MemoryStore
 from serving import client_of, serving
 
@@ -33,7 +33,7 @@ async def ready(web: ClientSession) -> tuple[int, str]:
 
 async def fill_the_disk(folder: Path) -> None:
     """Print what `/readyz` says before the disk is full, while it is, and after."""
-    delegation_endpoints.FRESH_S = 0.0
+    server_endpoints.FRESH_S = 0.0
     said: list[tuple[int, str]] = []
     hub = Hub(store=SqliteStore(folder / "hub.db"))
     async with (
@@ -110,7 +110,7 @@ async def test_those_who_ask_at_once_share_one_write_and_so_do_those_who_ask_soo
 
 
 async def test_it_writes_again_once_what_it_knows_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegation_endpoints, "FRESH_S", 0.0)
+    monkeypatch.setattr(server_endpoints, "FRESH_S", 0.0)
     store = Counting()
     store.may_write.set()
     await store.open()

@@ -47,7 +47,7 @@ from remit.runtime.ports import Decision, Question
 from remit_otel import send_telemetry
 from remit_otel.spans import Spans
 from remit_redaction.pipeline import detector_pipeline
-from remit_server.delegation_endpoints import MetricsPage
+from remit_server.server_endpoints import MetricsPage
 from waiting import PATIENCE_S, eventually
 
 CANARIES = {

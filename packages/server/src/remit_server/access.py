@@ -13,8 +13,8 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
 from remit.runtime.ports import ANYONES, RunScope, RunSummary, SingleUseProof
+from remit_server.transports.credentials.incoming import unfit
 from remit_server.transports.credentials.keys import Pair
-from remit_server.transports.credentials.proof import unfit
 
 OPERATION = "remit.operation"
 """The key of the ASGI scope under which the declared operation of a request is stored."""

@@ -1,9 +1,10 @@
-"""The endpoints about agents: the state of one, and the graph of who may call whom and who did."""
+"""The endpoints of agents: their cards, the state of one, and the graph of who may call whom and who did."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from remit.policy.breaker import Phase
+from remit.policy.reception import Permission, Sender
 from remit.policy.routing import Ranked
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import USER
@@ -12,6 +13,8 @@ from remit.protocol.problems import did_you_mean
 from remit.runtime.agent_status import AgentStatus
 from remit_server.access import visible
 from remit_server.delegations import Delegations
+from remit_server.documents.api import AGENT, AGENT_CARD, AGENTS
+from remit_server.documents.api_values import AgentList, PublicCard
 from remit_server.documents.figures import DAY_MS, HOUR_MS, RecordFigures, Sums, Traffic
 from remit_server.documents.spend import (
     AgentGraph,
@@ -27,8 +30,8 @@ from remit_server.documents.spend import (
     RateUse,
     success_share,
 )
-from remit_server.figures_endpoints import CurrentFigures, period_of
-from remit_server.operations import ApiRequest
+from remit_server.figures_endpoints import PERIOD, CurrentFigures, period_of
+from remit_server.operations import ApiRequest, answers, get
 
 # The hours of the small chart beside each agent.
 HOURS = 24
@@ -51,8 +54,30 @@ class AgentEndpoints:
         self._pricing = pricing
         self._wall_ms = wall_ms
 
-    async def status(self, call: ApiRequest) -> AgentPage:
-        """`GET /v1/agents/{name}/status`."""
+    @answers(AGENTS)
+    async def agents(self, call: ApiRequest) -> AgentList:
+        return AgentList(agents=tuple(map(public, self._cards(call.sender).values())))
+
+    @answers(AGENT_CARD)
+    async def agent(self, call: ApiRequest) -> PublicCard:
+        name, known = call.named("name"), self._cards(call.sender)
+        card = known.get(name)
+        if card is None:
+            why = f"no agent `{name[:100]}` is available to {call.sender.name}{did_you_mean(name, known)}"
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
+        return public(card)
+
+    def _cards(self, sender: Sender) -> dict[str, AgentCard]:
+        exposed = self._delegations.exposed()
+        return {
+            name: card
+            for name, card in self._hub.cards.items()
+            if name in exposed and (sender.targets is None or name in sender.targets)
+        }
+
+    @answers(get("/v1/agents/{name}/status", AGENT, needs=Permission.READ))
+    async def agent_status(self, call: ApiRequest) -> AgentPage:
+        """The state of one agent: load, breaker, ranking, last errors."""
         roots, name = visible(call.sender, call.operation.needs).agents, call.named("name")
         cards = _reachable(self._hub.cards, roots)
         card = cards.get(name)
@@ -101,8 +126,9 @@ class AgentEndpoints:
 
         return await self._figures.look(page)
 
+    @answers(get("/v1/graph", *PERIOD, needs=Permission.READ))
     async def graph(self, call: ApiRequest) -> AgentGraph:
-        """`GET /v1/graph`."""
+        """The agents with their load, who may call whom, and who did."""
         roots = visible(call.sender, call.operation.needs).agents
         now_ms, cards, states = self._wall_ms(), _reachable(self._hub.cards, roots), self._hub.agent_status()
         since_ms, until_ms = period_of(call.scope, DAY_MS, now_ms)
@@ -150,6 +176,13 @@ class AgentEndpoints:
             cost=priced.cost,
             hours=hours,
         )
+
+
+def public(card: AgentCard) -> PublicCard:
+    """Return what others may know of an agent."""
+    return PublicCard(
+        name=card.name, version=card.version, description=card.description, capabilities=card.capabilities
+    )
 
 
 class _Recent:

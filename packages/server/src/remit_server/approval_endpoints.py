@@ -11,6 +11,7 @@ from remit.runtime.approvers import answer
 from remit.runtime.engine import Engine
 from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit_server.access import may_see, visible
+from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS
 from remit_server.documents.api_values import (
     AnsweredApproval,
     AnswerGiven,
@@ -23,7 +24,7 @@ from remit_server.documents.api_values import (
     SeveralAnswers,
     WaitingApproval,
 )
-from remit_server.operations import ApiRequest, parameter
+from remit_server.operations import ApiRequest, answers, parameter
 from remit_server.policy_endpoints import TeamPolicy
 
 
@@ -67,8 +68,8 @@ class ApprovalEndpoints:
         self._hub = hub
         self._policy = policy
 
+    @answers(APPROVALS)
     async def approvals(self, call: ApiRequest) -> ApprovalList:
-        """`GET /v1/approvals`."""
         lately = min(parameter(call.scope, "answered", LATELY), MOST_ANSWERED)
         reading = _Reader(self, call.sender, call.others)
         waiting = [each for each in await self._hub.pending() if await reading.may_read(each.request.run)]
@@ -86,8 +87,8 @@ class ApprovalEndpoints:
         ]
         return ApprovalList(waiting=tuple(found), answered=tuple(answered[:lately]))
 
+    @answers(APPROVAL)
     async def approval(self, call: ApiRequest) -> ApprovalDetail:
-        """`GET /v1/approvals/{id}`."""
         id = call.named("id")
         reading = _Reader(self, call.sender, call.others)
         if not await reading.may_read(_run_of(id)):
@@ -99,12 +100,12 @@ class ApprovalEndpoints:
             return ApprovalDetail(id=id, state="waiting", waiting=waiting, answered=None, request=question.request)
         return await self._over(id, call.sender)
 
+    @answers(ANSWER)
     async def answer(self, call: ApiRequest) -> AnswerGiven:
-        """`POST /v1/approvals/{id}`."""
         return await self._answer(call.named("id"), await call.body(ApprovalAnswer), call.sender)
 
+    @answers(ANSWER_SEVERAL)
     async def answer_several(self, call: ApiRequest) -> AnswerOutcomes:
-        """`POST /v1/approvals`."""
         said = await call.body(SeveralAnswers)
         outcomes: list[AnswerOutcome] = []
         for each in said.answers:

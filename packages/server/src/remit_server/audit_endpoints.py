@@ -19,9 +19,9 @@ from remit.runtime.signing import Checkpoint
 from remit_server.access import OPERATION
 from remit_server.bodies import Receive, Scope, Send, headers_of
 from remit_server.delegations import Delegations
-from remit_server.documents.api import KINDS
+from remit_server.documents.api import KINDS, PAGE_BEFORE, TIMES, ApiOperation, Parameter, page_size
 from remit_server.documents.runs import RecordLine, record_line
-from remit_server.operations import ApiRequest, parameter, refuse_unknown, words_of
+from remit_server.operations import ApiRequest, answers, get, parameter, refuse_unknown, sends, words_of
 
 # A reader who looks again and again causes no more verifications than this.
 RECHECK_MS = 10_000
@@ -233,6 +233,19 @@ class AuditRowView(Struct, frozen=True, kw_only=True):
     """Whether a checkpoint covers this row."""
 
 
+_FILTERS = (
+    Parameter(name="run", meaning="Only records of this run."),
+    Parameter(name="session", meaning="Only records of this conversation."),
+    Parameter(name="kind", meaning="Only records of these kinds.", some_of=KINDS),
+    Parameter(name="user", meaning="Only records of this user's runs."),
+    Parameter(name="agent", meaning="Only records about this agent."),
+    *TIMES,
+)
+_AFTER = Parameter(name="after", kind="integer", meaning="Only records after this number.")
+_SEQ = Parameter(name="seq", place="path", meaning="The number of the row.")
+_VERIFY = ApiOperation(method="POST", path="/v1/audit/verification", name="", summary="", needs=Permission.READ)
+
+
 class AuditEndpoints:
     """The endpoints of the audit log. All need the permission `read`."""
 
@@ -241,8 +254,9 @@ class AuditEndpoints:
         self._store = delegations.hub.store
         self.verifier = AuditVerifier(self._store, wall_ms)
 
-    async def rows(self, call: ApiRequest) -> AuditPage:
-        """`GET /v1/audit`."""
+    @answers(get("/v1/audit", _AFTER, page_size(), _FILTERS[0], needs=Permission.READ))
+    async def audit(self, call: ApiRequest) -> AuditPage:
+        """The audit log, from its oldest record on."""
         scope = call.scope
         after, limit = parameter(scope, "after", 0), min(parameter(scope, "limit", MOST), MOST)
         run = parameter(scope, "run", "")
@@ -250,8 +264,9 @@ class AuditEndpoints:
         last = records[-1].seq if len(records) == limit and records else None
         return AuditPage(records=await self._shown(call.sender, records), next=last)
 
-    async def search(self, call: ApiRequest) -> FoundRecords:
-        """`GET /v1/audit/search`."""
+    @answers(get("/v1/audit/search", PAGE_BEFORE, page_size(), *_FILTERS, needs=Permission.READ))
+    async def search_audit(self, call: ApiRequest) -> FoundRecords:
+        """The records of the audit log that a filter selects, newest first."""
         scope = call.scope
         before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", PER_PAGE), MOST)
         wanted = _filter(scope)
@@ -265,35 +280,25 @@ class AuditEndpoints:
             records = [each for each in records if each.run in seen]
         return tuple(record_line(outward(each)) for each in records)
 
-    async def row(self, call: ApiRequest) -> AuditRowView:
-        """`GET /v1/audit/{seq}`."""
-        said = call.named("seq")
-        seq = int(said) if said.isascii() and said.isdecimal() and len(said) <= 15 else 0
-        chain = self.verifier.chain()
-        link = await chain.link(seq) if seq else None
-        found = [each for each in await self._store.records(after=max(seq, 1) - 1, limit=1) if each.seq == seq]
-        shown = await self._shown(call.sender, found)
-        if link is None or len(shown) < len(found):
-            raise RemitError(fault(Code.NOT_FOUND, f"no row `{said[:100]}` that {call.sender.name} may see"))
-        newest = await chain.newest_checkpoint()
-        return AuditRowView(
-            record=shown[0] if shown else None,
-            digest=link.digest,
-            previous=link.previous,
-            checkpoint=newest.seq if newest else None,
-            is_signed=newest is not None and newest.seq >= seq,
-        )
-
+    @answers(get("/v1/audit/verification", needs=Permission.READ))
     async def verification(self, _: ApiRequest) -> AuditVerification:
-        """`GET /v1/audit/verification`."""
+        """Whether the audit log is intact.
+
+        The first request verifies the whole log in the background, later ones what was recorded since.
+        """
         return await self.verifier.look()
 
+    @answers(_VERIFY)
     async def verify(self, _: ApiRequest) -> AuditVerification:
-        """`POST /v1/audit/verification`."""
+        """Verify the whole audit log again, in the background."""
         return self.verifier.verify_whole()
 
-    async def export(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/audit/export`."""
+    @sends(get("/v1/audit/export", *_FILTERS, media="application/x-ndjson", needs=Permission.READ))
+    async def export_audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """The audit log as JSON lines.
+
+        The records, one JSON document per line, newest first.
+        """
         sender = await self._delegations.sender(scope, headers_of(scope))
         refuse_unknown(scope, *scope[OPERATION].query)
         wanted = _filter(scope)
@@ -310,6 +315,27 @@ class AuditEndpoints:
                 yield b"".join(encode(line) + b"\n" for line in shown)
             if before is None:
                 return
+
+    # After the others: a number is any part of a path.
+    @answers(get("/v1/audit/{seq}", _SEQ, needs=Permission.READ))
+    async def audit_row(self, call: ApiRequest) -> AuditRowView:
+        """One row of the audit log with its digest."""
+        said = call.named("seq")
+        seq = int(said) if said.isascii() and said.isdecimal() and len(said) <= 15 else 0
+        chain = self.verifier.chain()
+        link = await chain.link(seq) if seq else None
+        found = [each for each in await self._store.records(after=max(seq, 1) - 1, limit=1) if each.seq == seq]
+        shown = await self._shown(call.sender, found)
+        if link is None or len(shown) < len(found):
+            raise RemitError(fault(Code.NOT_FOUND, f"no row `{said[:100]}` that {call.sender.name} may see"))
+        newest = await chain.newest_checkpoint()
+        return AuditRowView(
+            record=shown[0] if shown else None,
+            digest=link.digest,
+            previous=link.previous,
+            checkpoint=newest.seq if newest else None,
+            is_signed=newest is not None and newest.seq >= seq,
+        )
 
 
 _EXPORT_HEADERS = [

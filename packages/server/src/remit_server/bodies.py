@@ -28,6 +28,8 @@ Headers = Mapping[str, str]
 MOST_READ = 64 * 1024 * 1024
 BUSY_MS = 1_000
 
+_DIGEST = CONTENT_DIGEST.lower()
+
 JSON = b"application/json"
 _JSON_HEADER = (b"content-type", JSON)
 
@@ -132,7 +134,8 @@ async def read_body(headers: Headers, receive: Receive, max_bytes: int) -> bytes
 
 def refuse_changed(headers: Headers, body: bytes) -> None:
     """Raise a `RemitError` if a body is not the one that its sender stated."""
-    stated = digest_in(headers.get(CONTENT_DIGEST.lower(), ""))
+    header = headers.get(_DIGEST)
+    stated = None if header is None else digest_in(header)
     if stated is not None and sha256(body).digest() != stated:
         why = f"the body does not match {CONTENT_DIGEST}: it was changed in transit"
         code = Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,6 +33,8 @@ from remit_server.bodies import (
 from remit_server.delegations import GONE, Delegations
 from remit_server.dialects import NAMES, find
 from remit_server.dialects.exchange import Dialect, ForeignMessage
+from remit_server.documents.api import ApiOperation, Parameter
+from remit_server.operations import sends
 from remit_server.refusals import note
 from remit_server.streams import KEEP_ALIVE, STREAM, Following, ends, follow_records, send_events
 
@@ -69,14 +71,31 @@ _SHARED = frozenset({"contract"})
 _COUNTED = frozenset({"employee"})
 
 
+_NAME = Parameter(name="name", place="path", meaning="The dialect.", one_of=NAMES)
+_REST = Parameter(name="rest", place="path", meaning="What clients of the dialect append, or the agent to ask.")
+SPEAK = ApiOperation(
+    method="POST",
+    path="/dialects/{name}",
+    name="speak",
+    summary="Ask in the envelope of another system.",
+    description="The documents of each dialect define its requests and responses.",
+    takes=dict[str, Any],
+    answer=Any,
+    failure=Any,
+    parameters=(_NAME,),
+)
+# Clients append paths of their own to the base URL: `/.netlify/functions/chat-internal`.
+SPEAK_AT = replace(SPEAK, path="/dialects/{name}/{rest:path}", name="speak_at", parameters=(_NAME, _REST))
+
+
 class DialectEndpoints:
     """Delegations in other dialects: translates requests and responses, and nothing else."""
 
     def __init__(self, delegations: Delegations) -> None:
         self._delegations = delegations
 
+    @sends(SPEAK, SPEAK_AT)
     async def speak(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`POST /dialects/{name}`, and the paths below it that the dialects use."""
         name: str = scope["path_params"]["name"]
         if name not in NAMES:
             known = f"Use one of {', '.join(NAMES)}."

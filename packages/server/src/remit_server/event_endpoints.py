@@ -16,8 +16,8 @@ from remit.runtime.ports import ANYONES, Store, StoreError
 from remit_server.access import OPERATION, may_see, visible
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.delegations import Delegations
-from remit_server.documents.api import FORMS, KINDS
-from remit_server.operations import parameter, refuse_unknown, words_of, wrong_parameter
+from remit_server.documents.api import ALL_EVENTS, FORMS, KINDS
+from remit_server.operations import parameter, refuse_unknown, sends, words_of, wrong_parameter
 from remit_server.run_trees import summary_of
 from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, LOOK_S, PAGE, PIECE, STREAM_HEADERS, ends, frame, send_events
 
@@ -286,8 +286,8 @@ class EventEndpoints:
         self._store = delegations.hub.store
         self.tail = RecordTail(self._store)
 
+    @sends(ALL_EVENTS)
     async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`GET /v1/events`."""
         sender = await self._delegations.sender(scope, headers_of(scope))
         wanted = _wanted(scope)
         if scope["method"] == "HEAD":

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 from remit.policy.limits import Limits
-from remit.policy.reception import Sender
+from remit.policy.reception import Permission, Sender
 from remit.protocol.records import Kind, Record
 from remit.runtime.agent_status import LiveRun
 from remit.runtime.ports import RunScope, Store
 from remit_server.access import visible
 from remit_server.bodies import Scope
 from remit_server.delegations import Delegations
+from remit_server.documents.api import Parameter, page_size
 from remit_server.documents.figures import DAY_MS, HOUR_MS, HOURLY_MS, RecordFigures, SumKey, Sums
 from remit_server.documents.spend import (
     STEP_MS,
@@ -35,7 +36,7 @@ from remit_server.documents.spend import (
     spend_rows,
     total_of,
 )
-from remit_server.operations import ApiRequest, parameter, wrong_parameter
+from remit_server.operations import ApiRequest, answers, get, parameter, wrong_parameter
 
 T = TypeVar("T")
 
@@ -114,7 +115,19 @@ MOST_USERS = 200
 MOST_RUNS = 500
 
 C = TypeVar("C", bound=str)
-_FILTERS = ("user", "agent", "capability", "model")
+
+PERIOD = (
+    Parameter(name="since_ms", kind="integer", meaning="Begin of the period, in milliseconds since 1970."),
+    Parameter(name="until_ms", kind="integer", meaning="End of the period; without it, now."),
+)
+_SPENT = tuple(Parameter(name=name, meaning=f"Only this {name}.") for name in ("user", "agent", "capability", "model"))
+_PAGE = (
+    Parameter(name="after", kind="integer", meaning="Skip so many rows."),
+    page_size(meaning="Maximum number of rows."),
+)
+_BY = Parameter(name="by", meaning="What the rows are about (default: `agent`).", one_of=get_args(SpendBy))
+_WHAT = Parameter(name="what", meaning="What is shown (default: `runs`).", one_of=get_args(SeriesOf))
+_STEP = Parameter(name="step", meaning="Length of a step (default: `hour`).", one_of=get_args(SeriesStep))
 
 
 class FiguresEndpoints:
@@ -133,8 +146,9 @@ class FiguresEndpoints:
         self._pricing = pricing
         self._wall_ms = wall_ms
 
+    @answers(get("/v1/spend", _BY, *PERIOD, *_SPENT, *_PAGE, others=Permission.READ))
     async def spend(self, call: ApiRequest) -> SpendTable:
-        """`GET /v1/spend`."""
+        """What was spent, by user, agent, capability, day or model."""
         scope = call.scope
         by = choice(scope, "by", "agent", get_args(SpendBy))
         since_ms, until_ms = period_of(scope, 30 * DAY_MS, self._wall_ms())
@@ -160,8 +174,9 @@ class FiguresEndpoints:
 
         return await self._figures.look(table)
 
+    @answers(get("/v1/series", _WHAT, _STEP, *PERIOD, *_SPENT, others=Permission.READ))
     async def series(self, call: ApiRequest) -> Series:
-        """`GET /v1/series`."""
+        """Figures over time."""
         scope = call.scope
         what = choice(scope, "what", "runs", get_args(SeriesOf))
         step = choice(scope, "step", "hour", get_args(SeriesStep))
@@ -187,8 +202,9 @@ class FiguresEndpoints:
 
         return await self._figures.look(lines)
 
+    @answers(get("/v1/budgets", others=Permission.READ))
     async def budgets(self, call: ApiRequest) -> BudgetState:
-        """`GET /v1/budgets`."""
+        """The limits in force, and what is used of them now."""
         of, now_ms, limits = visible(call.sender, call.others), self._wall_ms(), self._hub.limits
         day_ms = now_ms - now_ms % DAY_MS
         # A run on its way may be anyone's: whose client sent it is not known here, so a hub sees none of them.
@@ -220,7 +236,7 @@ class FiguresEndpoints:
     def _wanted(self, call: ApiRequest) -> Callable[[SumKey], bool]:
         """Return the filter of a query, within what its sender may see."""
         of = visible(call.sender, call.others)
-        chosen = {name: value for name in _FILTERS if (value := parameter(call.scope, name, "")) != ""}
+        chosen = {name: value for each in _SPENT if (value := parameter(call.scope, (name := each.name), "")) != ""}
         user, agent = chosen.get("user"), chosen.get("agent")
         capability, model = chosen.get("capability"), chosen.get("model")
 

@@ -1,10 +1,12 @@
-"""From a declared operation to its route: the sender is let in, the query is checked, the answer is sent."""
+"""Declares what a method answers, and makes its route: the sender is let in, the query checked, the answer sent."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
+from inspect import cleandoc
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
+from msgspec.structs import asdict, replace
 from starlette.routing import Route
 
 from remit.plugin import brought, named
@@ -28,7 +30,7 @@ from remit_server.bodies import (
     send_value,
 )
 from remit_server.delegations import Delegations
-from remit_server.documents.api import ApiOperation
+from remit_server.documents.api import ApiOperation, Parameter
 from remit_server.refusals import Endpoint, Guarded
 
 IntOrText = TypeVar("IntOrText", int, str)
@@ -131,6 +133,76 @@ class Answered(NamedTuple):
 AnswerOf = Callable[[ApiRequest], Awaitable[object]]
 """Returns what answers a request: a value of the type that its operation answers, or an `Answered`."""
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class _Declared(NamedTuple):
+    operations: tuple[ApiOperation, ...]
+    sends: bool
+    """Whether the method sends its answer itself."""
+
+
+_DECLARED: dict[Callable[..., Any], _Declared] = {}
+
+
+def get(path: str, *parameters: Parameter, name: str = "", summary: str = "", **more: Any) -> ApiOperation:
+    """Return an operation that reads; without a name, it has the name, the summary and the type of its method."""
+    return ApiOperation(method="GET", path=path, name=name, summary=summary, parameters=parameters, **more)
+
+
+def answers(operation: ApiOperation) -> Callable[[Method], Method]:
+    """Declare the operation that a method of an endpoint answers: it gets an `ApiRequest` of a known sender.
+
+    An operation without a name has that of the method; its summary is the method's first line, and its answer what the
+    method returns.
+    """
+
+    def declare(method: Method) -> Method:
+        _DECLARED[method] = _Declared((_completed(operation, method),), sends=False)
+        return method
+
+    return declare
+
+
+def sends(*operations: ApiOperation) -> Callable[[Method], Method]:
+    """Declare the operations that a method answers which identifies the sender, and sends the answer, itself."""
+
+    def declare(method: Method) -> Method:
+        _DECLARED[method] = _Declared(tuple(_completed(each, method) for each in operations), sends=True)
+        return method
+
+    return declare
+
+
+def _completed(operation: ApiOperation, method: Callable[..., Any]) -> ApiOperation:
+    if operation.name:
+        return operation
+    summary, _, more = cleandoc(method.__doc__ or "").partition("\n\n")
+    found = {"name": method.__name__, "summary": summary, "description": more.replace("\n", " ")}
+    if operation.answer is None and (returned := method.__annotations__["return"]) is not None:
+        found["answer"] = returned
+    return replace(operation, **found)
+
+
+def operations_of(*endpoints: type) -> tuple[ApiOperation, ...]:
+    """Return the operations that the methods of classes answer."""
+    methods = (method for each in endpoints for method in vars(each).values() if callable(method))
+    return tuple(operation for method in methods if method in _DECLARED for operation in _DECLARED[method].operations)
+
+
+def routes_of(endpoints: object, delegations: Delegations) -> Iterator[Route]:
+    """Yield the routes of the operations that the methods of an object answer."""
+    for operation, method, is_sending in endpoints_of(endpoints):
+        yield served(operation, method) if is_sending else _answered(operation, method, delegations)
+
+
+def endpoints_of(endpoints: object) -> Iterator[tuple[ApiOperation, Callable[..., Any], bool]]:
+    """Yield the operations of an object, each with the method that answers it, and whether that sends the answer."""
+    for name, method in vars(type(endpoints)).items():
+        if callable(method) and (declared := _DECLARED.get(method)) is not None:
+            for operation in declared.operations:
+                yield operation, getattr(endpoints, name), declared.sends
+
 
 def served(operation: ApiOperation, endpoint: Endpoint) -> Route:
     """Return the route of an operation whose endpoint identifies the sender, and sends the answer."""
@@ -138,8 +210,7 @@ def served(operation: ApiOperation, endpoint: Endpoint) -> Route:
     return Route(operation.path, Guarded(endpoint, operation), methods=methods)
 
 
-def answered(operation: ApiOperation, answer: AnswerOf, delegations: Delegations) -> Route:
-    """Return the route of an operation whose *answer* gets requests of known senders."""
+def _answered(operation: ApiOperation, answer: AnswerOf, delegations: Delegations) -> Route:
     strict = operation.method == "GET" and not operation.is_lenient
     known = operation.query
 
@@ -171,7 +242,7 @@ def of_plugins(hub: Engine, own: Iterable[ApiOperation]) -> Iterator[Operation]:
         yield each
 
 
-def added(operation: Operation, delegations: Delegations) -> Route:
+def added_route(operation: Operation, delegations: Delegations) -> Route:
     """Return the route of an operation of a plugin; its senders are known, unless anyone may use it."""
 
     async def admit(scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +253,6 @@ def added(operation: Operation, delegations: Delegations) -> Route:
     return served(operation, admit)
 
 
-def sent_by(operation: ApiOperation, endpoint: Endpoint) -> Operation:
-    """Return an operation that is declared elsewhere, with its endpoint."""
-    fields: dict[str, Any] = {name: getattr(operation, name) for name in operation.__struct_fields__}
-    return Operation(endpoint=endpoint, **fields)
+def bound_operations(endpoints: object) -> list[Operation]:
+    """Return the operations of an object that sends its answers itself, with its methods as their endpoints."""
+    return [Operation(endpoint=endpoint, **asdict(operation)) for operation, endpoint, _ in endpoints_of(endpoints)]

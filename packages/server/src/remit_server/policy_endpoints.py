@@ -17,9 +17,10 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Count, Name
 from remit.runtime.engine import Engine
 from remit_server.delegation_views import Advice
+from remit_server.documents.api import ApiOperation
 from remit_server.documents.api_values import DeciderRule
 from remit_server.documents.verdicts import Explanation, GuardLine, Guards
-from remit_server.operations import ApiRequest
+from remit_server.operations import ApiRequest, answers, get
 
 
 class DraftExplanation(Struct, frozen=True, kw_only=True):
@@ -165,6 +166,11 @@ class TeamView(Struct, frozen=True, kw_only=True):
     """The team file as it is on the disk, for who may `control` all agents; None: there is none, or they may not."""
 
 
+_EXPLAIN = ApiOperation(
+    method="POST", path="/v1/policy/explain", name="", summary="", takes=PolicyQuestion, needs=Permission.READ
+)
+
+
 class PolicyEndpoints:
     """The endpoints of `/v1/policy` and `/v1/team`."""
 
@@ -172,18 +178,21 @@ class PolicyEndpoints:
         self._hub = hub
         self._policy = policy
 
-    async def explain(self, call: ApiRequest) -> PolicyAnswer:
-        """`POST /v1/policy/explain`."""
+    @answers(_EXPLAIN)
+    async def policy_explain(self, call: ApiRequest) -> PolicyAnswer:
+        """What would happen to a call, optionally with a draft of the team file."""
         asked = await call.body(PolicyQuestion)
         # In a thread: detectors, schemas and a large draft take a while.
         return await asyncio.to_thread(self._explained, asked, call.sender)
 
-    async def guards(self, _: ApiRequest) -> Guards:
-        """`GET /v1/policy/guards`."""
+    @answers(get("/v1/policy/guards", needs=Permission.READ))
+    async def policy_guards(self, _: ApiRequest) -> Guards:
+        """The guards in order."""
         return Guards(guards=tuple(self._policy.guards()))
 
+    @answers(get("/v1/team", needs=Permission.READ))
     async def team(self, call: ApiRequest) -> TeamView:
-        """`GET /v1/team`."""
+        """The limits and permissions in force."""
         sender, settings = call.sender, self._hub.settings
         whole = Permission.CONTROL in sender.permissions and sender.targets is None
         return TeamView(

@@ -89,3 +89,5 @@ LINKS = ApiOperation(
     answer=OneTimeLink,
     status=201,
 )
+
+BROWSER_OPERATIONS = (CONSOLE, SIGN_IN, SIGN_OUT, ENTER, LINKS)

@@ -22,9 +22,9 @@ from remit.runtime.shared_requests import CancelOrder
 from remit_server.access import may_see, visible
 from remit_server.bodies import Scope
 from remit_server.delegation_detail import DelegationDetails
-from remit_server.delegation_endpoints import MOST, PER_PAGE
 from remit_server.delegation_views import DelegationDetail
 from remit_server.delegations import Delegations, going_down, order_of, words_for
+from remit_server.documents.api import CANCEL_RUN, RESUME_RUN, RETRY_RUN, RUN, RUN_TREE, RUNS, Parameter
 from remit_server.documents.api_values import (
     STANDINGS,
     PublicRunTree,
@@ -37,11 +37,18 @@ from remit_server.documents.api_values import (
 )
 from remit_server.documents.spend import Pricing
 from remit_server.documents.workflows import RunWorkflows, workflows_of
-from remit_server.operations import Answered, ApiRequest, parameter, words_of
+from remit_server.operations import Answered, ApiRequest, answers, get, parameter, words_of
 from remit_server.policy_endpoints import TeamPolicy
 from remit_server.run_trees import RunFilter, run_line, search, summary_of
 
 _ABSENT = -1
+MOST, PER_PAGE = 1_000, 50
+_CHANGED_AFTER = Parameter(name="after", kind="integer", meaning="Only delegations that changed after this record.")
+_PATH = Parameter(
+    name="path",
+    place="path",
+    meaning="The path of the delegation: the id of the run for the first one, `run.2.1` for others.",
+)
 _wall_ms = LoopClock().wall_ms
 
 
@@ -60,8 +67,8 @@ class RunEndpoints:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @answers(RUNS)
     async def runs(self, call: ApiRequest) -> RunList:
-        """`GET /v1/runs`."""
         scope = call.scope
         found = await search(
             self._hub.store,
@@ -75,14 +82,18 @@ class RunEndpoints:
         lines = tuple(run_line(each, asking[each.run]) for each in found.runs)
         return RunList(runs=lines, searched=found.searched, next=found.next)
 
+    @answers(RUN_TREE)
     async def run(self, call: ApiRequest) -> PublicRunTree:
-        """`GET /v1/runs/{run}`."""
         summary = await self._found(call)
         delegations = tuple(await self._hub.delegations(summary.run))
         return PublicRunTree(run=summary.run, delegations=delegations)
 
+    @answers(get("/v1/runs/{run}/tree", RUN, _CHANGED_AFTER, is_large=True, others=Permission.READ))
     async def tree(self, call: ApiRequest) -> RunTable:
-        """`GET /v1/runs/{run}/tree`."""
+        """All delegations of a run in columns, or those that changed.
+
+        Columns are small: ten thousand delegations take some hundred kilobytes with gzip.
+        """
         summary = await self._found(call)
         now_ms = self._wall_ms()
         found = await self._trees.changes(summary.run, parameter(call.scope, "after", 0), now_ms, self._pricing.cost)
@@ -99,8 +110,9 @@ class RunEndpoints:
             delegations=found.table,
         )
 
-    async def delegation(self, call: ApiRequest) -> DelegationDetail:
-        """`GET /v1/runs/{run}/delegations/{path}`."""
+    @answers(get("/v1/runs/{run}/delegations/{path}", RUN, _PATH, others=Permission.READ))
+    async def delegation_detail(self, call: ApiRequest) -> DelegationDetail:
+        """One delegation: its remit, what its callee saw, the verdicts, the answer and its records."""
         run, path = (await self._found(call)).run, call.named("path")
         detail = await self._details.read(run, path, others=visible(call.sender, Permission.READ) == ANYONES)
         if detail is None:
@@ -108,15 +120,16 @@ class RunEndpoints:
             raise RemitError(fault(Code.NOT_FOUND, f"run {run} has no delegation `{path[:100]}`", suggestion=how))
         return detail
 
+    @answers(get("/v1/runs/{run}/workflow", RUN, others=Permission.READ))
     async def workflow(self, call: ApiRequest) -> RunWorkflows:
-        """`GET /v1/runs/{run}/workflow`."""
+        """The workflows that a run follows, with the state of each step."""
         run = (await self._found(call)).run
         return workflows_of(run, await self._trees.tree(run), self._wall_ms())
 
     # ── acting ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @answers(CANCEL_RUN)
     async def cancel(self, call: ApiRequest) -> Answered:
-        """`POST /v1/runs/{run}/cancel`."""
         wanted = await call.body(RunCancel)
         name, below = call.named("run"), wanted.delegation or ""
         order = order_of(name, call.sender, call.others, wanted.reason, below if below != name else "")
@@ -150,8 +163,8 @@ class RunEndpoints:
         await self._hub.store.control(summary.run, "cancel", order.by, order.reason, path)
         return RunAct(run=summary.run, outcome="asked", delegation=path)
 
+    @answers(RETRY_RUN)
     async def retry(self, call: ApiRequest) -> Answered:
-        """`POST /v1/runs/{run}/retry`."""
         summary, sender = await self._found(call), call.sender
         wanted = await call.body(RunRetry)
         if self._delegations.draining:
@@ -204,8 +217,8 @@ class RunEndpoints:
             traceparent=None,
         )
 
+    @answers(RESUME_RUN)
     async def resume(self, call: ApiRequest) -> Answered:
-        """`POST /v1/runs/{run}/resume`."""
         summary, sender = await self._found(call), call.sender
         await call.body(RunResume)
         match summary.state:

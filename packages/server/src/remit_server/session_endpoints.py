@@ -15,8 +15,9 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import RecordFilter, SessionFilter, SessionSummary
 from remit_server.access import visible
 from remit_server.delegations import Delegations
+from remit_server.documents.api import SESSION, SESSIONS, ApiOperation, Parameter
 from remit_server.documents.api_values import SessionLine, SessionList, SessionMessage, SessionView
-from remit_server.operations import ApiRequest, parameter
+from remit_server.operations import ApiRequest, answers, parameter
 
 _PER_PAGE, _MOST = 50, 200
 # A longer text is a document; the run has all of it.
@@ -31,8 +32,8 @@ class SessionEndpoints:
         self._delegations = delegations
         self._store = delegations.hub.store
 
+    @answers(SESSIONS)
     async def sessions(self, call: ApiRequest) -> SessionList:
-        """`GET /v1/sessions`."""
         scope = call.scope
         wanted = SessionFilter(
             user=parameter(scope, "user", "") or None,
@@ -48,8 +49,8 @@ class SessionEndpoints:
         found, following = await self._store.listings.sessions(wanted, before=before or None, limit=limit)
         return SessionList(sessions=tuple(map(_line, found)), next=following)
 
+    @answers(SESSION)
     async def session(self, call: ApiRequest) -> SessionView:
-        """`GET /v1/sessions/{id}`."""
         scope, session = call.scope, call.named("id")
         user, agent = await self._owner(session, call.sender, call.others)
         before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", _PER_PAGE), _MOST)
@@ -177,14 +178,25 @@ class ErasedUser(Struct, frozen=True, kw_only=True):
     """Redacted values."""
 
 
+_ERASE = ApiOperation(
+    method="DELETE",
+    path="/v1/users/{user}",
+    name="",
+    summary="",
+    parameters=(Parameter(name="user", place="path", meaning="The user."),),
+    needs=Permission.ERASE,
+)
+
+
 class UserEndpoints:
     """The endpoint for users."""
 
     def __init__(self, hub: Engine) -> None:
         self._hub = hub
 
+    @answers(_ERASE)
     async def erase(self, call: ApiRequest) -> ErasedUser:
-        """`DELETE /v1/users/{user}`."""
+        """Erase a user with everything that is kept about them."""
         user = call.named("user")
         store = self._hub.store
         if not isinstance(store, ErasesUsers):

@@ -26,11 +26,27 @@ from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.remit import Grant, Remit
 from remit.protocol.submission import Submission
 from remit.runtime.ports import OutgoingRequest
-from remit_server.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials, Share
-from remit_server.transports.credentials.jwt import AGAIN_S, FRESH_S, LEEWAY_S, Issuer, KeysFile, KeysUrl, key_set
+from remit_server.transports.credentials.incoming import (
+    Authenticator,
+    Bearers,
+    KnownSender,
+    RunCredentials,
+    Share,
+    bearer_of,
+    unfit,
+)
+from remit_server.transports.credentials.jwt import (
+    AGAIN_S,
+    FRESH_S,
+    LEEWAY_S,
+    Issuer,
+    KeysFile,
+    KeysUrl,
+    key_set,
+)
 from remit_server.transports.credentials.keys import HubKey
 from remit_server.transports.credentials.outgoing import Addressee, CredentialHeaders
-from remit_server.transports.credentials.proof import WINDOW_MS, Bearers, bearer_of, prove, unfit
+from remit_server.transports.credentials.proof import WINDOW_MS, prove
 from remit_server.transports.credentials.trusted_files import WatchedFile
 from waiting import PATIENCE_S
 

@@ -157,7 +157,7 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
 
 
 def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
-    from remit_server.transports.credentials.proof import unfit
+    from remit_server.transports.credentials.incoming import unfit
 
     owners: dict[str, str] = {}
     sections = [("peers", name, peer.token) for name, peer in team.peers.items()]

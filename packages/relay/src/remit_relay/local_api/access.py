@@ -12,25 +12,19 @@ from remit.protocol.codec import decode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, read_optional_json, send_value
-from remit_server.console.console import Console, ConsoleEndpoints
+from remit_server.console.console import Console
 from remit_server.console.hosts import OWNER, hosts_at
 from remit_server.console.sessions import ConsoleSessions, SpentInFile
 from remit_server.documents.api import Parameter
-from remit_server.operations import Operation, sent_by
+from remit_server.operations import Operation
 from remit_server.public_console import ENTER, SIGN_IN
 from remit_server.refusals import Guarded
-from remit_server.transports.credentials.incoming import Authenticator
-from remit_server.transports.credentials.proof import bearer_of
+from remit_server.transports.credentials.incoming import Authenticator, bearer_of
 
 # ── sessions of browsers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 OPEN = (("GET", ENTER.path), ("HEAD", ENTER.path), ("POST", SIGN_IN.path))
 """The operations that need neither a token nor a session: they open one."""
-
-
-def browser_routes(browser: ConsoleEndpoints) -> list[Operation]:
-    """Return the operations with their endpoints."""
-    return [sent_by(operation, endpoint) for operation, endpoint in browser.operations()]
 
 
 # ── access ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,8 @@ from remit_relay.session.moves import ENDED
 from remit_relay.session.run import Overlay
 from remit_relay.session_service import SessionService
 from remit_server.bodies import Receive, Scope, Send, headers_of, send_bytes
-from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, PIECE, STREAM_HEADERS, DelayedCalls, send_events
+from remit_server.delegations import DelayedCalls
+from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, PIECE, STREAM_HEADERS, send_events
 
 # ── numbered changes ──────────────────────────────────────────────────────────────────────────────────────────────────
 

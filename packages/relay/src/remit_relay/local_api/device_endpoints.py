@@ -19,9 +19,10 @@ from remit_relay.local_api.access import NO_STORE, LocalRequest, operation
 from remit_relay.serve_shared import SharingEvent
 from remit_relay.session.repository import RemoteCommand
 from remit_server.bodies import Receive, Scope, Send
+from remit_server.delegations import DelayedCalls
 from remit_server.documents.api import EVENTS
 from remit_server.operations import Operation
-from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, DelayedCalls, send_events
+from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, send_events
 
 # More than happens while a client reads its last event. A client that is slower misses the oldest events.
 MOST_UNREAD = 1_000

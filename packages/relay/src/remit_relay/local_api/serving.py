@@ -28,7 +28,6 @@ from remit_relay.local_api.access import (
     OPEN,
     VIA,
     BrowserLinks,
-    browser_routes,
     check_local,
     console_of,
     starlette_routes,
@@ -42,7 +41,7 @@ from remit_server.bodies import JSON, Headers, Receive, Scope, Send, headers_of,
 from remit_server.console.console import Console, ConsoleEndpoints
 from remit_server.console.hosts import DRAIN_S, HOST, MOST_CONNECTIONS, OWNER, owner_alone
 from remit_server.console.pages import LOCAL_PAGES, ApiDocs
-from remit_server.operations import Operation
+from remit_server.operations import Operation, bound_operations
 from remit_server.refusals import no_such_thing
 from remit_server.server import Served, Server
 from remit_server.transports.addresses import listening
@@ -149,7 +148,7 @@ class SharedApi:
             summary="This document.",
             answer=dict[str, Any],
         )
-        browser = browser_routes(ConsoleEndpoints(console, self._sender))
+        browser = bound_operations(ConsoleEndpoints(console, self._sender))
         self.routes = [*endpoints.routes(), *routes, *browser, described]
         self._document = b""
         self._docs = ApiDocs()
@@ -166,7 +165,7 @@ class SharedApi:
             headers = headers_of(scope)
             if path in LOCAL_PAGES and scope["method"] in ("GET", "HEAD"):
                 self._console.hosts.origin(headers)
-                await self._docs.page(scope, receive, send)
+                await self._docs.docs(scope, receive, send)
                 return
             if "authorization" in headers:
                 check_local(headers, port=self._port, token=self._token)

@@ -19,7 +19,7 @@ from remit_server.a2a.guests import Guests, is_anonymous
 from remit_server.a2a.task_records import A2aCall
 from remit_server.a2a.tasks import Streaming, Tasks
 from remit_server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
-from remit_server.delegations import Delegations
+from remit_server.delegations import Delegations, DisconnectWatcher
 from remit_server.dialects.a2a.errors import EXTENSION, OWN_RPC, Declined, Error, ErrorBody, error_body
 from remit_server.dialects.a2a.types import (
     EXTENSIONS_HEADER,
@@ -33,7 +33,7 @@ from remit_server.dialects.a2a.types import (
     plain,
 )
 from remit_server.refusals import REFUSALS, SENDER, Refusals, note
-from remit_server.streams import KEEP_ALIVE, DisconnectWatcher
+from remit_server.streams import KEEP_ALIVE
 
 log = logging.getLogger("remit")
 

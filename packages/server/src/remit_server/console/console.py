@@ -24,8 +24,7 @@ from remit_server.bodies import (
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.console.pages import HEADERS, HOW_TO_BUILD, ConsolePages, is_built, not_built
 from remit_server.console.sessions import LINK_MS, ConsoleSession, ConsoleSessions, SpentInStore
-from remit_server.documents.api import ApiOperation
-from remit_server.operations import parameter, refuse_unknown
+from remit_server.operations import parameter, refuse_unknown, sends
 from remit_server.public_console import (
     CONSOLE,
     ENTER,
@@ -38,9 +37,9 @@ from remit_server.public_console import (
     SignedOut,
     SignIn,
 )
-from remit_server.refusals import REFUSALS, Endpoint, Failures, Refusals, note
-from remit_server.transports.credentials.incoming import Authenticator
-from remit_server.transports.credentials.proof import BEARER, MAX_BEARER_CHARS, PROOF
+from remit_server.refusals import REFUSALS, Failures, Refusals, note
+from remit_server.transports.credentials.incoming import MAX_BEARER_CHARS, Authenticator
+from remit_server.transports.credentials.proof import BEARER, PROOF
 
 SESSION = "remit.console.session"
 """The key of the ASGI scope under which the session of a browser is stored."""
@@ -142,18 +141,8 @@ class ConsoleEndpoints:
         self._hosts = console.hosts
         self._sender_of = sender_of
 
-    def operations(self) -> list[tuple[ApiOperation, Endpoint]]:
-        """Return what each operation of a session is done by."""
-        return [
-            (CONSOLE, self.show),
-            (SIGN_IN, self.sign_in),
-            (SIGN_OUT, self.sign_out),
-            (ENTER, self.enter),
-            (LINKS, self.link),
-        ]
-
+    @sends(CONSOLE)
     async def show(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/console`."""
         headers = headers_of(scope)
         refuse_unknown(scope)
         sender = await self._sender_of(scope, headers)
@@ -163,8 +152,8 @@ class ConsoleEndpoints:
             more = (self._hosts.cookie(self._hosts.origin(headers), self._sessions.sealed(longer)),)
         await send_value(send, self._info(sender), headers=(*_NO_STORE, *more))
 
+    @sends(SIGN_IN)
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`POST /v1/console/session`."""
         headers = headers_of(scope)
         origin = self._hosts.check(headers, "POST")
         said = decode(await read_json(headers, receive, MOST_BODY), SignIn)
@@ -190,8 +179,8 @@ class ConsoleEndpoints:
         failures.proven(address, shown)
         return sender
 
+    @sends(SIGN_OUT)
     async def sign_out(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`DELETE /v1/console/session`."""
         headers = headers_of(scope)
         await self._sender_of(scope, headers)
         session: ConsoleSession | None = scope.get(SESSION)
@@ -201,8 +190,8 @@ class ConsoleEndpoints:
             more = (self._hosts.cookie(self._hosts.origin(headers), ""),)
         await send_value(send, SignedOut(signed_out=session is not None), headers=(*_NO_STORE, *more))
 
+    @sends(ENTER)
     async def enter(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /v1/console/enter`."""
         headers = headers_of(scope)
         refuse_unknown(scope, "code")
         origin = self._hosts.check(headers, "GET")
@@ -221,8 +210,8 @@ class ConsoleEndpoints:
         page = f"{await self._console.start()}#key={self._sessions.page_key(session)}"
         await send_bytes(send, 303, b"", (*_NO_STORE, (b"location", page.encode("ascii")), cookie))
 
+    @sends(LINKS)
     async def link(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`POST /v1/console/links`."""
         sender = await self._sender_of(scope, headers_of(scope))
         if SESSION in scope:
             raise RemitError(fault(Code.PERMISSION_DENIED, "only a program with the token can make a link"))

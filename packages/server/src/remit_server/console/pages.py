@@ -20,6 +20,7 @@ from remit_server.bodies import (
     send_bytes,
     send_fault,
 )
+from remit_server.operations import get, sends
 from remit_server.refusals import PLACE
 
 BUILT = Path(__file__).parent / "built"
@@ -173,8 +174,9 @@ class ApiDocs:
     def __init__(self, pages: ConsolePages | None = None) -> None:
         self._pages = pages or ConsolePages()
 
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        """`GET /docs`."""
+    @sends(get("/docs", media="text/html", also=((503, None),), failure=None, anyone=True))
+    async def docs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """This document as a page for people."""
         headers = headers_of(scope)
         file = self._pages.docs()
         if file is None:

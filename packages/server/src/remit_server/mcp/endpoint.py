@@ -3,7 +3,7 @@
 import asyncio
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -17,12 +17,22 @@ from remit.protocol.remit import Name
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_fault
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.delegations import Delegations
+from remit_server.documents.api import ApiOperation
 from remit_server.mcp.host_delegations import Caller, McpOffer
+from remit_server.operations import sends
 from remit_server.refusals import note
 
 USER_HEADER = "X-Remit-User"
 MCP_CLIENT = "remit.mcp_client"
 """The key of the ASGI scope under which the client is stored."""
+
+
+def _operation(method: Literal["GET", "POST", "DELETE"]) -> ApiOperation:
+    meaning = "The agents as tools of an MCP host: [MCP](../how-to/mcp.md)."
+    return ApiOperation(method=method, path="/mcp", name=f"mcp_{method.lower()}", summary=meaning)
+
+
+MCP = tuple(map(_operation, ("GET", "POST", "DELETE")))
 
 
 class McpClient(Struct, frozen=True):
@@ -48,8 +58,8 @@ class McpEndpoint:
         self._loading = asyncio.Lock()
         self._sessions: _Sessions | None = None
 
+    @sends(*MCP)
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """`GET`, `POST` and `DELETE /mcp`."""
         headers = headers_of(scope)
         try:
             # Before anything else: the host name of a page in a browser may resolve to this server (DNS rebinding).

@@ -18,8 +18,8 @@ from remit.runtime.events import Events
 from remit.runtime.lent_models import Sampler
 from remit.runtime.ports import Question, RunSummary
 from remit_server.access import asked_for, visible
+from remit_server.agent_endpoints import public
 from remit_server.bodies import Headers
-from remit_server.delegation_endpoints import public
 from remit_server.delegations import Delegations
 from remit_server.documents.api_values import PublicCard
 from remit_server.mcp.arguments import DelegateTask

@@ -1,10 +1,13 @@
 """Authentication of incoming requests: who sends a request, and what it may ask for."""
 
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from heapq import heappop, heappush
+from hmac import compare_digest
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -24,15 +27,63 @@ from remit_server.transports.credentials.proof import (
     EMPTY,
     PROOF,
     WINDOW_MS,
-    Bearers,
     CredentialChain,
     Proofs,
     Verified,
     addressee_of,
-    bearer_of,
     digest_in,
     once_of,
 )
+
+# ── bearer tokens: secrets that identify a sender ─────────────────────────────────────────────────────────────────────
+
+# Shorter tokens can be guessed; `openssl rand -hex 32` makes 64 characters.
+LEAST_CHARS = 20
+MAX_BEARER_CHARS = 8_192
+
+# RFC 6750: what may follow `Bearer`.
+_BEARER_TOKEN = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
+
+
+def bearer_of(header: str) -> str | None:
+    """Return the token in an `Authorization` header; None if it holds none."""
+    found = _BEARER_TOKEN.fullmatch(header) if len(header) <= MAX_BEARER_CHARS else None
+    return None if found is None else found[1]
+
+
+def unfit(token: str) -> str | None:
+    """Return why a text is not a valid token; None if it is."""
+    if len(token) < LEAST_CHARS:
+        return (
+            f"it has fewer than {LEAST_CHARS} characters and could be guessed; `openssl rand -hex 32` makes a good one"
+        )
+    if bearer_of(f"Bearer {token}") != token:
+        return "it holds characters that are not allowed in a header; `openssl rand -hex 32` makes a good one"
+    return None
+
+
+class Bearers:
+    """The tokens of all clients and peers."""
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        """Take the tokens by the name of their owner."""
+        self._digests = {name: sha256(token.encode()).digest() for name, token in tokens.items()}
+
+    def who(self, token: str) -> str | None:
+        """Return the owner of a token, in a time that reveals nothing about any token."""
+        given = sha256(token.encode("utf-8", "surrogatepass")).digest()
+        found = None
+        for name, digest in self._digests.items():
+            if compare_digest(digest, given):
+                found = name
+        return found
+
+    def digest(self, name: str) -> bytes | None:
+        """Return the digest of an owner's token; None if it has none."""
+        return self._digests.get(name)
+
+
+# ── what credentials allow ────────────────────────────────────────────────────────────────────────────────────────────
 
 Count = Callable[[str, int, int], Awaitable[int]]
 """`incr` of a store: add to the counter of a key, within a window of that many milliseconds, and return its total."""
