@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 from harness import Figure, at_least, at_most
 from remit.protocol.envelope import Json
 from remit.words.units import unit_of
-from remit_orchestrator.text.constraints import breaches
-from remit_orchestrator.text.demands import demands_of
-from remit_orchestrator.text.quantities import Amount, Day, TimeOfDay
-from remit_orchestrator.text.stated_constraints import Constraint, Prohibition, Requirement
-from remit_orchestrator.text.stated_limits import Limit
+from remit_orchestrator.text.constraints import breaches, demands_of
+from remit_orchestrator.text.figures import Amount, Day, TimeOfDay
+from remit_orchestrator.text.stated_constraints import Constraint, Limit, Prohibition, Requirement
 from remit_orchestrator.text.summaries import notes_of
 
 CONSTRAINTS = Path(__file__).parent.parent / "packages/orchestrator/tests/judgement" / "constraints.toml"

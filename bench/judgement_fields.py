@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from remit_orchestrator.conversation import fits
-from remit_orchestrator.text.field_replies import read_reply
 from remit_orchestrator.text.field_values import find_values
+from remit_orchestrator.text.replies import read_reply
 
 FIELDS = Path(__file__).parent.parent / "packages/orchestrator/tests/judgement" / "fields.toml"
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from harness import Figure, at_most, main, sized
 from remit.policy.aggregate import Blend
 from remit.words.components import Component
-from remit_orchestrator.text.blending import hold
+from remit_orchestrator.text.faithfulness import hold
 
 REWRITES = Path(__file__).parent.parent / "packages/orchestrator/tests/judgement" / "rewrites.toml"
 

@@ -28,7 +28,7 @@ from intent import classifiers
 from remit.protocol.card import Capability
 from remit_orchestrator.classifiers.embeddings import Embeddings
 from remit_orchestrator.classifiers.words import WordClassifier
-from remit_orchestrator.text.mentions import content_words, only_mentions
+from remit_orchestrator.text.classification import content_words, only_mentions
 
 Sample = tuple[str, str]
 # Foreign is the last: its weights are 0, and those of the others are relative to it.

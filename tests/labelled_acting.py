@@ -11,8 +11,7 @@ from msgspec import Struct, convert, field
 from checkout import ROOT
 from remit.protocol.card import Capability
 from remit_orchestrator.text.classification import Scorer, hear
-from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown
-from remit_orchestrator.text.planning import plan
+from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Routed, Unclear, Unknown, plan
 
 DATA = ROOT / "packages/orchestrator/tests/judgement" / "acting.toml"
 

@@ -11,8 +11,7 @@ from checkout import ROOT
 from labelled_acting import LabelledCapability
 from remit.protocol.card import Capability
 from remit_orchestrator.text.classification import Scorer, hear
-from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Planned, PlannedPart, Routed, Unclear
-from remit_orchestrator.text.planning import plan
+from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Planned, PlannedPart, Routed, Unclear, plan
 
 DATA = ROOT / "packages/orchestrator/tests/judgement" / "parts.toml"
 _PART = re.compile(r"(?P<code>\S+)(?: > (?P<after>\d+))?(?: (?P<kind>[?!]) (?P<words>.+))?")

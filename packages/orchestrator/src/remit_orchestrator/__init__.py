@@ -6,12 +6,12 @@ from remit.protocol.lazy_names import lazy_names
 
 _HOMES = {
     "remit_orchestrator.adding": ("add_orchestrator", "add_workflow"),
-    "remit_orchestrator.entailment": ("EntailmentModel",),
+    "remit_orchestrator.conflict_reader": ("EntailmentModel",),
 }
 
 if TYPE_CHECKING:
     from remit_orchestrator.adding import add_orchestrator as add_orchestrator
     from remit_orchestrator.adding import add_workflow as add_workflow
-    from remit_orchestrator.entailment import EntailmentModel as EntailmentModel
+    from remit_orchestrator.conflict_reader import EntailmentModel as EntailmentModel
 else:
     __getattr__ = lazy_names(__name__, _HOMES)

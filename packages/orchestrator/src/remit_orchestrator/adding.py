@@ -7,24 +7,248 @@ from msgspec.structs import replace
 
 from remit.hub.hub import Hub
 from remit.protocol.card import AgentCard, Capability, Confirmation
+from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.orchestration import DECISION_MS, THRESHOLDS, Thresholds
 from remit.runtime.brief import Agent
-from remit_orchestrator.orchestration import (
-    ClassifierName,
-    Orchestration,
-    refuse_unsound,
-    refuse_unused_model,
-    trainer,
-)
+from remit.runtime.engine import Engine
+from remit.runtime.registry import team_invalid
 
-if TYPE_CHECKING:  # most hubs have no models
+if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-    from remit.protocol.orchestration import Workflow
+    from remit.protocol.orchestration import Thresholds, Workflow
     from remit_models.model import ModelAgent
-    from remit_orchestrator.entailment import EntailmentModel
+    from remit_orchestrator.conflict_reader import ConflictReader, EntailmentModel
     from remit_orchestrator.intent_classifier import Classifier
+    from remit_orchestrator.orchestrator import Orchestrator
     from remit_orchestrator.text.classification import Scorer
+    from remit_orchestrator.text.intent import Label
+    from remit_orchestrator.workflow import WorkflowAgent
+    from remit_orchestrator.workflow_answer import Wording
+
+
+# How an orchestrator classifies requests.
+ClassifierName = Literal["words", "embeddings", "model"]
+# Who makes the plan of a request with several parts.
+PlansName = Literal["rules", "model"]
+
+
+class Orchestration:
+    """Builds the agents of one hub that delegate to others: workflows and orchestrators."""
+
+    def __init__(self, hub: Engine) -> None:
+        self._hub = hub
+        self._phrases: dict[str, str] = {}
+        self._glossary: dict[str, str] = {}
+        self.workflows: dict[str, Workflow] = {}
+        self._reader: ConflictReader | None = None
+        """The second reader of conflicts, for the orchestrator and every workflow."""
+
+    def _cards(self) -> Mapping[str, AgentCard]:
+        return self._hub.cards
+
+    def _max_fan_out(self) -> int:
+        return self._hub.limits.max_fan_out
+
+    def add_words(self, phrases: Mapping[str, str] | None, glossary: Mapping[str, str] | None) -> None:
+        """Add the phrases that users read while a capability is in progress, and preferred terms."""
+        self._phrases |= phrases or {}
+        self._glossary |= glossary or {}
+
+    def check(self) -> None:
+        """Raise a `RemitError` if a step of a workflow names an agent or a capability that the hub does not have."""
+        if not self.workflows:
+            return
+        from remit_orchestrator.workflow_plan import problems
+
+        offered = {name: {each.code for each in card.capabilities} for name, card in self._cards().items()}
+        for workflow in self.workflows.values():
+            if found := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
+                raise _unsound(workflow, found)
+
+    def workflow_agent(self, workflow: "Workflow", model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
+        """Return the agent that executes a workflow; *model* writes its answers."""
+        from remit_orchestrator.workflow import WorkflowAgent
+        from remit_orchestrator.workflow_answer import narrator_of
+
+        return WorkflowAgent(
+            workflow,
+            words=self._words,
+            at_once=self._max_fan_out,
+            narrator=narrator_of(model),
+            reader=lambda: self._reader,
+        )
+
+    def orchestrator_agent(
+        self,
+        name: str,
+        *,
+        classifier: ClassifierName | Callable[[Sequence[Capability]], "Classifier | Scorer"],
+        model: "str | Model | ModelAgent | None",
+        narrate: Literal["template", "model"],
+        plans: PlansName,
+        conflicts: "str | Model | ModelAgent | EntailmentModel | None",
+        confirm: Confirmation,
+        thresholds: "Thresholds",
+        cache_ms: int,
+    ) -> "Orchestrator":
+        """Return an orchestrator; `add_orchestrator` describes the arguments."""
+        from remit_models.model import model_agent
+        from remit_orchestrator.intent_classifier import DecisionCache, PlanProposer, classifier_factory
+        from remit_orchestrator.orchestrator import Orchestrator
+        from remit_orchestrator.workflow_answer import narrator_of
+
+        asked = None if model is None else model_agent(model)
+        if conflicts is not None:
+            self._reader = _conflict_reader(conflicts)
+        models = [each for each in (asked, self._reader) if each is not None]
+
+        async def aclose() -> None:
+            for each in models:
+                await each.aclose()
+
+        return Orchestrator(
+            lambda: self._offered(name, confirm),
+            classifier_factory(
+                classifier if callable(classifier) else trainer(classifier),
+                asked if classifier == "model" else None,
+                thresholds.act,
+            ),
+            thresholds=thresholds,
+            words=self._words,
+            at_once=self._max_fan_out,
+            narrator=narrator_of(asked if narrate == "model" else None),
+            reader=self._reader,
+            proposer=PlanProposer(asked) if asked is not None and plans == "model" else None,
+            decisions=DecisionCache(self._hub.clock.now, cache_ms),
+            wall_ms=self._hub.clock.wall_ms,
+            cache_ms=cache_ms,
+            aclose=aclose if models else None,
+        )
+
+    def _offered(self, orchestrator: str, confirm: Confirmation) -> "dict[str, tuple[Label, Capability]]":
+        """Return what users can ask for: each capability with its agent, and each workflow under its own name."""
+        from remit_orchestrator.text.intent import Label
+
+        found: dict[str, tuple[Label, Capability]] = {}
+        cards = self._cards()
+        for card in cards.values():
+            for each in card.capabilities if card.name != orchestrator else ():
+                label = Label(
+                    target=card.name,
+                    description=each.description,
+                    read_only=each.read_only,
+                    confirm=_confirmation(each, confirm),
+                )
+                found.setdefault(each.code, (label, _within(each, card)))
+        for each in self.workflows.values():
+            asked = Capability(code=each.name, description=each.description, examples=each.examples)
+            agreed = _of_workflow(each, cards.values(), confirm)
+            read_only = _reads_only(each, cards.values())
+            label = Label(target=each.name, description=each.description, read_only=read_only, confirm=agreed)
+            found[each.name] = (label, _within(asked, cards[each.name]))
+        return found
+
+    def _words(self) -> "Wording":
+        from remit.words.names import hidden_names
+        from remit_orchestrator.text.conflicts.fields import same_fields
+        from remit_orchestrator.workflow_answer import Wording, is_data
+
+        cards = self._cards()
+        capabilities = [each for card in cards.values() for each in card.capabilities]
+        flows = {each.name: each.description for each in self.workflows.values()}
+        return Wording(
+            phrases=self._phrases,
+            glossary=self._glossary,
+            descriptions={each.code: each.description for each in capabilities} | flows,
+            same_fields=lambda: same_fields(capabilities),
+            forbidden=hidden_names(cards.values()),
+            data={each.code for each in capabilities if is_data(each.result_schema)},
+        )
+
+
+def _conflict_reader(conflicts: "str | Model | ModelAgent | EntailmentModel") -> "ConflictReader":
+    """Return the second reader of conflicts: an entailment model, or a language model in any form."""
+    from remit_orchestrator.conflict_reader import EntailmentModel, EntailmentReader
+
+    if isinstance(conflicts, EntailmentModel):
+        return EntailmentReader(conflicts)
+    from remit_models.model import model_agent
+    from remit_orchestrator.conflict_reader import ModelReader
+
+    return ModelReader(model_agent(conflicts))
+
+
+def _confirmation(capability: Capability, team: Confirmation) -> Confirmation:
+    """Return when a user has to agree to a capability: as it says itself, or else as its team says."""
+    if capability.confirm is not None:
+        return capability.confirm
+    return "never" if capability.read_only else team
+
+
+def _reads_only(workflow: "Workflow", cards: Collection[AgentCard]) -> bool:
+    """Say whether each step of a workflow asks for a capability that is `read_only`."""
+    reads = {each.code for card in cards for each in card.capabilities if each.read_only}
+    return all(step.capability in reads for step in workflow.steps)
+
+
+# The stricter, the later.
+_STRICTNESS: tuple[Confirmation, ...] = ("never", "unsure", "always")
+
+
+def _of_workflow(workflow: "Workflow", cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
+    """Return when a user has to agree to a workflow: as the strictest of its steps says."""
+    said = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
+    ranks = [_STRICTNESS.index(said.get(step.capability or "", team)) for step in workflow.steps]
+    return _STRICTNESS[max(ranks)]
+
+
+def refuse_unsound(workflow: "Workflow") -> None:
+    """Raise a `RemitError` if a workflow contradicts itself."""
+    from remit_orchestrator.workflow_plan import problems
+
+    if found := problems(workflow):
+        raise _unsound(workflow, found)
+
+
+def refuse_unused_model(name: str, classifier: object, narrate: str, plans: str, model: object) -> None:
+    """Raise a `RemitError` if an orchestrator lacks the model that it needs, or has one that it does not use."""
+    given = {"classifier": classifier, "narrate": narrate, "plans": plans}
+    uses = [f'{key}="model"' for key, each in given.items() if each == "model"]
+    if uses and model is None:
+        raise team_invalid(f"orchestrator `{name}`: {uses[0]} needs a `model`")
+    if model is not None and not uses:
+        why = 'nothing uses its `model`: say classifier="model", narrate="model" or plans="model"'
+        raise team_invalid(f"orchestrator `{name}`: {why}")
+
+
+def trainer(name: ClassifierName) -> "Callable[[Sequence[Capability]], Scorer]":
+    """Return a function that makes a classifier for capabilities; for `"model"`, the one that works without a model."""
+
+    def train(capabilities: Sequence[Capability]) -> "Scorer":
+        if name == "embeddings":
+            from remit_orchestrator.classifiers.embeddings import Embeddings
+
+            return Embeddings(capabilities)
+        from remit_orchestrator.classifiers.words import WordClassifier
+
+        return WordClassifier(capabilities)
+
+    return train
+
+
+def _within(capability: Capability, card: AgentCard) -> Capability:
+    """Return a capability with the default time and tokens of its agent where it has none of its own."""
+    return replace(
+        capability,
+        time_ms=card.time_ms if capability.time_ms is None else capability.time_ms,
+        tokens=card.tokens if capability.tokens is None else capability.tokens,
+    )
+
+
+def _unsound(workflow: "Workflow", found: tuple[Problem, ...]) -> RemitError:
+    named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in found)
+    return RemitError(fault(Code.TEAM_INVALID, f"the workflow `{workflow.name}` cannot be carried out", problems=named))
 
 
 def add_workflow(

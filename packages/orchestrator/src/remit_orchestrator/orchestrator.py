@@ -18,21 +18,39 @@ from remit.protocol.orchestration import THRESHOLDS, Thresholds, Workflow
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit_orchestrator.conflict_reader import ConflictReader
-from remit_orchestrator.conversation import Conversation, FilledInputs, RecalledConversations, fits
-from remit_orchestrator.disputes import disputes_of, settled_disputes
-from remit_orchestrator.follow_ups import as_input, followed_up, noted, nothing_offered, purpose
-from remit_orchestrator.intent_classifier import Classifier, DecisionCache, allowed_capabilities, without_model
-from remit_orchestrator.known_answers import asked_to_look_again, known_answer, remember_answer, repeatable
-from remit_orchestrator.narrator import Narrator
-from remit_orchestrator.open_question import keep_question, merged_input, take_question, without_options
-from remit_orchestrator.plan_proposer import PlanProposer
-from remit_orchestrator.plan_reply import is_option, with_reply, with_words
-from remit_orchestrator.plan_state import PlanState, kept, read_state, with_intent
-from remit_orchestrator.planned_request import PlanRunner
-from remit_orchestrator.request_steps import request_steps, user_text
+from remit_orchestrator.conversation import (
+    Conversation,
+    FilledInputs,
+    RecalledConversations,
+    fits,
+    keep_question,
+    merged_input,
+    take_question,
+    without_options,
+)
+from remit_orchestrator.follow_ups import (
+    as_input,
+    asked_to_look_again,
+    followed_up,
+    known_answer,
+    noted,
+    nothing_offered,
+    purpose,
+    remember_answer,
+    repeatable,
+)
+from remit_orchestrator.intent_classifier import (
+    Classifier,
+    DecisionCache,
+    PlanProposer,
+    allowed_capabilities,
+    without_model,
+)
+from remit_orchestrator.plan_state import PlanState, given_up, kept, read_state, request_steps, user_text, with_intent
+from remit_orchestrator.planned_request import PlanRunner, is_option, with_reply, with_words
+from remit_orchestrator.text.conflicts.decided import disputes_of, settled_disputes
 from remit_orchestrator.text.constraints import with_breaches
-from remit_orchestrator.text.field_questions import question_for
-from remit_orchestrator.text.field_replies import agrees, asks_for_something
+from remit_orchestrator.text.fields import question_for
 from remit_orchestrator.text.intent import (
     PHRASES,
     Choose,
@@ -48,12 +66,11 @@ from remit_orchestrator.text.intent import (
     continued,
     decide,
     offer,
+    plan,
 )
-from remit_orchestrator.text.plan_words import given_up
-from remit_orchestrator.text.planning import plan
-from remit_orchestrator.text.replies import chosen, fields, wanted
+from remit_orchestrator.text.replies import agrees, asks_for_something, chosen, fields, wanted
 from remit_orchestrator.workflow import AT_ONCE, WorkflowExecution
-from remit_orchestrator.workflow_answer import Wording
+from remit_orchestrator.workflow_answer import Narrator, Wording
 
 _NO = re.compile(
     r"\W*(?:n|no|nope|nein|non|(?:neither|none)(?: of (?:these|those|them))?|(?:nichts|kein(?:e|er|es|s)?)(?: davon)?)"

@@ -5,6 +5,7 @@ even after a restart, and nothing is done twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Literal, cast
 
 from msgspec.structs import replace
@@ -15,33 +16,99 @@ from remit.protocol.errors import RemitError
 from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.brief import Brief
 from remit_orchestrator.conflict_reader import ConflictReader
-from remit_orchestrator.conversation import Conversation, FilledInputs, fits
-from remit_orchestrator.narrator import Narrator
-from remit_orchestrator.open_question import merged_input
+from remit_orchestrator.conversation import Conversation, FilledInputs, fits, merged_input
 from remit_orchestrator.plan_state import (
     PART,
     Offered,
     PlanState,
+    asking,
     fields_of,
+    in_order,
+    left_out,
     may_come,
+    not_done,
     objective,
     open_parts,
     part_metadata,
+    request_step,
+    ruled,
+    spoken_plan,
     step_name,
     stored_response,
+    understood_as,
+    with_intent,
     without_missing,
 )
-from remit_orchestrator.request_steps import request_step
 from remit_orchestrator.text.conditions import Ruling, is_about_success, rule
 from remit_orchestrator.text.constraints import with_breaches
-from remit_orchestrator.text.field_questions import question_for
-from remit_orchestrator.text.given_values import as_before
+from remit_orchestrator.text.fields import as_before, question_for
 from remit_orchestrator.text.intent import PHRASES, PlannedPart
-from remit_orchestrator.text.plan_words import asking, in_order, left_out, not_done, ruled, spoken_plan, understood_as
-from remit_orchestrator.text.replies import wanted
+from remit_orchestrator.text.replies import agrees, chosen, fields, wanted
 from remit_orchestrator.workflow import WorkflowExecution
-from remit_orchestrator.workflow_answer import Wording
+from remit_orchestrator.workflow_answer import Narrator, Wording
 from remit_orchestrator.workflow_plan import StepOutcome, literal
+
+
+def with_reply(
+    state: PlanState, reply: str, expected: Mapping[str, Schema], today: date, *, refused: bool
+) -> PlanState | None:
+    """Return the plan with what a reply says; None if the reply is about something else.
+
+    *refused*: the reply is a no. *expected* are the fields that the question asked for, *today* the day of the reply.
+    """
+    asked = state.asked
+    match asked["kind"]:
+        case "choose":
+            return _chosen(state, int(asked["place"]), reply, refused=refused)
+        case "fields":
+            found = fields(reply, expected, fits, today)
+            offered: dict[str, Json] = asked.get("offered", {})
+            if offered and agrees(reply):
+                found = {**offered, **(found or {})}
+            return None if found is None else _filled(state, found, agreed=bool(asked["agrees"]))
+        case "condition":
+            return _decided(state, str(asked["clause"]), reply, refused=refused)
+        case _:
+            meant = chosen(reply, [""])
+            if meant is None:
+                return None
+            agreed = replace(state, agreed=True, asked={})
+            return with_words(agreed, reply) if meant.more else agreed
+
+
+def _chosen(state: PlanState, at: int, reply: str, *, refused: bool) -> PlanState | None:
+    if refused:
+        return with_intent(state, at, None)
+    options = state.plan.parts[at].options
+    meant = chosen(reply, [each.words for each in options])
+    return None if meant is None else with_intent(state, at, options[meant.place].intent)
+
+
+def _filled(state: PlanState, found: dict[str, Json], *, agreed: bool) -> PlanState:
+    given: Json = state.given
+    before = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+    return replace(state, given={**before, **found}, agreed=state.agreed or agreed, asked={})
+
+
+def _decided(state: PlanState, clause: str, reply: str, *, refused: bool) -> PlanState | None:
+    meant = chosen(reply, [""])
+    # "It is negative" decides it as a result would.
+    holds = False if refused else True if meant is not None else rule(clause, reply, clause).holds
+    return None if holds is None else replace(state, decided={**state.decided, clause: holds}, asked={})
+
+
+def with_words(state: PlanState, said: str) -> PlanState:
+    """Return a plan with something that the user said besides."""
+    context = f"{state.plan.context}\n{said}" if state.plan.context else said
+    return replace(state, plan=replace(state.plan, context=context))
+
+
+def is_option(state: PlanState, code: str) -> bool:
+    """Return whether the user was asked to choose what a part means, and this is one of the options."""
+    if state.asked["kind"] != "choose":
+        return False
+    options = state.plan.parts[cast("int", state.asked["place"])].options
+    return code in {each.intent.code for each in options}
 
 
 class PlanRunner:

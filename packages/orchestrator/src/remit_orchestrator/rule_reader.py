@@ -24,7 +24,7 @@ class RuleReader:
         self, components: Sequence[Component], codes: Sequence[str | None], capabilities: Iterable[Capability]
     ) -> Findings | None:
         from remit_orchestrator.text.conflicts import find
-        from remit_orchestrator.text.conflicts.same_fields import same_fields, with_same_fields
+        from remit_orchestrator.text.conflicts.fields import same_fields, with_same_fields
 
         if len(set(codes)) > 1:
             same = same_fields(each for each in capabilities if each.code in codes)
@@ -42,6 +42,6 @@ class RuleReader:
         return for_user(response, cards)
 
     def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
-        from remit_orchestrator.text.blending import blended
+        from remit_orchestrator.text.faithfulness import blended
 
         return blended(merged, text, blend)

@@ -19,7 +19,7 @@ from remit_orchestrator.workflow_plan import Offered, problems, waits_for
 
 if TYPE_CHECKING:  # every command with a team imports this module
     from remit_models.model import ModelAgent
-    from remit_orchestrator.entailment import EntailmentModel
+    from remit_orchestrator.conflict_reader import EntailmentModel
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,7 +187,7 @@ def _conflicts_model(
 
 
 def _entailment_model(section: ConflictsSection, onnx: str, folder: Path) -> "EntailmentModel":
-    from remit_orchestrator.entailment import EntailmentModel
+    from remit_orchestrator.conflict_reader import EntailmentModel
 
     return EntailmentModel(folder / onnx, labels=section.labels, threshold=section.threshold)
 

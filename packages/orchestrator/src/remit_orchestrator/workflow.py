@@ -19,10 +19,9 @@ from remit.protocol.records import StepPlan
 from remit.runtime.brief import Brief
 from remit.words.components import Findings
 from remit_orchestrator.conflict_reader import ConflictReader
-from remit_orchestrator.narrator import Narrator
 from remit_orchestrator.text.conflicts import find
 from remit_orchestrator.text.conflicts.decided import decided_conflicts, with_decisions
-from remit_orchestrator.workflow_answer import Wording, answer_of, blend_of, compared_of, title_of
+from remit_orchestrator.workflow_answer import Narrator, Wording, answer_of, blend_of, compared_of, title_of
 from remit_orchestrator.workflow_plan import (
     INPUT,
     REQUEST,

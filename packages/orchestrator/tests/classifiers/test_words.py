@@ -12,9 +12,8 @@ from intent import TEAM, calibration_error
 from properties import share
 from remit.protocol.card import Capability
 from remit.protocol.orchestration import Thresholds
-from remit_orchestrator.classifiers import learn
-from remit_orchestrator.classifiers.learn import Calibration, Examples, gather
-from remit_orchestrator.classifiers.words import WordClassifier
+from remit_orchestrator.classifiers import words as learn
+from remit_orchestrator.classifiers.words import Calibration, Examples, WordClassifier, gather
 from remit_orchestrator.text.classification import ScoredCapability, Scorer
 
 

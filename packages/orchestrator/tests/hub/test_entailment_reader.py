@@ -10,7 +10,8 @@ import pytest
 from onnx_files import LABELS, entailment_graph, write_entailment_model
 from remit import Answer, Brief, Hub, RemitError, Response, Step, Workflow
 from remit.protocol.errors import Code
-from remit_orchestrator import EntailmentModel, add_orchestrator, add_workflow, entailment
+from remit_orchestrator import EntailmentModel, add_orchestrator, add_workflow
+from remit_orchestrator import conflict_reader as entailment
 
 PACKAGES = ("numpy", "onnxruntime", "tokenizers")
 needs_the_extra = pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason="needs pip install 'remit[intent]'")

@@ -17,7 +17,8 @@ from openai_server import Drop, Garbage, Hang, OpenAIServer, call, say
 from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, RemitError, Response, Status, Step, Workflow, fault
 from remit_models import ModelAgent
-from remit_orchestrator import add_orchestrator, add_workflow, intent_classifier, narrator
+from remit_orchestrator import add_orchestrator, add_workflow, intent_classifier
+from remit_orchestrator import workflow_answer as narrator
 from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
 from remit_testing import ManualClock
 

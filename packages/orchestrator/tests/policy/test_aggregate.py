@@ -12,7 +12,7 @@ from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.words.components import Component, Conflict, Findings, ReportedValue
-from remit_orchestrator.text.blending import accept, blended, hold, left_out
+from remit_orchestrator.text.faithfulness import accept, blended, hold, left_out
 from samples import a_response
 from strategies import responses
 

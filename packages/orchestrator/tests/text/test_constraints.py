@@ -5,8 +5,7 @@ from time import perf_counter
 import pytest
 
 from remit.protocol.envelope import Json, Note
-from remit_orchestrator.text.constraints import breaches
-from remit_orchestrator.text.demands import demands_of
+from remit_orchestrator.text.constraints import breaches, demands_of
 from remit_orchestrator.text.summaries import notes_of
 
 

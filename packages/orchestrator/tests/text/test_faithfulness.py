@@ -4,8 +4,7 @@ import pytest
 
 from remit.policy.aggregate import Blend
 from remit.words.components import Component
-from remit_orchestrator.text.blending import hold
-from remit_orchestrator.text.faithfulness import Objection, check
+from remit_orchestrator.text.faithfulness import Objection, check, hold
 
 BEDS = Component("beds", "Ward 3 has 12 free beds. Ward 5 has 7 free beds.", None, "Beds")
 DOCTOR = Component("doctor", "Dr. Amari is not available before Thursday.", None, "Staff")

@@ -8,8 +8,8 @@ import pytest
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
-from remit_orchestrator.text.field_replies import read_reply
 from remit_orchestrator.text.field_values import find_values
+from remit_orchestrator.text.replies import read_reply
 
 MONDAY = date(2026, 11, 16)
 TEXT: Schema = {"type": "string"}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.orchestration import Thresholds
+from remit_orchestrator.placement import WHY, Case, Local, LocalReason, Route, RouteReason, place
 from remit_orchestrator.text import request_plan
 from remit_orchestrator.text.classification import Clarity, ClassifiedText, ScoredCapability, hear
-from remit_orchestrator.text.handling import WHY, Case, Local, LocalReason, Route, RouteReason, place
 from remit_orchestrator.text.intent import (
     Choose,
     Confirm,
@@ -29,8 +29,8 @@ from remit_orchestrator.text.intent import (
     continued,
     decide,
     offer,
+    plan,
 )
-from remit_orchestrator.text.planning import plan
 from remit_orchestrator.text.request_plan import MOST_PARTS
 
 PROJECT = Label(target="ANL", description="Project revenue and costs")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from remit_orchestrator.text.mentions import asks_for_information, content_words, only_mentions
+from remit_orchestrator.text.classification import asks_for_information, content_words, only_mentions
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import pytest
 from remit.protocol.card import Capability
 from remit.runtime.schemas import misfits
 from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
-from remit_orchestrator.text.intent import Choose, Label, Planned, Unclear, decide
-from remit_orchestrator.text.model_intent import DISPUTED, answer_schema, instructions, request, tempered, understood
-from remit_orchestrator.text.planning import plan
-from remit_orchestrator.text.request_part import RequestPart
+from remit_orchestrator.text.intent import Choose, Label, Planned, Unclear, decide, plan
+from remit_orchestrator.text.model_proposals import DISPUTED, answer_schema, instructions, request, tempered, understood
+from remit_orchestrator.text.request_plan import RequestPart
 
 NPV = Capability(code="NPV", description="Work out\nwhat it is worth.", examples=("is it worth it", "npv please", "c"))
 DOC = Capability(code="DOC")

@@ -9,8 +9,13 @@ from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
 from remit_orchestrator.text.intent import Unknown
-from remit_orchestrator.text.model_plan import ProposedPlan, checked
-from remit_orchestrator.text.plan_prompt import has_several_parts, plan_instructions, plan_schema
+from remit_orchestrator.text.model_proposals import (
+    ProposedPlan,
+    checked,
+    has_several_parts,
+    plan_instructions,
+    plan_schema,
+)
 
 DAY: Schema = {"type": "string", "format": "date", "description": "Day of the visit"}
 VISIT = Capability(

@@ -4,7 +4,7 @@ import pytest
 
 from remit.words.components import Component
 from remit_orchestrator.text.conflicts import find
-from remit_orchestrator.text.conflicts.opposites import action_of, kind_of, state_of
+from remit_orchestrator.text.conflicts.clauses import action_of, kind_of, state_of
 
 
 @pytest.mark.parametrize(

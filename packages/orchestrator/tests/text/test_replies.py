@@ -9,7 +9,7 @@ import pytest
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
-from remit_orchestrator.text.field_questions import question_for
+from remit_orchestrator.text.fields import question_for
 from remit_orchestrator.text.replies import ChosenOption, chosen, fields, inputs, wanted
 
 TWO = ("Work out the value", "Write a report")

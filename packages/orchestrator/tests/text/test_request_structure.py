@@ -3,8 +3,7 @@
 import pytest
 
 from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability, hear
-from remit_orchestrator.text.intent import Decision, Label, Planned
-from remit_orchestrator.text.planning import plan
+from remit_orchestrator.text.intent import Decision, Label, Planned, plan
 from remit_orchestrator.text.request_plan import parts
 
 LABELS = {code: Label(target=code.lower(), description=f"Do {code.lower()}") for code in ("DATE", "CARD", "OPEN")}

@@ -5,7 +5,7 @@ from typing import Any
 from remit.protocol.card import Capability
 from remit.words.components import Component
 from remit_orchestrator.text.conflicts import find
-from remit_orchestrator.text.conflicts.same_fields import field_at, same_fields, with_same_fields
+from remit_orchestrator.text.conflicts.fields import field_at, same_fields, with_same_fields
 
 
 def capability(code: str, **properties: Any) -> Capability:

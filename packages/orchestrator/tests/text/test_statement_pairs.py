@@ -1,8 +1,14 @@
 """The pairs of statements that an entailment model reads: few, short, and about one thing."""
 
 from remit.words.components import Component, Findings
-from remit_orchestrator.text.conflicts.second_reader import LONGEST_QUOTE, MOST_CONTRADICTIONS, pointed_out
-from remit_orchestrator.text.conflicts.statement_pairs import MOST_PAIRS, contradictions, statement_pairs
+from remit_orchestrator.text.conflicts.second_reader import (
+    LONGEST_QUOTE,
+    MOST_CONTRADICTIONS,
+    MOST_PAIRS,
+    contradictions,
+    pointed_out,
+    statement_pairs,
+)
 
 
 def pairs_of(*results: str, questions: tuple[str, ...] = ()) -> list[tuple[str, str]]:

@@ -15,9 +15,8 @@ from itertools import pairwise
 from math import exp, log
 from typing import NamedTuple
 
-from remit_orchestrator.text.classification import Clarity
+from remit_orchestrator.text.classification import Clarity, asks_for_information, content_words, only_mentions
 from remit_orchestrator.text.lexicon import lines, word_set
-from remit_orchestrator.text.mentions import asks_for_information, content_words, only_mentions
 from remit_orchestrator.text.vocabulary import german_stem, stem
 
 VAGUE = Clarity(clear=0.0, vague=1.0, foreign=0.0)

@@ -18,8 +18,17 @@ from remit_orchestrator.classifiers.clarity import (
     stems_of,
 )
 from remit_orchestrator.classifiers.integers import in_integers
-from remit_orchestrator.classifiers.learn import Calibration, Examples, TrainedWeights, gather, learn
-from remit_orchestrator.classifiers.words import Vocabulary, WordClassifier, alike, weights
+from remit_orchestrator.classifiers.words import (
+    Calibration,
+    Examples,
+    TrainedWeights,
+    Vocabulary,
+    WordClassifier,
+    alike,
+    gather,
+    learn,
+    weights,
+)
 from remit_orchestrator.text.classification import Reading, ScoredCapability
 
 # A request is usually stated in the first paragraphs; the rest is the material to work on.

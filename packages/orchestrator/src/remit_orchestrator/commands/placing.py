@@ -14,10 +14,10 @@ from remit.runtime.track_record import NEWEST, tracks
 from remit_cli.config.team import Team
 from remit_cli.places import reading
 from remit_cli.store_view import place_of
-from remit_orchestrator.orchestration import trainer
+from remit_orchestrator.adding import trainer
+from remit_orchestrator.placement import WHY, Case, Route
+from remit_orchestrator.placement import place as decide_place
 from remit_orchestrator.text.classification import ScoredCapability
-from remit_orchestrator.text.handling import WHY, Case, Route
-from remit_orchestrator.text.handling import place as decide_place
 from remit_server.documents.verdicts import Placing
 
 

@@ -8,14 +8,19 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.words.components import cut, in_words, name_words, said_shortly
-from remit_orchestrator.text.figures import figure_in, figures
+from remit_orchestrator.text.figures import Amount, Figure, figure_in, figures
 from remit_orchestrator.text.lexicon import word_set
-from remit_orchestrator.text.markers import DOUBT, NEGATIONS, STRICT_CONDITION, positive_of
-from remit_orchestrator.text.quantities import Amount, Figure
-from remit_orchestrator.text.request_references import denies
+from remit_orchestrator.text.request_clauses import denies
 from remit_orchestrator.text.sentences import is_question, sentences
-from remit_orchestrator.text.vocabulary import COMMON_WORDS
-from remit_orchestrator.text.word_relations import same_meaning, sides_of
+from remit_orchestrator.text.vocabulary import (
+    ALL_NEGATIONS,
+    COMMON_WORDS,
+    DOUBT,
+    STRICT_CONDITION,
+    positive_of,
+    same_meaning,
+    sides_of,
+)
 
 # A result that is longer says too many things for one condition.
 _LONGEST = 20_000
@@ -102,7 +107,7 @@ _EXISTS = re.compile(
     r"|none|nothing|nobody|niemand|nichts|kein\w*|no)\b",
     re.IGNORECASE,
 )
-_WEAK = COMMON_WORDS | NEGATIONS | word_set("condition.weak") - {"no", "not"}
+_WEAK = COMMON_WORDS | ALL_NEGATIONS | word_set("condition.weak") - {"no", "not"}
 
 
 # "There is a flight under 200 euros": one of several is enough.
@@ -115,7 +120,7 @@ class _Clause:
     def __init__(self, clause: str, question: str) -> None:
         said = clause.replace("’", "'")
         self.words = [word.casefold() for word in _WORD.findall(said)]
-        self.negated = any(word in NEGATIONS for word in self.words) or "n't" in said
+        self.negated = any(word in ALL_NEGATIONS for word in self.words) or "n't" in said
         self.content = [word for word in self.words if word not in _WEAK and len(word) > 1]
         self.question = [word.casefold() for word in _WORD.findall(question)]
         self.exists = _EXISTS.search(said) is not None
@@ -149,7 +154,7 @@ class _Statement(Struct):
 
     @property
     def negated(self) -> bool:
-        return any(word in NEGATIONS or word.endswith("n't") for word in self.words)
+        return any(word in ALL_NEGATIONS or word.endswith("n't") for word in self.words)
 
 
 def _statements(result: Json) -> list[_Statement]:

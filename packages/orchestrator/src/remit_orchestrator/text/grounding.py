@@ -7,7 +7,7 @@ from typing import NamedTuple
 from remit.words.components import squeezed
 from remit.words.numbers import SCALES, digit_readings, figures, spelled_number
 from remit.words.units import Unit, unit_of
-from remit_orchestrator.text.dates import date_readings
+from remit_orchestrator.text.figures import date_readings
 from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.sentences import bare_name, is_name, sentences, things, unmarked
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS

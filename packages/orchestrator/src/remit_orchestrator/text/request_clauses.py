@@ -1,7 +1,9 @@
-"""Words that open a request, a condition, or the next of several requests, in English and German."""
+"""Splits requests into clauses, by the words that open a request, a condition or the next of several requests."""
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from remit.words.numbers import NUMBER_WORDS
 from remit_orchestrator.text.lexicon import word_set
@@ -306,3 +308,234 @@ REFERS = re.compile(
     r"|davon|damit|darüber|daraus|dazu)\b",
     re.IGNORECASE,
 )
+
+
+_DUMMY = re.compile(
+    r"\b(?:is|was|will|does|did|has|can|would) it\b|\bit (?:is|was|will|takes|costs|rains)\b"
+    r"|\b(?:gibt|ist|wird|geht|regnet|war|kostet) (?:es|sie)\b"
+    # "Habt ihr", and "Sie" as a form of address.
+    r"|\b(?:\w+t|ob|wann|wo|wie|dass|wenn) ihr\b|(?<=\s)(?-i:Sie|Ihnen)\b",
+    re.IGNORECASE,
+)
+HAVE_DONE = re.compile(r" (?:hast|haben|habt|worden ist|ist)$", re.IGNORECASE)
+WHETHER_CLAUSE = re.compile(r"\b(?:if|whether|ob)\b (.+)", re.IGNORECASE)
+SPEAKS_OF_EARLIER = re.compile(
+    r"(?:it|they|that|this|there|he|she|not|none|nothing|nobody|no|any|we|you|one|so|yes|es|das|er|sie|dies|ja"
+    r"|nein|nicht|kein\w*"
+    r"|niemand|nichts|man|welche)\b|\S+$|(?:more|less|fewer|above|below|over|under|at|mehr|weniger|über|unter)\b",
+    re.IGNORECASE,
+)
+_SO = re.compile(
+    r"(?:so|yes|not|no|it is|it's|it is not|it isn't|it is so|it does|it doesn't|it does not|they are"
+    r"|they are not|they aren't|there is"
+    r"|there are|there is one|there is any|there are any|there isn't|there aren't|there is none|there are none"
+    r"|there is not|he is|she is"
+    r"|that is the case|that's the case|that is so|that is not the case|that's not the case|this is the case|ja"
+    r"|nein|nicht"
+    r"|das so ist|dem so ist|das nicht so ist|das der fall ist|das nicht der fall ist|es so ist|es stimmt"
+    r"|that is true|it is true|doch)",
+    re.IGNORECASE,
+)
+_BARE_SO = re.compile(r"(?:so|not|yes|no|ja|nein|nicht|doch)\b,? +", re.IGNORECASE)
+BARE_NO = frozenset({"not", "no", "nein", "nicht"})
+_DENIED = re.compile(r"\b(?:not|no|none|nein|nicht)\b|n't\b", re.IGNORECASE)
+
+
+def is_so(clause: str) -> bool:
+    """Return whether a clause only says that what was asked before is so, or is not."""
+    return _SO.fullmatch(clause.strip(" .,;!?").replace("’", "'")) is not None
+
+
+def bare_so(clause: str) -> int:
+    """Return where the request begins in "not put me on the list": after the word that is the whole condition."""
+    found = _BARE_SO.match(clause)
+    return found.end() if found and opens_request(clause[found.end() :], first=False) else 0
+
+
+def denies(clause: str) -> bool:
+    """Return whether a clause has a negation."""
+    return _DENIED.search(clause.replace("’", "'")) is not None
+
+
+def refers(text: str) -> bool:
+    return REFERS.search(_DUMMY.sub("", text)) is not None
+
+
+# Something is left out after a number: "take two", "welche bestellen", "buy three of them".
+_COUNTS = re.compile(
+    rf"\b(?:\d+|{'|'.join(NUMBER_WORDS)}|some|any|another|more|welche|einige|mehr)"
+    r"(?=[.,;!?]*$| of them\b| davon\b| dazu\b| [a-zäöü]+en[.,;!?]*$)",
+    re.IGNORECASE,
+)
+
+
+def leaves_out(text: str) -> bool:
+    """Return whether a request counts something that only the part before names."""
+    return _COUNTS.search(text) is not None
+
+
+AND = re.compile(r"^(?:and|und)\s+", re.IGNORECASE)
+_FIRST_WORD = re.compile(r"(?:(?:please|bitte|could you|can you|kindly|there)\s+)*\S+\s+", re.IGNORECASE)
+
+
+def resolved(text: str, before: str, *, statement: bool = False) -> str:
+    """Return a text with the object of the part before in the place of the pronoun; of a *statement*, its subject."""
+    whether = WHETHER_CLAUSE.search(before)
+    if whether or statement or before.rstrip().endswith("?"):
+        clause = whether[1] if whether else before
+        thing = _PREDICATE.split(_ASKED_WORDS.sub("", clause), maxsplit=1)[0].strip(" .?!")
+    else:
+        verb = _FIRST_WORD.match(before)
+        thing = before[verb.end() :].strip(" .?!") if verb else ""
+    if not thing or REFERS.fullmatch(thing) or thing.casefold() == "one":
+        return ""
+    if leaves_out(text):
+        return _COUNTS.sub(lambda found: f"{found[0]} {thing}", _OF_THEM.sub("", text).strip(), count=1)
+    return REFERS.sub(lambda _: thing, text, count=1) if REFERS.search(text) else ""
+
+
+# What comes before the subject of a question: "are there any", "do you have", "gibt es noch".
+_ASKED_WORDS = re.compile(
+    r"^(?:(?:is|are|was|were|do|does|did|has|have|can|could|will|would|ist|sind|hat|habt|haben|gibt|kann|können|könnt"
+    r"|there|you|we|i|es|sie|ihr|wir|got|have|get|any|noch|please|bitte)\s+)+",
+    re.IGNORECASE,
+)
+# What is asked about the subject of a clause begins here.
+_PREDICATE = re.compile(
+    r"\s(?:is|are|was|were|has|have|had|will|can|costs?|ist|sind|war|hat|haben|wird|kann|not|nicht|noch|schon|on|in|at"
+    r"|for|from|to|by|am|im|an|auf|für|bei|von|zu|left|free|frei|da)\b",
+    re.IGNORECASE,
+)
+_OF_THEM = re.compile(r"(?:\bof them|\bdavon|\bdazu)\b", re.IGNORECASE)
+
+
+class Chunk(NamedTuple):
+    """A piece of a sentence, and what stands before it: a comma, `and`, a semicolon, the start, or nothing."""
+
+    joint: str
+    text: str
+    mark: str = " "
+    """The joint as it was written: ", ", " oder "."""
+
+
+_QUOTED = re.compile(r"“[^”]{1,500}”|„[^“”]{1,500}[“”]|\"[^\"]{1,500}\"|«[^»]{1,500}»|`[^`]{1,500}`")
+_ANY_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
+_JOINT = re.compile(
+    r"(?P<comma>,)?\s+(?P<and>(?:and|und|but|aber|or|oder|plus|sowie|et|y),?\s+)"
+    r"|(?P<only>,)\s+|\s+[–—]\s+|(?<=\w)(?P<colon>:)\s+"
+    # Before these a new clause begins, with or without a comma.
+    r"|\s+(?=(?:(?:but\s+)?only\s+)?(?:if|unless|in case|provided|providing|assuming|as long as"
+    r"|once(?! (?:more|again|a|an|per|every|or)\b)|as soon as|when|falls|wenn|sofern|sobald"
+    r"|except if)\b)|\s+(?=(?:then|before|after|otherwise)\s)",
+    re.IGNORECASE,
+)
+
+
+def chunks(sentence: str) -> Iterator[Chunk]:
+    """Split a sentence where a clause may begin; words that only open one stay with it."""
+    lead: Chunk | None = None
+    for chunk in _pieces(sentence):
+        joined = chunk if lead is None else lead._replace(text=f"{lead.text.strip()} {chunk.text}")
+        marks = marks_of(joined.text, first=True)
+        # "Es sei denn, er kommt": the comma stands before the clause.
+        opens = marks.opener in {"", "if", "unless"} and marks.text.strip(" ,").casefold() in _ONLY_OPENS
+        lead = joined if opens else None
+        if lead is None:
+            yield joined
+    if lead is not None:
+        yield lead
+
+
+_ONLY_OPENS = frozenset({"", "only", "but only", "nur", "erst"})
+
+
+def _pieces(sentence: str) -> Iterator[Chunk]:
+    """Split a sentence at each joint; what is quoted stays whole."""
+    masked = _QUOTED.sub(lambda found: "\ue001" * len(found[0]), sentence)
+    start, joint, mark = 0, "start", " "
+    for found in _JOINT.finditer(masked):
+        before = sentence[start : found.start()]
+        # A colon after a request opens what it is about, "tell them: call back"; after a statement, a request.
+        if found["colon"] and (opens_request(before) or not _asks(sentence[found.end() :])):
+            continue
+        if before:
+            yield Chunk(joint, before, mark)
+            joint = ""
+        comma = found["comma"] or found["only"] or found["colon"]
+        joint = "and" if found["and"] else "comma" if comma else joint
+        start, mark = found.end(), found[0]
+    if sentence[start:].strip():
+        yield Chunk(joint, sentence[start:], mark)
+
+
+def _asks(text: str) -> bool:
+    """Return whether the first clause of a text is a request."""
+    return opens_request(marks_of(text.split(",", 1)[0], first=False).text)
+
+
+def count_words(text: str) -> int:
+    return len(_ANY_WORD.findall(text))
+
+
+class Marks(NamedTuple):
+    """What the opening words of a clause say about it."""
+
+    text: str
+    order: str = ""
+    """`then`, `last`, `before`, or nothing."""
+    opener: str = ""
+    """`if`, `unless`, `once`, `after`, `before`, `otherwise`, `so`, or nothing."""
+    said: str = ""
+    """The opening words of a condition."""
+    anyway: bool = False
+    also: bool = False
+
+
+_ORDERS = (("then", THEN), ("last", LAST), ("before", BEFORE), ("first", FIRST))
+_OPENERS = (
+    ("after", AFTER_DOING),
+    ("before", BEFORE_DOING),
+    ("unless", UNLESS),
+    ("if", IF),
+    ("if", SHOULD),
+    ("once", ONCE),
+    ("otherwise", OTHERWISE),
+    ("so", IN_THAT_CASE),
+    ("if", GIVEN),
+)
+
+
+def _first(patterns: Sequence[tuple[str, re.Pattern[str]]], text: str) -> tuple[str, re.Match[str]] | None:
+    """Return the name and match of the first pattern with which a text begins."""
+    for name, pattern in patterns:
+        if found := pattern.match(text):
+            return name, found
+    return None
+
+
+def marks_of(text: str, *, first: bool) -> Marks:
+    """Take the words that say when, in which order and under which condition off the front of a clause."""
+    read = Marks(text.strip())
+    while True:
+        said = read.text
+        anyway = ANYWAY.match(said)
+        if anyway:
+            read = read._replace(text=said[anyway.end() :], anyway=True)
+            continue
+        order = _first(_ORDERS, said)
+        if order is not None and not read.order:
+            name, found = order
+            # "The first one": an order only if something to do follows.
+            read = read._replace(text=said[found.end() :], order="before" if name == "first" and not first else name)
+            continue
+        if (hence := HENCE.match(said)) and opens_request(said[hence.end() :], first=False):
+            read = read._replace(text=said[hence.end() :])
+            continue
+        if (also := ALSO.match(said)) and not read.also:
+            read = read._replace(text=said[also.end() :], also=True)
+            continue
+        opener = _first(_OPENERS, said)
+        if opener is not None:
+            name, found = opener
+            read = read._replace(text=said[found.end() :], opener=name, said=found[0].strip(" ,"))
+        return read

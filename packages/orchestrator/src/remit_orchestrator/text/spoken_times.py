@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from remit.words.numbers import MONTH, SPELLED, spelled_number
-from remit_orchestrator.text.dates import date_readings
+from remit_orchestrator.text.figures import date_readings
 
 _WEEKDAYS = {
     name: place

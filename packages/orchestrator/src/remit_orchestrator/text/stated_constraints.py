@@ -6,15 +6,287 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from remit.words.numbers import NUMBER_WORDS, ORDINALS
-from remit_orchestrator.text.demand_sentences import may_demand
-from remit_orchestrator.text.figures import figures
-from remit_orchestrator.text.lexicon import table, word_set
-from remit_orchestrator.text.markers import NEGATIONS
-from remit_orchestrator.text.quantities import Weekday
+from remit_orchestrator.text.figures import Amount, Day, Quantity, TimeOfDay, Weekday, figures
+from remit_orchestrator.text.lexicon import pattern_within, table, word_set
 from remit_orchestrator.text.sentences import is_question
-from remit_orchestrator.text.stated_limits import Limit, stated_limits
-from remit_orchestrator.text.vocabulary import COMMON_WORDS, REQUEST_VERBS
-from remit_orchestrator.text.word_relations import root_of
+from remit_orchestrator.text.spoken_times import spoken_times
+from remit_orchestrator.text.vocabulary import ALL_NEGATIONS, COMMON_WORDS, REQUEST_VERBS, root_of
+
+_LEAD = (
+    r"\W*(?:(?:but|and|so|also|well|then|now|yes|no|oh|ok|okay|please|aber|und|also|dann|jetzt|ja|nein|bitte)\b"
+    r"\W*){0,3}"
+)
+
+
+# Questions that ask for something to be found or done: "do you have anything below 800 euros?"
+_REQUESTING = re.compile(
+    _LEAD + r"(?:(?:can|could|would|will) you|(?:can|could|may) (?:i|we) (?:get|have|book|order|hire|rent|reserve|buy)"
+    r"|do you (?:have|know|offer|sell)(?: of)? (?:a|an|any\w*|some\w*)|(?:is|are) there (?:a|an|any\w*|some\w*)"
+    r"|have you got|kannst du|können sie|könnt(?:est du|en sie|e man)|würde(?:st du|n sie)"
+    r"|(?:gibt es|haben sie|hast du) (?:ein\w*|etwas|was|irgend\w*))\b"
+)
+# What somebody else said, or what the user does not know for sure, is nobody's demand.
+_REPORTED = pattern_within("demand.reported")
+_PAST = pattern_within("english_was", "demand.past")
+# A sentence with one of these says how something has to be, whoever its subject is.
+_OBLIGING = pattern_within("demand.obliging")
+_WISHING = pattern_within("demand.wishing")
+# "My budget is 1,200 euros": it names its own kind.
+_BOUNDED = re.compile(
+    r"(?:(?:my|our|the|mein|unser|das|die|der|meine|unsere)\s+)?(?:[^\W\d_]+\s+){0,2}"
+    r"(?:budget|limit|maximum|minimum|ceiling|cap|deadline|upper limit|obergrenze|grenze|höchstgrenze|frist)\b"
+)
+_SUBJECT = re.compile(
+    r"(?:i|we|you|he|she|it|they|this|that|these|those|there|one|everything|everybody|somebody|nobody"
+    r"|ich|wir|du|er|sie|es|man|alles|jemand|niemand)\b"
+)
+_NOUN_PHRASE = re.compile(
+    r"(?:the|a|an|my|our|your|his|her|its|their|der|die|das|ein|eine|mein\w{0,2}|unser\w{0,2}|ihre?|dein\w{0,2})\s"
+)
+_FINITE = pattern_within("demand.finite")
+_THIRD_VERB = re.compile(r"\S+\s+\S+\s+[a-z]{2,20}(?:s|ed)\b")
+# "No problem", "only one question": they say something about the talk.
+_OF_THE_TALK = re.compile(
+    _LEAD
+    + r"(?:(?:i|we|ich|wir|that is|that['’]s|there is|das ist)\s+(?:only\s+|just\s+)?(?:have\s+|habe\s+|haben\s+)?)?"
+    r"(?:(?:no|not|only|just|nur|noch|kein\w{0,2}|nicht|one|a|an|another|eine?|more|so)\s+){1,3}"
+    r"(?:problems?|idea|hurry|rush|worries|worry|doubts?|need|matter|way|wonder|clue|chance|luck|questions?|comment"
+    r"|objections?|thanks?|thank you|trouble|reason|point|yet|now|really|necessary|important|bad|sure|quite|so"
+    r"|ahnung|idee|probleme?|sorgen?|eile|fragen?|zweifel|wunder|grund|ursache|nötig|schlimm|wichtig|jetzt|mehr)\W*$"
+)
+_KNOWING = re.compile(
+    r"\bthat i know\b|\bas far as\b|\bsoweit\b|\b(?:yet|so far|bisher|bislang)\W*$"
+    # "It must be a mistake" guesses.
+    r"|\b(?:there|here|da|hier) (?:must|muss|müssen)\b|\bi must (?:say|admit|confess)\b|\bich muss (?:sagen|zugeben)\b"
+    r"|\b(?:must|muss)\b(?: be)?(?: an?| ein\w{0,2})?"
+    r" (?:mistake|error|misunderstanding|joke|wrong|fehler|irrtum|falsch)\b"
+    r"|\b(?:do not|don['’]t) (?:worry|forget|hesitate|bother|mind|understand|know)\b"
+)
+
+
+def may_demand(sentence: str) -> bool:
+    """Return whether a sentence may state what has to hold: a wish, a request, or words without a verb.
+
+    "We were at most ten people", "The price is under 300" and "Is it under 300?" demand nothing.
+    """
+    said = sentence.casefold()
+    if is_question(said):
+        return _REQUESTING.match(said) is not None
+    if _OF_THE_TALK.match(said) or _REPORTED.search(said) or _PAST.search(said) or _KNOWING.search(said):
+        return False
+    rest = re.sub(rf"^{_LEAD}", "", said)
+    if _OBLIGING.search(said) or _WISHING.search(said) or _BOUNDED.match(rest):
+        return True
+    if _SUBJECT.match(rest):
+        return False
+    if _NOUN_PHRASE.match(rest):
+        return not (_FINITE.search(rest) or _THIRD_VERB.match(rest))
+    return not _VERB_FIRST.match(rest)
+
+
+# "Nothing has arrived", "up to now it works"
+_VERB_FIRST = re.compile(r"(?:[^\W\d_]+\s+){1,3}(?:is|are|has|have|works?|ist|sind|hat|haben)\b")
+
+
+class Limit(NamedTuple):
+    """A bound that the user set: the words, the quantity, and what it is about."""
+
+    text: str
+    quantity: Quantity
+    most: bool
+    noun: str = ""
+    """What is counted, for a number without a unit."""
+    per: str = ""
+    """The unit of a rate: 300 euros a day."""
+    subject: frozenset[str] = frozenset()
+    """The roots of other words that say what is limited."""
+
+
+# Each line: the words, the direction, whether a negation turns it around, and whether only days and times follow it.
+_COMPARISONS = (
+    ("at (?:the )?(?:very )?most|up to|max(?:imum|imal)?(?: of)?|within", True, False, False),
+    ("höchstens|bis zu|innerhalb von", True, False, False),
+    ("at (?:the )?(?:very )?least|min(?:imum)?(?: of)?|mindestens|wenigstens", False, False, False),
+    ("less than|fewer than|under|below|cheaper than|weniger als|unter|günstiger als", True, True, False),
+    ("shorter than|kürzer als|smaller than|kleiner als|lighter than|leichter als", True, True, False),
+    ("more than|over|above|exceed(?:s|ing)?|longer than|higher than|mehr als|über|länger als", False, True, False),
+    ("bigger than|larger than|größer als|heavier than|schwerer als|teurer als", False, True, False),
+    ("by|spätestens(?: um| am| bis)?|bis(?: zum| zur| spätestens)?", True, False, True),
+    ("before|until|till|earlier than|vor(?: dem)?|früher als", True, True, True),
+    ("after|later than|nach(?: dem)?|später als", False, True, True),
+    ("frühestens(?: um| am)?|ab(?: dem)?", False, False, True),
+)
+_COMPARED = re.compile(
+    r"(?<![\w-])(?:" + "|".join(f"(?P<c{place}>{words})" for place, (words, *_) in enumerate(_COMPARISONS)) + r")\.?\s+"
+    r"(?:(?:about|the|a|an|dem|den|der|um|am)\s+)?(?=[\w$€£¥₹])",
+    re.IGNORECASE,
+)
+_AFTERWARDS = re.compile(
+    r"(?P<most>\W{0,2}(?:at (?:the )?(?:very )?most|max(?:imum|imal)?|or (?:less|fewer|under|below|earlier|cheaper)"
+    r"|at the latest|tops|höchstens|oder (?:weniger|früher|günstiger)))\b"
+    r"|(?P<least>\W{0,2}(?:at (?:the )?(?:very )?least|min(?:imum)?|or (?:more|above|over|later|longer)"
+    r"|at the earliest|mindestens|oder (?:mehr|später|länger)))\b",
+    re.IGNORECASE,
+)
+_NAMED_LIMIT = re.compile(
+    r"\b(?:(?P<most>budget|limit|maximum|ceiling|cap|deadline|\w*grenze|frist)|minimum)\b[^\W\d_]{0,10}"
+    r"(?:\s*(?:is|are|of|has to be|must be|should be|will be|:|=|liegt bei|beträgt|ist|von|sind))\s+"
+    r"(?=[\w$€£¥₹])",
+    re.IGNORECASE,
+)
+# Whoever can spend an amount cannot spend more.
+_AFFORDED = re.compile(
+    r"\b(?:can|could)(?: only)? (?:spend|pay|afford)\s+(?:about\s+)?(?=[\d$€£¥₹])"
+    r"|\b(?:only have|have only|have just|just have|habe nur|haben nur|nur noch)\s+(?=[\d$€£¥₹])"
+    r"|\bkann (?:nur |ich nur |ich )?(?=[\d$€£¥₹][^.!?]{0,30}\b(?:ausgeben|zahlen|bezahlen)\b)",
+    re.IGNORECASE,
+)
+# "The day after tomorrow at a quarter past eleven in the evening", with room to spare.
+_LONGEST_QUANTITY = 60
+_BETWEEN = re.compile(
+    r"\b(?:between|zwischen)\s+(?P<low>[\w.,:$€£¥₹]{1,20})(?:\s\S{1,12})?\s+(?:and|und)\s+(?P<high>[\w$€£¥₹])",
+    re.IGNORECASE,
+)
+_SPLIT = re.compile(r"[,;:](?!\d)|\s(?:but|and|or|aber|und|oder)\s", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+(?:['’]t)?")
+_NOUN = re.compile(r"\s+([^\W\d_]+)(?:\s+([^\W\d_]+))?")
+_PER = re.compile(
+    r"\s*(?:/|\b(?:an?|per|each|every|pro|je|am|im|in der|die|every single)\b)\s*([^\W\d_]+)", re.IGNORECASE
+)
+_RATES = {word: rate for rate, (names,) in table("limit.rates").items() for word in names}
+_RATE_WORDS = word_set("limit.rate_words")
+_UNSAID = word_set("limit.unsaid")
+
+
+def stated_limits(sentence: str) -> Iterator[Limit]:
+    """Yield the limits in a sentence that demands something."""
+    seen: set[int] = set()
+    for found in _BETWEEN.finditer(sentence):
+        high = quantity_at(sentence, found.start("high"), of_time=None)
+        of_time = high is not None and not isinstance(high[0], Amount)
+        low = quantity_at(sentence, found.start("low"), of_time=of_time)
+        if low is None or high is None:
+            continue
+        first, last = low[0], high[0]
+        if isinstance(first, Amount) and isinstance(last, Amount) and first.kind == "number":
+            # The unit stands behind the second number: "between 10 and 20 euros".
+            factor = last.low / number.low if (number := _number_of(sentence, found.start("high"))) else 1.0
+            first = Amount(last.kind, first.low * factor, first.low * factor, currency=last.currency)
+        seen.update((found.start("low"), found.start("high")))
+        yield _limit(sentence, found.start("low"), first, high[1], most=False)
+        yield _limit(sentence, found.start("high"), last, high[1], most=True)
+    for found in _COMPARED.finditer(sentence):
+        place = next(place for place in range(len(_COMPARISONS)) if found[f"c{place}"])
+        _, most, turns, of_time = _COMPARISONS[place]
+        if turns and _is_denied(sentence, found.start(), found.end()):
+            most = not most
+        at = found.end()
+        if at not in seen and (quantity := quantity_at(sentence, at, of_time=of_time)) is not None:
+            seen.add(at)
+            yield _limit(sentence, at, *quantity, most=most)
+    for pattern in (_NAMED_LIMIT, _AFFORDED):
+        for found in pattern.finditer(sentence):
+            at = found.end()
+            if at not in seen and (quantity := quantity_at(sentence, at, of_time=None)) is not None:
+                seen.add(at)
+                most = pattern is _AFFORDED or found["most"] is not None
+                yield _limit(sentence, at, *quantity, most=most)
+    for figure in figures(sentence):
+        end = figure.end
+        noun = _NOUN.match(sentence, end)
+        after = _AFTERWARDS.match(sentence, end) or (noun and _AFTERWARDS.match(sentence, noun.end(1)))
+        if after and figure.start not in seen and isinstance(figure.quantity, Amount | Day | TimeOfDay):
+            seen.add(figure.start)
+            yield _limit(sentence, figure.start, _point(figure.quantity, figure.other), end, most=bool(after["most"]))
+
+
+def _number_of(sentence: str, at: int) -> Amount | None:
+    """Return the number at a position without its unit."""
+    digits = re.match(r"[\w.,]+", sentence[at:])
+    found = figures(digits[0]) if digits else []
+    quantity = _point(found[0].quantity, found[0].other) if found else None
+    return quantity if isinstance(quantity, Amount) and quantity.low else None
+
+
+def quantity_at(sentence: str, at: int, *, of_time: bool | None) -> tuple[Quantity, int] | None:
+    """Return the quantity that begins at a position, and where it ends; *of_time*: whether it has to be a time.
+
+    After "before" and "after", ten is ten o'clock.
+    """
+    rest = sentence[at : at + _LONGEST_QUANTITY]
+    if of_time is not False:
+        for time in spoken_times(f"at {rest}"):
+            if time.start <= 3:
+                # Between one and five is in the afternoon, unless it is written with two digits.
+                minutes = time.hour * 60 + time.minute
+                said = rest[: time.end - 3]
+                spoken = 1 <= time.hour <= 5 and not re.search(r"\b0\d|[aApP]\.?[mM]", said)
+                return TimeOfDay(minutes + (720 if spoken else 0)), at + time.end - 3
+    found = next((each for each in figures(rest) if each.start == 0), None)
+    if found is None:
+        # "Longer than a week"
+        one = next((each for each in figures(f"1 {rest}") if each.start == 0 and each.end > 1), None)
+        if of_time or one is None or not isinstance(one.quantity, Amount) or one.quantity.kind == "number":
+            return None
+        return _point(one.quantity, one.other), at + one.end - 2
+    quantity = _point(found.quantity, found.other)
+    if isinstance(quantity, Amount):
+        return None if of_time else (quantity, at + found.end)
+    return (quantity, at + found.end) if of_time is not False else None
+
+
+def _point(quantity: Quantity, other: Quantity | None) -> Quantity:
+    """Return a quantity without its bound; of two readings the larger, because 1.500 euros are not one and a half."""
+    quantity = other if isinstance(other, Amount) else quantity
+    match quantity:
+        case Amount(kind=kind, low=low, high=high, currency=currency):
+            value = high if low == float("-inf") else low
+            return Amount(kind, value, value, currency=currency)
+        case TimeOfDay(at=at):
+            return TimeOfDay(at)
+        case Day(readings=readings):
+            return Day(readings)
+        case Weekday():
+            return quantity
+
+
+def _limit(sentence: str, start: int, quantity: Quantity, end: int, *, most: bool) -> Limit:
+    counted = counted_noun(sentence, end) if isinstance(quantity, Amount) and quantity.kind == "number" else ""
+    subject = frozenset(
+        root_of(word)
+        for word in _WORD.findall(f"{sentence[:start]} {sentence[end:]}".casefold())
+        if len(word) > 2 and word not in COMMON_WORDS and word not in _UNSAID and word not in ALL_NEGATIONS
+    )
+    per = rate_of(sentence, end)
+    return Limit(sentence, quantity, most, counted, per, subject - {root_of(per), root_of(counted)})
+
+
+def counted_noun(text: str, end: int) -> str:
+    """Return the word after a number, if it says what is counted."""
+    noun = _NOUN.match(text, end)
+    if noun is None:
+        return ""
+    word = noun[1].casefold()
+    return "" if word in COMMON_WORDS or word in _UNSAID or _AFTERWARDS.match(text, end) else word
+
+
+def rate_of(text: str, end: int) -> str:
+    """Return the unit of the rate after a figure: day in "300 euros a day"; empty without one."""
+    found = _PER.match(text, end)
+    if found is None:
+        return ""
+    word = found[1].casefold()
+    word = _RATES.get(word, word)
+    return word if word in _RATE_WORDS else ""
+
+
+def _is_denied(sentence: str, start: int, end: int) -> bool:
+    """Return whether a negation stands in the same clause: before a comparison, or behind what it compares."""
+    breaks = [each.end() for each in _SPLIT.finditer(sentence, 0, start)]
+    begin = breaks[-1] if breaks else 0
+    following = _SPLIT.search(sentence, end)
+    clause = f"{sentence[begin:start]} {sentence[end : following.start() if following else len(sentence)]}"
+    return not ALL_NEGATIONS.isdisjoint(word.replace("’", "'") for word in _WORD.findall(clause.casefold()))
 
 
 class Requirement(NamedTuple):
@@ -59,15 +331,15 @@ BY = re.compile(
 """By which means something is done: the word is in one of the two groups."""
 _BY_ALONE = re.compile(r"(?:only |just |nur )?(?:by|via|per)\s+([^\W\d_]{3,20})", re.IGNORECASE)
 _NO_MEANS = word_set("constraint.no_means")
-_SPLIT = re.compile(r"\s*(?:[,;:](?!\d)|[.!?]+$|\s(?:but|aber|sondern|however)\s|\s–\s|\s-\s)\s*", re.IGNORECASE)
+_CLAUSE_BREAK = re.compile(r"\s*(?:[,;:](?!\d)|[.!?]+$|\s(?:but|aber|sondern|however)\s|\s–\s|\s-\s)\s*", re.IGNORECASE)
 _JOINED = re.compile(r"\s(?:and|und)\s(?=(?:not|no|nothing|without|only|nicht|kein\w{0,2}|nichts|ohne|nur|for|at)\b)")
-_LEAD = re.compile(
+_OPENING_WORDS = re.compile(
     r"(?:(?:please|bitte|but|and|also|so|then|aber|und|dann|yes|ja|however|preferably|if possible|absolutely|definitely"
     r"|oh|ok|okay|now|jetzt)\b\s*,?\s*|(?:no|nein)\s*,\s*)(?=\S)",
     re.IGNORECASE,
 )
 _POLITE = re.compile(r"\W*\b(?:please|bitte|thanks|thank you|danke)\W*$", re.IGNORECASE)
-_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_JOINED_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _LONGEST = 5
 # "No problem", "not now" and "no more" forbid nothing.
 _IDIOMS = word_set("constraint.idioms")
@@ -178,9 +450,9 @@ def _asks_for_thing(said: str) -> bool:
 
 
 def _clauses(sentence: str) -> Iterator[str]:
-    for part in _SPLIT.split(sentence):
+    for part in _CLAUSE_BREAK.split(sentence):
         for clause in _JOINED.split(part):
-            while lead := _LEAD.match(clause):
+            while lead := _OPENING_WORDS.match(clause):
                 clause = clause[lead.end() :]
             if clause := _POLITE.sub("", clause).strip(" .!"):
                 yield clause
@@ -189,7 +461,9 @@ def _clauses(sentence: str) -> Iterator[str]:
 def _forbidden(clause: str) -> tuple[str, bool] | None:
     """Return the words for what a clause forbids, and whether it is a way to do something."""
     means = next((each for found in BY.finditer(clause) if (each := found[1] or found[2]).casefold() in MEANS), "")
-    if means and not NEGATIONS.isdisjoint(word.casefold().replace("’", "'") for word in _WORD.findall(clause)):
+    if means and not ALL_NEGATIONS.isdisjoint(
+        word.casefold().replace("’", "'") for word in _JOINED_WORD.findall(clause)
+    ):
         return means, True
     if found := _EXCEPT.fullmatch(clause):
         return _as_thing(found["x"])
@@ -268,5 +542,145 @@ def _kind_of_means(said: str) -> str:
 
 def roots_of(said: str) -> frozenset[str]:
     """Return the roots of the words that say something."""
-    words = (word.casefold() for word in _WORD.findall(said))
+    words = (word.casefold() for word in _JOINED_WORD.findall(said))
     return frozenset(root_of(word) for word in words if word not in COMMON_WORDS and word not in _DETERMINERS)
+
+
+# ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Lifting(NamedTuple):
+    """What no longer has to hold."""
+
+    scope: str
+    """`limits`, `money`, `time`, `last` (the last constraint), `all`, or `roots` (what the words name)."""
+    roots: frozenset[str] = frozenset()
+
+
+class Revision(NamedTuple):
+    """Another value for a limit that was set before."""
+
+    text: str
+    quantity: Quantity
+    widens: bool
+    """Whether it allows more than before: "400 euros would be fine too"."""
+
+
+_DROPPED = re.compile(
+    r"(?:^|[,.]\s*|\b(?:please|just|then|bitte|can|you|we)\s+)"
+    r"(?:(?P<soft>forget|never mind|ignore|disregard|vergiss|vergessen sie|ignorier\w{0,3}(?: sie)?)"
+    r"|drop|lift|remove|scrap|waive|cancel|skip|streich\w{0,2}(?: sie)?|lass(?:en)?(?: sie)?|hebe?n?(?: sie)?)"
+    r"\s+(?:about\s+)?(?P<all>all\s+|alle\s+)?(?:(?:the|that|this|my|our|any|those|these|about|die|das|den|diese[ns]?|mein\w{0,2})\s+)?"
+    r"(?P<x>[^.,!?]{2,60})",
+    re.IGNORECASE,
+)
+_NO_LIMIT = re.compile(
+    r"\b(?:no|without (?:a|any)|kein\w{0,2}|ohne)\s+(?:[^\W\d_]+\s+)?"
+    r"(?:limits?|maximum|minimum|restrictions?|budget|grenze|obergrenze|einschränkung(?:en)?)\b",
+    re.IGNORECASE,
+)
+_NO_MATTER = re.compile(
+    r"\s(?:(?:do|does)(?: not|n['’]t)(?: really)? matter|no longer matters?"
+    r"|(?:is|are) (?:now )?(?:irrelevant|unimportant|not important|no object|no issue)"
+    r"|(?:ist|sind)(?: \w+){0,2} (?:egal|unwichtig|gleichgültig)|spiel(?:t|en)(?: \w+)? keine rolle)\b",
+    re.IGNORECASE,
+)
+_NOT_NEEDED = re.compile(
+    r"\b(?:need not|needn['’]t|(?:do|does)(?: not|n['’]t) (?:have|need) to|no longer (?:has|have|needs?) to"
+    r"|(?:muss|müssen|soll|sollen|braucht|brauchen)(?: \w+)? (?:nicht|kein\w{0,2}))(?: mehr| unbedingt)?\s+(?:be\s+)?"
+    r"(?P<x>[^.,!?]{2,60})",
+    re.IGNORECASE,
+)
+_FINE = re.compile(
+    r"(?:\s(?:is|are|would be|will be)|['’]s)(?: \w+){0,2}?"
+    r" (?:fine|ok|okay|all right|alright|acceptable|allowed|possible|welcome)\b"
+    r"|\s(?:ist|sind|wäre|wären)(?: \w+){0,2}? (?:in ordnung|okay|ok|erlaubt|möglich)\b"
+    r"|\s(?:geht|gehen|passt|passen) (?:doch|jetzt|auch|nun)\b",
+    re.IGNORECASE,
+)
+_SUPPOSING = re.compile(r"\b(?:if|whether|when|unless|wenn|falls|ob)\b", re.IGNORECASE)
+_BREAK = re.compile(r"[.,!?;:](?!\d)")
+_MAY = re.compile(
+    r"\b(?:may|can)\s+(?:now\s+)?[^\W\d_]+\s+(?P<x>[^.,!?]{2,60}?)\s+(?:after all|now|again|too|as well)\b"
+    r"|\b(?:darf|dürfen)\s+(?:doch|jetzt|auch|nun)\s+(?P<y>[^.,!?]{2,60})",
+    re.IGNORECASE,
+)
+_REVISED = re.compile(
+    r"\b(?:make (?:that|it)"
+    r"|(?:raise|increase|lower|reduce|change|set|extend|erhöh\w{0,3}|senk\w{0,3}|änder\w{0,3}|setz\w{0,3})\b[^.,!?]{0,20}"
+    r"\b(?:limit|budget|maximum|minimum|deadline|cap|ceiling|\w*grenze|frist)\b[^.,!?]{0,10}\b(?:to|auf))"
+    r"\s+(?=[\w$€£¥₹])",
+    re.IGNORECASE,
+)
+_MORE_IS_FINE = re.compile(
+    r"\b(?:darf|dürfen|kann|können)\s+(?:auch|jetzt|doch|nun)\s+(?=[\d$€£¥₹]|[a-zäöü]+\s)", re.IGNORECASE
+)
+_LIMITS = word_set("change.limits")
+_CONDITIONS = word_set("change.conditions")
+_MONEY = word_set("change.money")
+_TIME = word_set("change.time")
+_PLAIN_WORD = re.compile(r"[^\W\d_]+")
+# "That is fine" and "everything is fine" agree to what was said; they lift nothing.
+_PRONOUNS = word_set("change.pronouns")
+
+
+@lru_cache(maxsize=512)
+def stated_change(sentence: str) -> Lifting | Revision | None:
+    """Return what a sentence of the user changes about earlier constraints; None if nothing.
+
+    Whether there was such a constraint is not known here.
+    """
+    if len(sentence) > LONGEST_DEMAND or is_question(sentence):
+        return None
+    if revised := _revision(sentence):
+        return revised
+    if found := _DROPPED.search(sentence):
+        return _named(found["x"], all_of_them=bool(found["all"]), soft=bool(found["soft"]))
+    if _NO_LIMIT.search(sentence):
+        return Lifting("limits")
+    said = _named_before(sentence, _NO_MATTER) or _named_before(sentence, _FINE)
+    if said is None and (found := _NOT_NEEDED.search(sentence) or _MAY.search(sentence)):
+        said = next(each for each in found.groups() if each)
+    words = [word.casefold() for word in _PLAIN_WORD.findall(said or "")]
+    if said is None or not words or (len(words) == 1 and words[0] in _PRONOUNS):
+        return None
+    return _named(said, all_of_them=False, soft=True)
+
+
+def _named_before(sentence: str, pattern: re.Pattern[str]) -> str | None:
+    """Return the words of the clause before those that a pattern finds."""
+    found = pattern.search(sentence)
+    if found is None or _SUPPOSING.search(sentence, 0, found.start()):
+        return None
+    return _BREAK.split(sentence[: found.start()])[-1]
+
+
+def _revision(sentence: str) -> Revision | None:
+    places = [(found.end(), False) for found in _REVISED.finditer(sentence)]
+    places += [(found.end(), True) for found in _MORE_IS_FINE.finditer(sentence)]
+    if said := _named_before(sentence, _FINE):
+        start = sentence.index(said)
+        places += [(start + each.start(), True) for each in re.finditer(r"(?<!\S)\S", said)]
+    for place, widens in places:
+        quantity = quantity_at(sentence, place, of_time=False) or quantity_at(sentence, place, of_time=True)
+        if quantity is not None:
+            return Revision(sentence, quantity[0], widens)
+    return None
+
+
+def _named(said: str, *, all_of_them: bool, soft: bool) -> Lifting | None:
+    """Return what is lifted by the words for it; *soft*: by any word, not only by one for limits and conditions."""
+    words = [word.casefold() for word in _PLAIN_WORD.findall(said)]
+    plural = any(word.removesuffix("s") in _CONDITIONS and word.endswith("s") for word in words)
+    if all_of_them or plural:
+        return Lifting("all") if plural or not _LIMITS.isdisjoint(words) else None
+    if not _MONEY.isdisjoint(words):
+        return Lifting("money")
+    if not _LIMITS.isdisjoint(words):
+        return Lifting("limits")
+    if not _TIME.isdisjoint(words) and (soft or "deadline" in words or "frist" in words):
+        return Lifting("time")
+    if not _CONDITIONS.isdisjoint(words):
+        return Lifting("last")
+    roots = roots_of(said)
+    return Lifting("roots", roots) if soft and roots else None

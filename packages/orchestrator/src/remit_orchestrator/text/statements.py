@@ -3,17 +3,358 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from remit.protocol.envelope import Json
 from remit.words.components import SHARES, in_words, name_words, said_shortly
-from remit.words.units import UNITS, unit_word
+from remit.words.numbers import digit_readings
+from remit.words.units import UNITS, Unit, unit_of, unit_word
+from remit_orchestrator.text.grounding import dates_in, figure_unit, figure_value, times_in
 from remit_orchestrator.text.lexicon import groups, table, word_set
-from remit_orchestrator.text.markers import NEGATIONS, positive_of
-from remit_orchestrator.text.quantifiers import quantified
-from remit_orchestrator.text.sentence_segments import FIGURE_END, FIGURE_START, ReadSentence, Segment
 from remit_orchestrator.text.sentences import things, unmarked
-from remit_orchestrator.text.stated_figures import StatedFigure, bound_of, read_figure
-from remit_orchestrator.text.vocabulary import WEAK
-from remit_orchestrator.text.word_relations import concept_of, sides_of
+from remit_orchestrator.text.vocabulary import (
+    ADVISES,
+    ALL_NEGATIONS,
+    CAUSE,
+    REQUEST_VERBS,
+    WEAK,
+    Sides,
+    concept_of,
+    positive_of,
+    sides_of,
+)
+
+_KINDS = {kind: word_set(f"quantifier.{kind}") for kind in ("all", "most", "many", "half", "some", "few")}
+_KIND_OF = {word: kind for kind, several in _KINDS.items() for word in several}
+_PASSED = word_set("quantifier.passed")
+# "At most 5", "a few minutes" and "each 5 kg" limit, or share out, a figure.
+_NO_QUANTIFIER_AFTER = word_set("quantifier.no_quantifier_after")
+
+
+def quantified(items: Sequence[str]) -> dict[str, str]:
+    """Return the nouns of a part of a sentence that have a quantifier, by concept, with its kind."""
+    words = [item.lower() for item in items]
+    found: dict[str, str] = {}
+    for place, word in enumerate(words):
+        kind = _KIND_OF.get(word)
+        if kind is None or (place and kind != "all" and words[place - 1] in _NO_QUANTIFIER_AFTER - {"the"}):
+            continue
+        after = [each for each in words[place + 1 : place + 5] if each not in _PASSED]
+        if after and after[0].isalpha():
+            found[concept_of(after[0])] = kind
+    return found
+
+
+# "The maximum load is 5": a limit that is named.
+_NAMED = r"[^,;:.\d]{0,24}(?:\bis|\bare|\bof|\bist|\bsind|\bvon|\bbeträgt|:)"
+
+_UPPER = re.compile(
+    rf"\b(?P<noun>(?:maximum|maximal\w*|limit|capacity|höchst(?!ens)\w+|obergrenze)\b{_NAMED})"
+    r"|\b(?P<strong>at most|up to|no more than|not more than|maximum(?: of)?|less than|fewer than|below|höchstens"
+    r"|maximal|bis zu|weniger als|nicht mehr als"
+    r"|(?:short|low|small|young|light|narrow|earli|cool|cold|slow)er than"
+    r"|(?:kürz|kleine|jüng|leicht|niedrig|früh)e?r als)"
+    r"|\b(?:no later than|under|within|until|till|before|bis|unter|spätestens|vor)",
+)
+
+
+_LOWER = re.compile(
+    rf"\b(?P<noun>(?:minimum|mindest(?!ens)\w+|untergrenze)\b{_NAMED})"
+    r"|\b(?P<strong>at least|no less than|no fewer than|minimum(?: of)?|more than|above|mindestens|mehr als|wenigstens"
+    r"|(?:long|high|larg|bigg|great|old|heavi|wid|deep|tall|lat|warm|hott|fast)er than"
+    r"|(?:läng|größ|höh|ält|schwer|breit|spät)er als"
+    r"|exceed(?:s|ing|ed)?)|\b(?:no earlier than|over|after|since|from|über|ab|seit|nach)"
+)
+
+
+_AFTER_UPPER = re.compile(
+    r"\W*(?P<strong>or (?:less|fewer|below|under|younger|lower|earlier|shorter)"
+    r"|oder (?:weniger|jünger|früher|kürzer)|at most|höchstens)\b|\W*at the latest\b"
+)
+
+
+_AFTER_LOWER = re.compile(
+    r"\W*(?P<strong>or (?:more|above|over|older|higher|later|longer)"
+    r"|and (?:more|up|over)|oder (?:mehr|älter|höher|später)|at least|mindestens)\b"
+)
+
+
+_GAP = re.compile(r"\s*(?:the|a|an|about|around|minus|dem|den|der|etwa|rund)?\s*-?\Z")
+
+
+# "9 Uhr", "17.30 Uhr", "5 o'clock"
+_CLOCK = re.compile(r"(\d{1,2})(?:\.(\d{2}))? (?:Uhr|o['’]clock)\b.*")
+
+
+_NEXT = re.compile(r"[ -]([^\W\d_]+)")
+
+
+# "60 euros per hour", "140 euros a night"
+_RATE = re.compile(
+    r"\s*(?:(?:per|each|every|pro|je)\s+|an?\s+(?=(?:hour|day|night|week|month|year|piece|person|head)\b)|/\s*)([^\W\d_]+)"
+)
+
+
+_BOUND_REACH = 40
+
+
+class StatedFigure(Struct, frozen=True):
+    kind: str
+    """`n` for numbers, `d` for dates, `t` for times, `w` for days of the week."""
+    values: tuple[object, ...]
+    unit: Unit | None = None
+    bound: int = 0
+    """1 if it is an upper limit, -1 if a lower one."""
+    strong: bool = False
+    written: str = ""
+    then: str = ""
+    """The word after it, if it has no unit."""
+    per: str = ""
+    """What it is counted by: the concept of "hour" in "60 euros per hour"."""
+
+    def same(self, other: "StatedFigure") -> bool:
+        return self.kind == other.kind and self._fits(other) and not set(self.values).isdisjoint(other.values)
+
+    def rivals(self, other: "StatedFigure") -> bool:
+        return self.kind == other.kind and self._fits(other) and set(self.values).isdisjoint(other.values)
+
+    def _fits(self, other: "StatedFigure") -> bool:
+        return self.unit is None or other.unit is None or self.unit == other.unit
+
+    @property
+    def tokens(self) -> Iterator[str]:
+        return (f"{self.kind}{value}" for value in self.values)
+
+
+def read_figure(found: re.Match[str], line: str) -> StatedFigure | None:
+    before = line[max(0, found.start() - _BOUND_REACH) : found.start()].lower()
+    after = line[found.end() : found.end() + _BOUND_REACH].lower()
+    bound, strong = bound_of(before, after)
+    if found["date"]:
+        days = tuple((date.month, date.day) for date in dates_in(found[0]))
+        return StatedFigure("d", days, None, bound, strong, found[0]) if days else None
+    if found["time"]:
+        return StatedFigure("t", (times_in(found[0])[0],), None, bound, strong, found[0])
+    if clock := _CLOCK.fullmatch(f"{found[0]}{line[found.end() : found.end() + 10]}".split(",")[0].strip()[:20]):
+        return StatedFigure("t", ((int(clock[1]), int(clock[2] or 0), 0),), None, bound, strong, found[0])
+    unit = figure_unit(found)
+    readings = () if found["scale"] or found["sign"] or not found["digits"] else digit_readings(found["digits"])
+    values = (figure_value(found), *(f"{whole}.{rest}" if rest.strip("0") else whole for whole, rest in readings))
+    then = _NEXT.match(line, found.end()) if unit is None and not (found["unit"] or "").strip() else None
+    if then and (further := _NEXT.match(line, then.end())) and (counted := unit_of(further[1])):
+        unit, then = counted, None  # "12 further days"
+    rate = _RATE.match(line, found.end())
+    return StatedFigure(
+        "n",
+        tuple(dict.fromkeys(values)),
+        unit,
+        bound,
+        strong,
+        found[0],
+        then[1].lower() if then else "",
+        concept_of(rate[1].lower()) if rate else "",
+    )
+
+
+def bound_of(before: str, after: str) -> tuple[int, bool]:
+    for sign, pattern, follow in ((1, _UPPER, _AFTER_UPPER), (-1, _LOWER, _AFTER_LOWER)):
+        for found in pattern.finditer(before):
+            if _GAP.match(before, found.end()):
+                return sign, (found["strong"] or found["noun"]) is not None
+        if found := follow.match(after):
+            return sign, found["strong"] is not None
+    return 0, False
+
+
+FIGURE_START, FIGURE_END = "\ue000", "\ue001"
+
+
+_SO = re.compile(
+    r",\s*so (?!far|that|das |der |die |herr |frau )\w"
+    r"|\bsince (?:the|it|they|he|she|there|no|this|these|its|we|you)\b|,\s*da\s"
+)
+
+
+_IMPERATIVES = REQUEST_VERBS | word_set("segment.imperatives") - {"lies"}
+
+
+_FINITE = word_set("segment.finite")
+
+
+_SUBJECTS = word_set("segment.subjects")
+
+
+_FADING, _BREAK = 0.6, 0.3
+
+
+# How much a pronoun that is the subject says of what it stands for.
+_MEANT = 0.9
+
+
+class Segment(Struct):
+    """A part of a sentence that can be true or false by itself."""
+
+    sentence: "ReadSentence"
+    words: list[str]
+    """In small letters, in their order, with those that carry nothing."""
+    own: dict[str, float]
+    """What it speaks of, and how much each weighs."""
+    figures: list[StatedFigure]
+    sides: dict[str, Sides]
+    """The words that have an opposite."""
+    denies: bool
+    names: dict[str, str]
+    """Concepts of words with a capital, with the word before each."""
+    roles: dict[str, str]
+    """Names and figures, with the preposition before each."""
+    runs: list[list[str]]
+    """The same, those together that stand together."""
+    inherited: dict[str, float]
+    """What it speaks of without saying it again."""
+    source: int = -1
+    measured: set[str] = set()
+    """Figures that are said of this segment alone, and are no part of a name: "ward 3" goes on, "12 beds" does not."""
+    has_subject: bool = False
+    """Whether it begins with a noun of its own, as far as an article or a capital shows."""
+    denied: str = ""
+    """What its negation stands before."""
+    labels: set[str] = set()
+    """Figures that are part of a name."""
+    field: str = ""
+    """The field of a result whose value it is."""
+    anew: bool = False
+    """Whether it follows a semicolon, or "whereas", and so has a subject of its own."""
+    lacks: bool = False
+    """Whether something is said to be without something."""
+    lacked: str = ""
+    """What that is."""
+    order: int = 0
+    """1 if it is said to come first, 2 if next, 3 if last."""
+    relative: bool = False
+    """Whether it follows "who" or "which", and so speaks of what was said last."""
+    quantified: dict[str, str] = {}
+    """Nouns of which it speaks, or goes on to speak, by the kind of their quantifier: "all", "some"."""
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    def covers(self, tokens: Iterable[str]) -> bool:
+        """Return whether it speaks of all of them, with what it inherits if it has no subject of its own."""
+        leans = not self.has_subject or len(self.own) < 2
+        return all(token in self.own or (leans and token in self.inherited) for token in tokens)
+
+    def note(self, figure: StatedFigure, *, label: bool = False) -> None:
+        tokens = list(figure.tokens)
+        self.figures.append(figure)
+        self.own.update(dict.fromkeys(tokens, 2.0 / len(tokens)))
+        (self.labels if label else self.measured).update(tokens)
+
+
+class ReadSentence(Struct):
+    text: str
+    small: str
+    segments: list[Segment]
+    hangs: bool = False
+    """Whether it begins with a pronoun."""
+    refers: bool = False
+    """Whether it has one."""
+
+    @property
+    def hangs_on(self) -> bool:
+        """Whether a pronoun is its subject, first or after a verb: "it is", "on Mondays it is"."""
+        return self.refers and bool(self.segments) and not _SUBJECTS.isdisjoint(self.segments[0].words)
+
+    @property
+    def subject(self) -> str:
+        """What its first part begins with, if that is a noun."""
+        first = self.segments[0] if self.segments else None
+        return next((each for each in first.own if each[-1:].isalpha()), "") if first and first.has_subject else ""
+
+    @property
+    def tokens(self) -> set[str]:
+        return {token for segment in self.segments for token in segment.own}
+
+    def follow(self, before: "ReadSentence | None", context: Iterable[str] = (), *, source: bool = False) -> None:
+        """Note what each segment inherits: from the segments before it, and a pronoun from the sentence before."""
+        weight = 0.5 if source else 0.3
+        context = tuple(context)
+        kept: set[str] = set()
+        known: dict[str, float] = {}
+        of_how_many: dict[str, str] = {}
+        last: Segment | None = None
+        subjects: set[str] = set()
+        if before is not None and self.refers:
+            known = {token: weight for segment in before.segments for token in (*segment.inherited, *segment.own)}
+            if source and self.hangs_on and (subject := before.subject):
+                known[subject] = _MEANT
+        for segment in self.segments:
+            if not segment.quantified:
+                segment.quantified = {noun: kind for noun, kind in of_how_many.items() if noun not in segment.own}
+            of_how_many = segment.quantified
+            if segment.anew and len(segment.own) > 1:
+                known = {token: at * _BREAK for token, at in known.items()}
+            subject = _leading_name(segment)
+            if subject and source:
+                # "Anna has 3, Ben 5": what has a name of its own does not speak of the one before.
+                known = {token: at * (_BREAK if token in subjects else 1.0) for token, at in known.items()}
+                subjects.add(subject)
+            if segment.relative and (meant := _said_last(last)):
+                known = {token: at * _BREAK for token, at in known.items()} | {meant: _MEANT}
+            last = segment
+            # "The dessert does not": what, was said before.
+            share = 0.9 / weight if len(segment.own) < 2 and source else 1.0
+            around = dict.fromkeys(context, 0.3) | {token: min(0.9, share * at) for token, at in known.items()}
+            apart = _told_apart(segment, self.segments, before)
+            segment.inherited = {
+                token: at for token, at in around.items() if token not in segment.own and token not in apart
+            }
+            # What was said last is nearer; a name stays what the sentence is about until there is another.
+            kept = set(segment.names) or kept
+            known = {token: at if token in kept else at * _FADING for token, at in known.items()} | {
+                token: weight * at for token, at in segment.own.items() if token not in segment.measured
+            }
+
+    @property
+    def advises(self) -> bool:
+        return ADVISES.search(self.small) is not None or any(map(_is_imperative, self.segments[:1]))
+
+    @property
+    def reasons(self) -> bool:
+        return (CAUSE.search(self.small) or _SO.search(self.small)) is not None
+
+
+def _leading_name(segment: Segment) -> str:
+    """Return the name that a part of a sentence begins with."""
+    first = next(iter(segment.own), "")
+    return first if segment.has_subject and first in segment.names and segment.names[first] == "" else ""
+
+
+def _said_last(segment: Segment | None) -> str:
+    """Return the last noun or name of a part of a sentence."""
+    found = [token for token in segment.own if token[-1:].isalpha()] if segment else []
+    return found[-1] if found else ""
+
+
+def _told_apart(segment: Segment, others: Iterable[Segment], before: ReadSentence | None) -> set[str]:
+    """Return the labels of other segments: they cannot be meant in a segment with a label of its own."""
+    if not segment.labels:
+        return set()
+    return {token for each in (*others, *(before.segments if before else ())) for token in each.labels}
+
+
+def _is_imperative(segment: Segment) -> bool:
+    words = [word for word in segment.words if word not in {"please", "also", "then", "just", "bitte"}]
+    return (
+        bool(words)
+        and words[0] in _IMPERATIVES
+        and len(words) > 1
+        and not words[1][0].isdigit()
+        and words[1] not in {"of", "for"}  # "repair of the gate"
+        and _FINITE.isdisjoint(words[1:])
+        and not words[0].startswith(FIGURE_START)
+    )
+
 
 # ── words by what they do ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -36,7 +377,7 @@ _RELATIVES = word_set("statement.relatives")
 _PRONOUNS = word_set("statement.pronouns")
 _WEEKDAYS = {name: number for week in groups("statement.weekdays") for number, name in enumerate(week)}
 # Words that carry no statement: of German, and beyond those of every reader.
-EMPTY_WORDS = (WEAK - word_set("statement.weak_but_telling")) | NEGATIONS | word_set("statement.empty")
+EMPTY_WORDS = (WEAK - word_set("statement.weak_but_telling")) | ALL_NEGATIONS | word_set("statement.empty")
 
 
 _ORDER = {word: int(order) for order, (those,) in table("statement.order").items() for word in those}
@@ -116,7 +457,7 @@ class SentenceReader:
             if word in _SOFT_NEGATIONS:
                 segment.lacks = True
                 segment.lacked = next((concept_of(each.lower()) for each in items[place + 1 :] if _says(each)), "")
-            elif word in NEGATIONS and not _is_limit(items, place):
+            elif word in ALL_NEGATIONS and not _is_limit(items, place):
                 segment.denies = True
                 said = [item for item in items[place + 1 :] if _says(item)] or list(filter(_says, items[:place][::-1]))
                 segment.denied = concept_of(said[0].lower()) if said else ""

@@ -8,11 +8,9 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Message, Note
 from remit.words.components import cut, squeezed
-from remit_orchestrator.text.constraint_changes import stated_change
-from remit_orchestrator.text.demand_sentences import may_demand
 from remit_orchestrator.text.lexicon import alternatives, pattern_within, word_set
 from remit_orchestrator.text.sentences import is_question, names_and_numbers, sentences, spoken
-from remit_orchestrator.text.stated_constraints import stated_constraints
+from remit_orchestrator.text.stated_constraints import may_demand, stated_change, stated_constraints
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
 # How many of the newest of each are kept: together some 500 tokens, an eighth of a callee's default context.

@@ -1,8 +1,9 @@
-"""Word lists for readers without a language model: verbs, and the function of words in a sentence."""
+"""What words do in a sentence, and how they relate: forms, opposites, negations, doubts and conditions."""
 
+import re
 from functools import lru_cache
 
-from remit_orchestrator.text.lexicon import groups, phrases, table, word_set
+from remit_orchestrator.text.lexicon import groups, pattern, phrases, table, word_set
 
 # Irregular forms of English and German words, with the plain form of each.
 IRREGULAR_FORMS = {form: group[0] for group in groups("irregular_forms") for form in group}
@@ -116,3 +117,186 @@ ROLES = {
     **dict.fromkeys(ADVICE, "advice"),
     **dict.fromkeys(("now", "today", "currently", "presently"), "now"),
 }
+
+
+# ── forms of one word ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ENDINGS = (
+    *(ending for group in groups("endings") for ending in group),
+    *("ern", "er", "en", "em", "et", "st", "e", "s", "n", "t", "y"),
+)
+_INFLECTIONS = frozenset({"ing", "ed", "s"})
+_SOFTENED = ("ens", "ans", "cis", "lus", "vis")
+_SHORTEST_ROOT = 4
+_LONGEST_ROOT = 7
+
+
+@lru_cache(maxsize=8192)
+def root_of(word: str) -> str:
+    """Return what the forms and derivations of a word have in common: `reserve`, `reservation` and `reserved` are one.
+
+    It is rough on purpose: it tells whether two texts speak of one thing, not whether they say the same of it.
+    """
+    word = word.removesuffix("'s").removesuffix("'").replace("ß", "ss")
+    if plain := IRREGULAR_FORMS.get(word):
+        word = plain
+    elif word.startswith("ge") and word.endswith(("t", "en")) and len(word) > 6:
+        word = word[2:]  # a German participle
+    while True:
+        if len(word) > _SHORTEST_ROOT and word[-1] == word[-2]:
+            word = word[:-1]
+        ending = next((each for each in _ENDINGS if word.endswith(each)), "")
+        if not ending or len(word) - len(ending) < _SHORTEST_ROOT - (ending in _INFLECTIONS):
+            break
+        word = word.removesuffix(ending)
+        if len(word) > _SHORTEST_ROOT and word.endswith(_SOFTENED):
+            word = word[:-1] + "d"  # extend and extension, decide and decision
+            break
+    return word[:_LONGEST_ROOT].translate(_PLAIN_VOWELS)
+
+
+_PLAIN_VOWELS = str.maketrans("äöü", "aou")
+
+# ── the same in other words ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+# ── the opposite ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Sides of one axis; each side has words that mean the same. Not here: what is an opposite only in one trade.
+# A star marks states: of one thing, at one time, only one side can be so. A film begins and ends; a door is open or
+# shut.
+_OPPOSED = table("opposites")
+# Words with another common meaning are on no side.
+_AMBIGUOUS = word_set("ambiguous")
+
+Sides = frozenset[tuple[int, int]]
+"""The axes on which a word stands, each with its side: 1 or -1."""
+
+
+STATES = tuple((one, other) for axis, (one, other) in _OPPOSED.items() if axis.startswith("*"))
+"""Words for states that exclude each other: those of one side, and those of the other."""
+
+
+def is_ambiguous(word: str) -> bool:
+    """Return whether a word has another common meaning, so that it stands on no side."""
+    return word in _AMBIGUOUS
+
+
+def _sides() -> dict[str, Sides]:
+    sides: dict[str, set[tuple[int, int]]] = {}
+    for axis, both in enumerate(_OPPOSED.values()):
+        for sign, side in zip((1, -1), both, strict=True):
+            for word in side:
+                if word not in _AMBIGUOUS:
+                    sides.setdefault(root_of(word), set()).add((axis, sign))
+    return {root: frozenset(each) for root, each in sides.items()}
+
+
+_SIDES = _sides()
+_CLASSES: dict[str, str] = {}
+for _group in groups("same_meaning"):
+    for _word in _group:
+        _CLASSES.setdefault(root_of(_word), root_of(_group[0]))
+_NOWHERE: Sides = frozenset()
+
+
+def concept_of(word: str) -> str:
+    """Return what a word has in common with its forms and with words of the same meaning."""
+    root = root_of(word)
+    return _CLASSES.get(root, root)
+
+
+def sides_of(word: str) -> Sides:
+    """Return the axes on which a word stands; "increase" and "fall" are on two sides of one."""
+    return _NOWHERE if word in _AMBIGUOUS else _SIDES.get(root_of(word), _NOWHERE)
+
+
+def same_meaning(one: str, other: str) -> bool:
+    """Return whether two words are known to mean the same."""
+    return concept_of(one) == concept_of(other) or bool(sides_of(one) & sides_of(other))
+
+
+ALL_NEGATIONS = NEGATIONS | word_set("marker.negations")
+
+
+_NEGATIVE_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non-", "non", "mis")
+
+
+def positive_of(word: str) -> tuple[str, ...]:
+    """Return what a word may be the denial of, by its prefix or ending: `unpaid`, `non-compliant`, `harmless`."""
+    found = [word.removeprefix(each) for each in _NEGATIVE_PREFIXES if word.startswith(each) and len(word) > 5]
+    found += [word.removesuffix(each) for each in ("less", "los") if word.endswith(each) and len(word) > 6]
+    return tuple(found)
+
+
+ADVISES = pattern("marker.advice")
+"""What tells somebody what to do."""
+
+
+CAUSE = pattern("marker.cause")
+"""What makes one thing the reason of another."""
+
+_REASON_AFTER = re.compile(
+    r"\b(?:because of|due to|owing to|thanks to|on account of|because|(?P<german>wegen|aufgrund|infolge|dank|weil))"
+    r"\s+(?P<said>[^,;.:()]{3,80})",
+    re.IGNORECASE,
+)
+_REASON_IS = re.compile(
+    r"\b(?:(?:cause|reason)s?|(?P<german>ursachen?|gründe?)) (?:is|are|was|were|ist|sind|war|waren)"
+    r"\s+(?P<said>(?:an?|the|ein\w*|der|die|das)\s[^,;.:()]{3,80})",
+    re.IGNORECASE,
+)
+_NOUN = re.compile(r"\b[A-ZÄÖÜ]\w+")
+
+
+def reason_given(text: str) -> str:
+    """Return the words that follow "because" or "due to" in a sentence; of German, the nouns. Empty if it has none."""
+    found = _REASON_AFTER.search(text) or _REASON_IS.search(text)
+    if found is None:
+        return ""
+    return " ".join(_NOUN.findall(found["said"])) if found["german"] else found["said"]
+
+
+POSSIBLY = pattern("marker.possibly")
+"""What says that something is not certain; wide, because it is asked whether a doubt was kept."""
+
+
+DOUBT = pattern("marker.doubt")
+"""What is certainly a doubt."""
+
+
+CONDITION = pattern("marker.condition")
+
+
+STRICT_EXCEPTION = pattern("marker.strict_exception")
+"""What certainly leaves something out of a statement."""
+
+
+EXCEPTION = pattern("marker.strict_exception", "marker.exception")
+"""What may leave something out; wide, because it is asked whether an exception was kept."""
+
+
+ONLY = re.compile(
+    r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b"
+    r"(?! (?:\d|an?\b|few|some|one|two|three|wenige|ein\w*|zwei|drei))"
+)
+"""What leaves everything else out; before a number it says only that it is small."""
+
+RESTRICTS = pattern("marker.restricts")
+"""What may say that something holds in one case alone."""
+
+
+SUPPOSES = pattern("marker.supposes")
+"""What says how something would be."""
+
+
+STRICT_CONDITION = pattern("marker.strict_condition")
+
+
+OBLIGATION = re.compile(
+    r"\b(?:required?s?|requires|necessary|mandatory|obligatory|compulsory|needed|(?:is|are) to|deadline|due|needs?"
+    r"|expect\w*|planned|scheduled|likely|(?:asked|requested|urged|invited|told) to|gebeten|aufgefordert"
+    r"|erforderlich|nötig|brauch\w*|benötig\w*|geplant|voraussichtlich"
+    r"|notwendig|verpflicht\w*|frist|(?:ist|sind) \w+ zu)\b"
+)
+"""What a source may say where a text says what is to be done, or is expected."""

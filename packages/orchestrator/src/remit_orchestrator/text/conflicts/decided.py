@@ -1,13 +1,14 @@
-"""Reads later results with what the user decided about a conflict."""
+"""The contradictions that a user is asked to settle, the decisions about them, and later results read with these."""
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Json
+from remit.protocol.envelope import Answer, Json
 from remit.words.components import Conflict, Findings, capital, in_words, said_shortly
+from remit_orchestrator.text.conflicts.search import Side, settled
 
 _DECIDED = re.compile(r"(?P<about>[^\n]{1,200}?): (?P<counts>[^\n]{1,200}?) counts, not (?P<others>[^\n]{1,200})\.")
 
@@ -56,3 +57,33 @@ def _read_with(conflict: Conflict, decided: dict[str, DecidedConflict]) -> Confl
 
 def _said(value: Json) -> str:
     return said_shortly(value) or ""
+
+
+def disputes_of(answer: Answer) -> list[Json]:
+    """Return the question to the user in the form in which it is stored."""
+    return [
+        {
+            "about": capital(in_words(each["path"])),
+            "question": each["question"],
+            "values": [
+                {"value": said_shortly(said["value"]) or "", "sources": said["sources"]} for said in each["values"]
+            ],
+        }
+        for each in cast("list[dict[str, Any]]", answer.metadata["conflicts"])
+        if each["question"]
+    ]
+
+
+def settled_disputes(reply: str, disputes: Sequence[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the decisions that a reply makes, in words, and the disputes that it leaves open."""
+    decisions: list[str] = []
+    left: list[dict[str, Any]] = []
+    for dispute in disputes:
+        sides = [Side(each["value"], tuple(each["sources"])) for each in dispute["values"]]
+        place = settled(reply, sides)
+        if place is None:
+            left.append(dispute)
+            continue
+        others = [each.value for each in sides if each.value != sides[place].value]
+        decisions.append(decision_of(dispute["about"], sides[place].value, others))
+    return decisions, left

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from remit_orchestrator.text.conflicts.result_fields import fold_text
-from remit_orchestrator.text.dates import MONTHS
-from remit_orchestrator.text.figures import NAMES
+from remit_orchestrator.text.conflicts.fields import fold_text
+from remit_orchestrator.text.figures import MONTHS, NAMES
 from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import (
     CLAUSE_VERBS,
