@@ -11,6 +11,7 @@ from remit_orchestrator.conversation import Conversation, KnownAnswer, question_
 from remit_orchestrator.text.classification import ClassifiedText
 from remit_orchestrator.text.constraints import demands_of
 from remit_orchestrator.text.intent import DetectedIntent, Label, Unknown, decide
+from remit_orchestrator.text.lexicon import alternatives
 from remit_orchestrator.text.sentences import sentences
 from remit_orchestrator.text.stated_constraints import Requirement, stated_change, stated_constraints
 from remit_orchestrator.text.summaries import notes_of
@@ -83,11 +84,7 @@ def nothing_offered(offered: Mapping[str, tuple[Label, Capability]]) -> str:
     return decision.reply
 
 
-_LOOK_AGAIN = re.compile(
-    r"\b(?:again|once more|anew|afresh|re-?check|refresh|reload|update|up to date|latest|now"
-    r"|nochmals?|noch ?mal|noch einmal|erneut|wieder|aktualisier\w{0,3}|neu|jetzt)\b",
-    re.IGNORECASE,
-)
+_LOOK_AGAIN = re.compile(rf"\b(?:{alternatives('follow_up.look_again')})\b", re.IGNORECASE)
 _ONLY_LOOK_AGAIN = re.compile(
     r"\W*(?:please |bitte )?(?:(?:look|check|try|ask|do|see|prüfe?|schau|sieh|frag) )?(?:it |that |this |es |das )?"
     r"(?:nach )?(?:again|once more|anew|re-?check|refresh|update|nochmals?|noch ?mal|noch einmal|erneut)(?: nach)?"

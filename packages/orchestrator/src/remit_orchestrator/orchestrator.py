@@ -68,20 +68,13 @@ from remit_orchestrator.text.intent import (
     offer,
     plan,
 )
+from remit_orchestrator.text.lexicon import alternatives
 from remit_orchestrator.text.replies import agrees, asks_for_something, chosen, fields, wanted
 from remit_orchestrator.workflow import AT_ONCE, WorkflowExecution
 from remit_orchestrator.workflow_answer import Narrator, Wording
 
-_NO = re.compile(
-    r"\W*(?:n|no|nope|nein|non|(?:neither|none)(?: of (?:these|those|them))?|(?:nichts|kein(?:e|er|es|s)?)(?: davon)?)"
-    r"(?:,? (?:thanks|thank you|danke))?\W*",
-    re.IGNORECASE,
-)
-_HELP = re.compile(
-    r"\W*(?:help(?: me)?|what can you do(?: for me)?|what can I ask(?: you)?(?: for)?"
-    r"|hilfe|was (?:kannst du|können Sie)(?: alles)?(?: für mich)?(?: tun)?)\W*",
-    re.IGNORECASE,
-)
+_NO = re.compile(rf"\W*(?:{alternatives('orchestrator.no')})(?:,? (?:thanks|thank you|danke))?\W*", re.IGNORECASE)
+_HELP = re.compile(rf"\W*(?:{alternatives('orchestrator.help')})\W*", re.IGNORECASE)
 # No reply to a question is longer, and searching a megabyte would block the event loop.
 _LONGEST_REPLY = 2_000
 # The warning to users whose request the fallback classified, because the model could not.

@@ -9,7 +9,7 @@ from msgspec import Struct
 from remit.protocol.envelope import Json
 from remit.words.components import cut, in_words, name_words, said_shortly
 from remit_orchestrator.text.figures import Amount, Figure, figure_in, figures
-from remit_orchestrator.text.lexicon import word_set
+from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.request_clauses import denies
 from remit_orchestrator.text.sentences import is_question, sentences
 from remit_orchestrator.text.vocabulary import (
@@ -95,18 +95,8 @@ _MORE = (
     "|oberhalb|mindestens|nicht weniger als|übersteigt|überschreitet"
 )
 _BOUND = re.compile(rf"\b(?:(?P<less>{_LESS})|(?P<more>{_MORE}))\b", re.IGNORECASE)
-_REACHED = re.compile(
-    r"up to|at most|no more|not more|maximum|höchstens|maximal|nicht mehr|bis zu|at least|no less|not less"
-    r"|no fewer|minimum|mindestens|nicht weniger",
-    re.IGNORECASE,
-)
-_EXISTS = re.compile(
-    r"\b(?:there(?:'s| is| are| was| were)|exists?|es gibt|gibt es|(?:any|some|one|something|anything|somebody"
-    r"|anybody|someone|anyone)\b"
-    r"|(?:we|you|they|i) (?:have|find|found|got)|found|gefunden|vorhanden|es (?:einen?|noch|kein\w*)|left|übrig"
-    r"|none|nothing|nobody|niemand|nichts|kein\w*|no)\b",
-    re.IGNORECASE,
-)
+_REACHED = re.compile(rf"{alternatives('condition.reached')}", re.IGNORECASE)
+_EXISTS = re.compile(rf"\b(?:{alternatives('condition.exists')})\b", re.IGNORECASE)
 _WEAK = COMMON_WORDS | ALL_NEGATIONS | word_set("condition.weak") - {"no", "not"}
 
 
@@ -348,10 +338,7 @@ def _verdict(word: str, statement: _Statement) -> str | None:
     return "yes" if (signs == {1}) != statement.negated else "no"
 
 
-_UNCERTAIN = re.compile(
-    r"\b(?:unclear|inconclusive|pending|not yet|unknown|either|or|whether|unklar|noch nicht|ausstehend|ob|oder)\b",
-    re.IGNORECASE,
-)
+_UNCERTAIN = re.compile(rf"\b(?:{alternatives('condition.uncertain')})\b", re.IGNORECASE)
 
 
 def _truth(value: Json) -> bool | None:

@@ -10,7 +10,7 @@ from remit.protocol.envelope import Answer, Json, Note, Response
 from remit.words.components import in_words, name_words, said_shortly
 from remit_orchestrator.text.conflicts.decided import DecidedConflict, decided_conflicts
 from remit_orchestrator.text.figures import Amount, Day, Figure, Quantity, TimeOfDay, Weekday, figure_in, figures
-from remit_orchestrator.text.lexicon import word_set
+from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.sentences import is_question, sentences
 from remit_orchestrator.text.spoken_times import spoken_times
 from remit_orchestrator.text.stated_constraints import (
@@ -200,9 +200,7 @@ _EXCLUDING = re.compile(
     re.IGNORECASE,
 )
 # "Open from Monday to Friday", "from 8:00 to 16:00": nobody has to come at all of these times.
-_OPENING = re.compile(
-    r"\b(?:open|opens|opening|close[sd]?|geöffnet|offen|öffnungszeiten|öffnet|schließt)\b", re.IGNORECASE
-)
+_OPENING = re.compile(rf"\b(?:{alternatives('constraint.opening')})\b", re.IGNORECASE)
 
 
 class ResultStatement(NamedTuple):

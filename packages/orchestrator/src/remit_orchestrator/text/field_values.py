@@ -19,16 +19,8 @@ from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.spoken_times import SpokenDay, SpokenTime, spoken_days, spoken_times
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, GERMAN_SIGNS, LABELS, REQUEST_VERBS, stem
 
-_MOST = re.compile(
-    r"\b(?:at most|no more than|not more than|up to|maximum(?: of)?|max\.?|below|under|less than|for under"
-    r"|höchstens|maximal|nicht mehr als|bis zu|unter|weniger als)\W{0,3}(?:[$€£¥]\s?)?$",
-    re.IGNORECASE,
-)
-_LEAST = re.compile(
-    r"\b(?:at least|no less than|minimum(?: of)?|more than|over|above|mindestens|wenigstens|mehr als"
-    r"|über)\W{0,3}(?:[$€£¥]\s?)?$",
-    re.IGNORECASE,
-)
+_MOST = re.compile(rf"\b(?:{alternatives('value.most')})\W{{0,3}}(?:[$€£¥]\s?)?$", re.IGNORECASE)
+_LEAST = re.compile(rf"\b(?:{alternatives('value.least')})\W{{0,3}}(?:[$€£¥]\s?)?$", re.IGNORECASE)
 _NEXT = re.compile(r"[\s-]+([^\W\d_]+)(?:[\s-]+([^\W\d_]+))?")
 _WORD = re.compile(r"[^\W\d_]+")
 _PEOPLE = word_set("number.people")
@@ -208,9 +200,7 @@ _CLAUSE = re.compile(r"[,;.!?](?=\s)|\n")
 _HAS = re.compile(r"\b(?:has|have|hat|habe|haben)\b", re.IGNORECASE)
 # "Have 8 pages proofread": a request, for nobody stands before it.
 _HAS_DONE = re.compile(r"\s*(?:(?:and|please|then|also|just)\s)*have\b", re.IGNORECASE)
-_WANTS = re.compile(
-    r"\b(?:can|could|may|shall|like|want|need|to have|kann|könnte\w?|möchte\w?|darf|will|gern)\b", re.IGNORECASE
-)
+_WANTS = re.compile(rf"\b(?:{alternatives('value.wants')})\b", re.IGNORECASE)
 
 
 _LABEL_STEMS = frozenset(stem(word) for word in word_set("number.label_stems"))
@@ -405,15 +395,8 @@ _ASIDE = re.compile(
     r"|^\s*(?:and |but |und |aber )?(?:if|unless|whether|wenn|falls|ob)\b",
     re.IGNORECASE,
 )
-_NOT = re.compile(
-    r"\b(?:not|no|never|without|except|but|nor|instead of|rather than|other than|nicht|kein\w{0,2}|ohne|außer"
-    r"|statt|anstatt)"
-    r"(?:\s[\w’']+){0,2}?\s$",
-    re.IGNORECASE,
-)
-_WITH = re.compile(
-    r"\b(?:with|including|include|plus|mit|inklusive|inkl\.?|samt)(?:\s(?:an?|the|eine?[nmr]?|de[nrm]|die))?\s$", re.I
-)
+_NOT = re.compile(rf"\b(?:{alternatives('value.not')})(?:\s[\w’']+){{0,2}}?\s$", re.IGNORECASE)
+_WITH = re.compile(rf"\b(?:{alternatives('value.with')})(?:\s(?:an?|the|eine?[nmr]?|de[nrm]|die))?\s$", re.I)
 _WITHOUT = re.compile(r"\b(?:without|no|excluding|ohne|keine?n?)(?:\s(?:an?|the|eine?[nmr]?|de[nrm]|die))?\s$", re.I)
 _IS_SO = re.compile(r"\b(?:it is|it's|it’s|this is|es ist|das ist)(?:\s(?:an?|ein\w{0,2}))?\s$", re.I)
 _NOT_SO = re.compile(r"\b(?:not|nicht|kein\w{0,2})(?:\s(?:an?|so|very|ein\w{0,2}))?\s$", re.I)
@@ -496,11 +479,7 @@ def is_denied(text: str, start: int) -> bool:
 
 _OR = re.compile(r"\s?(?:,|or|oder|/)\s(?:on |am |at |um )?", re.I)
 _FROM = re.compile(r"\b(?:from|starting|starts|beginning|begins|von|ab|vom)\s(?:the\s|on\s)?$", re.I)
-_UNTIL = re.compile(
-    r"(?:\b(?:to|until|till|through|ends|ending|bis|bis zum|endet am)\s(?:the\s|on\s)?|\d\.?(?:st|nd|rd"
-    r"|th)?\s?[-–]\s?)$",
-    re.I,
-)
+_UNTIL = re.compile(rf"(?:\b(?:{alternatives('value.until')})\s(?:the\s|on\s)?|\d\.?(?:st|nd|rd|th)?\s?[-–]\s?)$", re.I)
 
 
 def _days(words: Words, fields: list[Field]) -> dict[str, FoundValue]:

@@ -8,7 +8,7 @@ name in another language adds to it, in the order of `LANGUAGES`. What the lines
 - `lines`: one text on each line.
 - `table`: on each line a key, a colon, and words; a bar divides them into sides: `rise: rise grow | fall sink`.
 - `phrases`: on each line a key, a colon, and phrases with a slash between them: `delayed: behind schedule/im verzug`.
-- `pattern`: on each line one or more alternatives of a regular expression, in small letters.
+- `alternatives` and `pattern`: on each line one or more alternatives of a regular expression, in small letters.
 """
 
 import re

@@ -12,7 +12,7 @@ from remit.words.components import in_words
 from remit.words.numbers import ORDINALS, SPELLED, any_of, spelled_number
 from remit_orchestrator.text.field_values import FoundValue, find_values, only_number
 from remit_orchestrator.text.fields import Fits, field_of, takes_whole_text
-from remit_orchestrator.text.lexicon import word_set
+from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.sentences import is_question
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
@@ -28,11 +28,7 @@ _LEAD = re.compile(
 _TAIL = re.compile(r"[,\s]*(?:please|thanks|thank you|bitte|danke)\W*$", re.IGNORECASE)
 # What may be left of a reply when its values are taken out.
 _FILLING = word_set("value_reply.filling")
-_REFUSAL = re.compile(
-    r"\W*(?:no|nope|nein|never ?mind|forget it|cancel(?: that| it)?|stop|nothing|i don['’]t know|no idea|abbrechen"
-    r"|vergiss es|egal|weiß (?:ich )?nicht|keine ahnung)\W*",
-    re.IGNORECASE,
-)
+_REFUSAL = re.compile(rf"\W*(?:{alternatives('reply.refusal')})\W*", re.IGNORECASE)
 _QUESTIONS = word_set("value_reply.questions")
 _LONGEST_PIECE = 6
 
@@ -65,11 +61,7 @@ def asks_for_something(reply: str) -> bool:
     return is_question(reply.strip()) or (len(words) > 2 and (words[0] in REQUEST_VERBS or words[0] in _QUESTIONS))
 
 
-_AGREES = re.compile(
-    r"\W*(?:yes|yeah|yep|ja|ok|okay|sure|right|correct|exactly|genau|the same|same|as before|again|wie vorher"
-    r"|gleich\w{0,2})\b",
-    re.IGNORECASE,
-)
+_AGREES = re.compile(rf"\W*(?:{alternatives('reply.agrees')})\b", re.IGNORECASE)
 
 
 def agrees(reply: str) -> bool:

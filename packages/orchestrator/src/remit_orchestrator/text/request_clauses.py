@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from remit.words.numbers import NUMBER_WORDS
-from remit_orchestrator.text.lexicon import word_set
+from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -19,31 +19,10 @@ _DETERMINERS = word_set("request.determiners")
 _OBJECTS = word_set("request.objects")
 # A word of these is no verb, whatever follows.
 _CLOSED = word_set("request.closed")
-_ASKS = re.compile(
-    r"(?:(?:can|could|would|will) you|you (?:can|could|should|must|need to|have to)|(?:i|we)(?:'d| would)? (?:also )?"
-    r"(?:want|need|like|love|wish|have to|must|prefer)|(?:i'd|we'd|let's|let me|let us|make sure)"
-    r"|(?:i|we)(?:'ll| will) (?:take|have)"
-    r"|(?:möchten?|will|wollen|brauchen?|bräuchten?|hätten?|muss|müssen) (?:ich|wir)"
-    r"|(?:kannst|könntest|würdest|wirst) du|(?:können|könnten|würden) sie|(?:ich|wir) (?:möchte|möchten|will|wollen"
-    r"|brauche|brauchen|hätte|hätten|bitte|muss|müssen|wünsche)|lass uns|mir (?:bitte )?\w+)\b",
-    re.IGNORECASE,
-)
+_ASKS = re.compile(rf"(?:{alternatives('request.asks')})\b", re.IGNORECASE)
 # Names what the next clause is about: "what about my brother, did he pass?".
-_TOPIC = re.compile(
-    r"(?:and |but |und |aber )?(?:what about|how about|as for|was ist mit|wie (?:steht|ist) es mit)\b", re.IGNORECASE
-)
-_QUESTION = re.compile(
-    r"(?:what|which|who|whom|whose|where|why|how|when(?= (?:do|does|did|is|are|was|were|can|could|will|would|has"
-    r"|have|may"
-    r"|should|exactly)\b)|(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|am) (?:i"
-    r"|you|he|she"
-    r"|it|we|they|there|the|a|an|any|my|our|your|his|her|this|that|these|those|all|[A-Z]\w+|\w+)\b"
-    r"|was|wann|wo|wer|wen|wem|wie|warum|wieso|welche[rsnm]?|wohin|woher|wieviel"
-    r"|(?:ist|sind|hat|haben|habt|gibt|kann|können|könnt|wird|werden|war|waren|darf|dürfen|muss|müssen|soll"
-    r"|sollen|habe)"
-    r" (?:es|ich|du|er|sie|wir|ihr|man|der|die|das|den|dem|ein|eine|mein\w*|unser\w*|noch|schon|[A-ZÄÖÜ]\w+))\b",
-    re.IGNORECASE,
-)
+_TOPIC = re.compile(rf"(?:and |but |und |aber )?(?:{alternatives('request.topic')})\b", re.IGNORECASE)
+_QUESTION = re.compile(rf"(?:{alternatives('request.question')})\b", re.IGNORECASE)
 _WISH = re.compile(
     r"(?:i|we)(?:'d| would| also| really)* (?:want|need|like|love|wish|have|must|prefer|plan|hope|intend)\b.{0,3} to \w"
     r"|(?:i am|i'm|we are|we're) (?:going|planning|hoping) to \w"
@@ -57,12 +36,7 @@ def is_wish(text: str) -> bool:
     return _WISH.match(text.strip(" \"'“”()")) is not None
 
 
-_POLITE = re.compile(
-    r"(?:(?:please|kindly|just|also|too|as well|maybe|bitte|doch|mal|noch|auch|außerdem|zudem|zusätzlich|ferner"
-    r"|additionally|besides|furthermore|moreover|in addition|plus|go ahead and|don't forget to|remember to|and"
-    r"|und)\b,? *)+",
-    re.IGNORECASE,
-)
+_POLITE = re.compile(rf"(?:(?:{alternatives('request.polite')})\b,? *)+", re.IGNORECASE)
 
 
 _WITHDRAWS = re.compile(
@@ -172,51 +146,16 @@ SUBORDINATE = re.compile(r"(?:ob|dass|weil|damit|whether|that|because|so that|wh
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-THEN = re.compile(
-    r"(?:and |und |but |aber )?(?:then|next|after that|after this|afterwards|afterward|subsequently|thereafter"
-    r"|following that"
-    r"|later on|(?:once|when|as soon as|after) (?:that|this|it)(?:'s| is| has been| was)? (?:done|finished|ready"
-    r"|complete|completed|over)"
-    r"|puis|ensuite|luego|después|poi|dopo|depois|daarna|dann|danach|anschließend|daraufhin|hinterher|nachher"
-    r"|im anschluss(?: daran)?|(?:wenn|sobald) das (?:erledigt|fertig) ist)\b,? *",
-    re.IGNORECASE,
-)
-LAST = re.compile(
-    r"(?:and |und )?(?:finally|lastly|last of all|last|at the end|in the end|to finish|zum schluss|zum abschluss"
-    r"|schließlich"
-    r"|zuletzt|am ende|abschließend)\b,? *",
-    re.IGNORECASE,
-)
-FIRST = re.compile(
-    r"(?:but |aber )?(?:first of all|firstly|first|to begin with|to start with|start by|begin by|zuerst|zunächst"
-    r"|als erstes|erst(?:ens)?)\b,? *",
-    re.IGNORECASE,
-)
-BEFORE = re.compile(
-    r"(?:but |and |aber |und )?(?:before that|before this|beforehand|prior to that|vorher|davor|zuvor)\b,? *",
-    re.IGNORECASE,
-)
-ALSO = re.compile(
-    r"(?:and |und )?(?:also|additionally|besides|furthermore|moreover|in addition|plus|secondly|thirdly|second|third"
-    r"|außerdem|zudem|zusätzlich|ferner|auch|zweitens|drittens|des weiteren)\b,? *",
-    re.IGNORECASE,
-)
+THEN = re.compile(rf"(?:and |und |but |aber )?(?:{alternatives('request.then')})\b,? *", re.IGNORECASE)
+LAST = re.compile(rf"(?:and |und )?(?:{alternatives('request.last')})\b,? *", re.IGNORECASE)
+FIRST = re.compile(rf"(?:but |aber )?(?:{alternatives('request.first')})\b,? *", re.IGNORECASE)
+BEFORE = re.compile(rf"(?:but |and |aber |und )?(?:{alternatives('request.before')})\b,? *", re.IGNORECASE)
+ALSO = re.compile(rf"(?:and |und )?(?:{alternatives('request.also')})\b,? *", re.IGNORECASE)
 # What follows is asked for because of what was said before.
-HENCE = re.compile(
-    r"(?:and |und )?(?:so|therefore|thus|hence|that's why|that is why|deshalb|deswegen|daher|darum)\b,? +",
-    re.IGNORECASE,
-)
-ANYWAY = re.compile(
-    r"\b(?:in any case|in either case|either way|regardless|anyway|no matter what|whatever happens|in jedem fall"
-    r"|auf jeden fall"
-    r"|so oder so|jedenfalls|unabhängig davon)\b,? *",
-    re.IGNORECASE,
-)
+HENCE = re.compile(rf"(?:and |und )?(?:{alternatives('request.hence')})\b,? +", re.IGNORECASE)
+ANYWAY = re.compile(rf"\b(?:{alternatives('request.anyway')})\b,? *", re.IGNORECASE)
 # In German, and at the end of an English clause, these stand within it.
-LATER_WITHIN = re.compile(
-    r"\b(?:afterwards|after that|dann|danach|anschließend|daraufhin|hinterher|schließlich|zum schluss|zuletzt)\b",
-    re.IGNORECASE,
-)
+LATER_WITHIN = re.compile(rf"\b(?:{alternatives('request.later_within')})\b", re.IGNORECASE)
 SOONER_WITHIN = re.compile(r"\b(?:beforehand|before that|vorher|zuvor|davor)\b", re.IGNORECASE)
 
 # ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -228,11 +167,7 @@ IF = re.compile(
     r"|falls|wenn|sofern|solange|im falle?,? dass|vorausgesetzt,?(?: dass)?)\b,? *",
     re.IGNORECASE,
 )
-UNLESS = re.compile(
-    r"(?:(?:and|but|und|aber),? )?(?P<if>unless|except if|except when|es sei denn,?(?: dass)?|außer,?(?: wenn"
-    r"| falls)?)\b,? *",
-    re.IGNORECASE,
-)
+UNLESS = re.compile(rf"(?:(?:and|but|und|aber),? )?(?:{alternatives('request.unless')})\b,? *", re.IGNORECASE)
 SHOULD = re.compile(
     r"(?:(?:and|but|und|aber),? )?(?P<if>should|sollten?)\b (?=(?:there|it|the|this|that|he|she|they|any|my|es"
     r"|das|der|die|er|sie)\b)",
@@ -246,19 +181,9 @@ ONCE = re.compile(
     re.IGNORECASE,
 )
 # A comparison with a figure, "bei mehr als 800 Euro".
-GIVEN = re.compile(
-    r"(?P<if>bei|with|at|for)\b (?=(?:mehr|weniger|über|unter|mindestens|höchstens|more|less|fewer|over|under"
-    r"|above|below)\b)",
-    re.IGNORECASE,
-)
-OTHERWISE = re.compile(
-    r"(?:(?:and|but|or|und|aber),? )?(?:otherwise|else|or else|failing that|sonst|andernfalls|ansonsten"
-    r"|anderenfalls)\b,? *",
-    re.IGNORECASE,
-)
-IN_THAT_CASE = re.compile(
-    r"(?:(?:and|und),? )?(?:in that case|in this case|in diesem fall|in dem fall|dann ja)\b,? *", re.IGNORECASE
-)
+GIVEN = re.compile(rf"(?:bei|with|at|for)\b (?=(?:{alternatives('request.given')})\b)", re.IGNORECASE)
+OTHERWISE = re.compile(rf"(?:(?:and|but|or|und|aber),? )?(?:{alternatives('request.otherwise')})\b,? *", re.IGNORECASE)
+IN_THAT_CASE = re.compile(rf"(?:(?:and|und),? )?(?:{alternatives('request.in_that_case')})\b,? *", re.IGNORECASE)
 # "When" and its kind with somebody who acts: "after you have checked it", "before booking it".
 AFTER_DOING = re.compile(
     r"(?:(?:and|but|only|und|aber|erst),? )*(?:(?:after|once|when|as soon as) (?:you|we)(?:'ve| have)? (?=\w)"
@@ -287,27 +212,12 @@ WHETHER = re.compile(
     re.IGNORECASE,
 )
 # These are courtesies, and no conditions.
-COURTESY = re.compile(
-    r"(?:(?:at all |that(?:'s| is) |it(?:'s| is) |das |es )?(?:possible|necessary|needed|required|applicable"
-    r"|convenient|ok|okay|fine|all right"
-    r"|möglich|nötig|geht|irgend möglich|machbar|recht)(?: ist| wäre)?(?: with you| for you)?|you (?:can|could"
-    r"|like|please|want|wish|don't mind"
-    r"|would|have time|get a chance)|i may|i might|du kannst|du magst|sie können|sie mögen|ihr könnt"
-    r"|ich bitten darf|es geht|es dir recht ist)"
-    r"(?=\W|$)",
-    re.IGNORECASE,
-)
+COURTESY = re.compile(rf"(?:{alternatives('request.courtesy')})(?=\W|$)", re.IGNORECASE)
 
 # ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # Words that stand for something said before.
-REFERS = re.compile(
-    r"\b(?:it|them|that one(?! of\b)|this one|one of them|those|the (?:result|results|outcome|answer|findings|value)"
-    r"|about (?:it|that|this)|with (?:that|this)"
-    r"|a new one|the same|(?:this|that)(?=[.,;!?]|$)|one(?= for\b)|es|sie|ihn|ihm|ihr|das ergebnis|die ergebnisse"
-    r"|davon|damit|darüber|daraus|dazu)\b",
-    re.IGNORECASE,
-)
+REFERS = re.compile(rf"\b(?:{alternatives('request.refers')})\b", re.IGNORECASE)
 
 
 _DUMMY = re.compile(
@@ -325,17 +235,7 @@ SPEAKS_OF_EARLIER = re.compile(
     r"|niemand|nichts|man|welche)\b|\S+$|(?:more|less|fewer|above|below|over|under|at|mehr|weniger|über|unter)\b",
     re.IGNORECASE,
 )
-_SO = re.compile(
-    r"(?:so|yes|not|no|it is|it's|it is not|it isn't|it is so|it does|it doesn't|it does not|they are"
-    r"|they are not|they aren't|there is"
-    r"|there are|there is one|there is any|there are any|there isn't|there aren't|there is none|there are none"
-    r"|there is not|he is|she is"
-    r"|that is the case|that's the case|that is so|that is not the case|that's not the case|this is the case|ja"
-    r"|nein|nicht"
-    r"|das so ist|dem so ist|das nicht so ist|das der fall ist|das nicht der fall ist|es so ist|es stimmt"
-    r"|that is true|it is true|doch)",
-    re.IGNORECASE,
-)
+_SO = re.compile(rf"(?:{alternatives('request.so')})", re.IGNORECASE)
 _BARE_SO = re.compile(r"(?:so|not|yes|no|ja|nein|nicht|doch)\b,? +", re.IGNORECASE)
 BARE_NO = frozenset({"not", "no", "nein", "nicht"})
 _DENIED = re.compile(r"\b(?:not|no|none|nein|nicht)\b|n't\b", re.IGNORECASE)
@@ -395,17 +295,9 @@ def resolved(text: str, before: str, *, statement: bool = False) -> str:
 
 
 # What comes before the subject of a question: "are there any", "do you have", "gibt es noch".
-_ASKED_WORDS = re.compile(
-    r"^(?:(?:is|are|was|were|do|does|did|has|have|can|could|will|would|ist|sind|hat|habt|haben|gibt|kann|können|könnt"
-    r"|there|you|we|i|es|sie|ihr|wir|got|have|get|any|noch|please|bitte)\s+)+",
-    re.IGNORECASE,
-)
+_ASKED_WORDS = re.compile(rf"^(?:(?:{alternatives('request.asked_words')})\s+)+", re.IGNORECASE)
 # What is asked about the subject of a clause begins here.
-_PREDICATE = re.compile(
-    r"\s(?:is|are|was|were|has|have|had|will|can|costs?|ist|sind|war|hat|haben|wird|kann|not|nicht|noch|schon|on|in|at"
-    r"|for|from|to|by|am|im|an|auf|für|bei|von|zu|left|free|frei|da)\b",
-    re.IGNORECASE,
-)
+_PREDICATE = re.compile(rf"\s(?:{alternatives('request.predicate')})\b", re.IGNORECASE)
 _OF_THEM = re.compile(r"(?:\bof them|\bdavon|\bdazu)\b", re.IGNORECASE)
 
 

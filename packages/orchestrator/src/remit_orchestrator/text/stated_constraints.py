@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from remit.words.numbers import NUMBER_WORDS, ORDINALS
 from remit_orchestrator.text.figures import Amount, Day, Quantity, TimeOfDay, Weekday, figures
-from remit_orchestrator.text.lexicon import pattern_within, table, word_set
+from remit_orchestrator.text.lexicon import alternatives, pattern_within, table, word_set
 from remit_orchestrator.text.sentences import is_question
 from remit_orchestrator.text.spoken_times import spoken_times
 from remit_orchestrator.text.vocabulary import ALL_NEGATIONS, COMMON_WORDS, REQUEST_VERBS, root_of
@@ -36,13 +36,8 @@ _BOUNDED = re.compile(
     r"(?:(?:my|our|the|mein|unser|das|die|der|meine|unsere)\s+)?(?:[^\W\d_]+\s+){0,2}"
     r"(?:budget|limit|maximum|minimum|ceiling|cap|deadline|upper limit|obergrenze|grenze|höchstgrenze|frist)\b"
 )
-_SUBJECT = re.compile(
-    r"(?:i|we|you|he|she|it|they|this|that|these|those|there|one|everything|everybody|somebody|nobody"
-    r"|ich|wir|du|er|sie|es|man|alles|jemand|niemand)\b"
-)
-_NOUN_PHRASE = re.compile(
-    r"(?:the|a|an|my|our|your|his|her|its|their|der|die|das|ein|eine|mein\w{0,2}|unser\w{0,2}|ihre?|dein\w{0,2})\s"
-)
+_SUBJECT = re.compile(rf"(?:{alternatives('constraint.subject')})\b")
+_NOUN_PHRASE = re.compile(rf"(?:{alternatives('constraint.noun_phrase')})\s")
 _FINITE = pattern_within("demand.finite")
 _THIRD_VERB = re.compile(r"\S+\s+\S+\s+[a-z]{2,20}(?:s|ed)\b")
 # "No problem", "only one question": they say something about the talk.
@@ -150,9 +145,7 @@ _BETWEEN = re.compile(
 _SPLIT = re.compile(r"[,;:](?!\d)|\s(?:but|and|or|aber|und|oder)\s", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’]t)?")
 _NOUN = re.compile(r"\s+([^\W\d_]+)(?:\s+([^\W\d_]+))?")
-_PER = re.compile(
-    r"\s*(?:/|\b(?:an?|per|each|every|pro|je|am|im|in der|die|every single)\b)\s*([^\W\d_]+)", re.IGNORECASE
-)
+_PER = re.compile(rf"\s*(?:/|\b(?:{alternatives('constraint.per')})\b)\s*([^\W\d_]+)", re.IGNORECASE)
 _RATES = {word: rate for rate, (names,) in table("limit.rates").items() for word in names}
 _RATE_WORDS = word_set("limit.rate_words")
 _UNSAID = word_set("limit.unsaid")
@@ -343,11 +336,7 @@ _JOINED_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _LONGEST = 5
 # "No problem", "not now" and "no more" forbid nothing.
 _IDIOMS = word_set("constraint.idioms")
-_STOPS = re.compile(
-    r"\s(?:because|since|if|when|that|which|who|as|so|weil|wenn|da|dass|denn|falls|is|are|ist|sind|any more|anymore"
-    r"|after all|at all|for (?:me|us|him|her|them|this|that)|für (?:mich|uns|ihn|sie))\b.*",
-    re.IGNORECASE,
-)
+_STOPS = re.compile(rf"\s(?:{alternatives('constraint.stops')})\b.*", re.IGNORECASE)
 _DETERMINERS = word_set("constraint.determiners")
 _PREPOSITIONS = r"by|via|on|in|with|from|during|at|of|per|am|an|im|mit|aus|von|bei|auf|zu|zum|zur|vom"
 _NO = re.compile(r"(?:no|kein(?:e|en|er|em|es)?|zero)\s+(?P<x>.+)", re.IGNORECASE)
@@ -361,10 +350,7 @@ _NOT_BY = re.compile(
     rf"\s+(?P<how>{_PREPOSITIONS})\s+(?P<x>.+)",
     re.IGNORECASE,
 )
-_DO_NOT = re.compile(
-    r"(?:please |bitte )?(?:do not|don['’]t|never|avoid|verwende(?:n sie)? kein\w{0,2}|nimm kein\w{0,2})\s+(?P<x>.+)",
-    re.IGNORECASE,
-)
+_DO_NOT = re.compile(rf"(?:please |bitte )?(?:{alternatives('constraint.do_not')})\s+(?P<x>.+)", re.IGNORECASE)
 _AVOID = re.compile(r"(?:please |bitte )?(?:avoid|verwende(?:n sie)? kein|nimm kein)", re.IGNORECASE)
 _NO_PROHIBITION = word_set("constraint.no_prohibition")
 _NOT_WANTED = re.compile(

@@ -10,7 +10,7 @@ from remit.words.components import SHARES, in_words, name_words, said_shortly
 from remit.words.numbers import digit_readings
 from remit.words.units import UNITS, Unit, unit_of, unit_word
 from remit_orchestrator.text.grounding import dates_in, figure_unit, figure_value, times_in
-from remit_orchestrator.text.lexicon import groups, table, word_set
+from remit_orchestrator.text.lexicon import alternatives, groups, table, word_set
 from remit_orchestrator.text.sentences import things, unmarked
 from remit_orchestrator.text.vocabulary import (
     ADVISES,
@@ -67,16 +67,10 @@ _LOWER = re.compile(
 )
 
 
-_AFTER_UPPER = re.compile(
-    r"\W*(?P<strong>or (?:less|fewer|below|under|younger|lower|earlier|shorter)"
-    r"|oder (?:weniger|jünger|früher|kürzer)|at most|höchstens)\b|\W*at the latest\b"
-)
+_AFTER_UPPER = re.compile(rf"\W*(?P<strong>{alternatives('statement.after_upper')})\b|\W*at the latest\b")
 
 
-_AFTER_LOWER = re.compile(
-    r"\W*(?P<strong>or (?:more|above|over|older|higher|later|longer)"
-    r"|and (?:more|up|over)|oder (?:mehr|älter|höher|später)|at least|mindestens)\b"
-)
+_AFTER_LOWER = re.compile(rf"\W*(?P<strong>{alternatives('statement.after_lower')})\b")
 
 
 _GAP = re.compile(r"\s*(?:the|a|an|about|around|minus|dem|den|der|etwa|rund)?\s*-?\Z")
@@ -169,10 +163,7 @@ def bound_of(before: str, after: str) -> tuple[int, bool]:
 FIGURE_START, FIGURE_END = "\ue000", "\ue001"
 
 
-_SO = re.compile(
-    r",\s*so (?!far|that|das |der |die |herr |frau )\w"
-    r"|\bsince (?:the|it|they|he|she|there|no|this|these|its|we|you)\b|,\s*da\s"
-)
+_SO = re.compile(rf"{alternatives('statement.so')}")
 
 
 _IMPERATIVES = REQUEST_VERBS | word_set("segment.imperatives") - {"lies"}
@@ -361,11 +352,7 @@ def _is_imperative(segment: Segment) -> bool:
 # What is longer is no sentence, and of it no more is read.
 LONGEST_SENTENCE = 1_000
 # Denials that have no word for it.
-_DENIED = re.compile(
-    r"(?i:\bstill (?:has|have|needs?) to be\b|\b(?:has|have|is|are) yet to(?: be)?\b|\bremains? to be\b"
-    r"|\bfree of\b(?! charge)|\bfrei von\b"
-    r"|\bout of (?!date\b|the\b|\d)|\b(?:muss|müssen) noch\b|\bau(?:ß|ss)er (?=[A-ZÄÖÜ]))"
-)
+_DENIED = re.compile(rf"(?i:{alternatives('statement.denied')})")
 _CODE = re.compile(r"[A-Za-z]{0,3}\d+[A-Za-z]{0,2}|[A-Z]\d*")
 _ITEM = re.compile(rf"{FIGURE_START}(\d+){FIGURE_END}|[^\W_][\w]*(?:['’.-]\w+)*|[,;:()\[\]–—|]")
 _SEPARATORS = word_set("statement.separators")

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from remit_orchestrator.text.lexicon import groups, pattern, phrases, table, word_set
+from remit_orchestrator.text.lexicon import alternatives, groups, pattern, phrases, table, word_set
 
 # Irregular forms of English and German words, with the plain form of each.
 IRREGULAR_FORMS = {form: group[0] for group in groups("irregular_forms") for form in group}
@@ -293,10 +293,5 @@ SUPPOSES = pattern("marker.supposes")
 STRICT_CONDITION = pattern("marker.strict_condition")
 
 
-OBLIGATION = re.compile(
-    r"\b(?:required?s?|requires|necessary|mandatory|obligatory|compulsory|needed|(?:is|are) to|deadline|due|needs?"
-    r"|expect\w*|planned|scheduled|likely|(?:asked|requested|urged|invited|told) to|gebeten|aufgefordert"
-    r"|erforderlich|nötig|brauch\w*|benötig\w*|geplant|voraussichtlich"
-    r"|notwendig|verpflicht\w*|frist|(?:ist|sind) \w+ zu)\b"
-)
+OBLIGATION = re.compile(rf"\b(?:{alternatives('marker.obligation')})\b")
 """What a source may say where a text says what is to be done, or is expected."""
