@@ -379,7 +379,6 @@ class SentenceReader:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._known = {word for text in texts for word in re.findall(r"[^\W\d_]{3,}", text.lower())}
-        self._concepts = {concept_of(word) for word in self._known}
 
     def sentence(self, text: str) -> ReadSentence:
         line = _DENIED.sub(" not ", unmarked(text[:LONGEST_SENTENCE].replace("*", "")))
