@@ -7,6 +7,7 @@ from functools import cache
 from remit.policy.verdict import Finding
 from remit_redaction.linear import Linear, find_narrow
 from remit_redaction.normal import spelled
+from remit_redaction.tables import words
 
 _BETWEEN = rb"[\x00-\x20\-./_]{0,3}"
 _IBAN = re.compile(rb"(?<![0-9A-Za-z])[A-Za-z]" + _BETWEEN + rb"[A-Za-z]" + _BETWEEN + rb"\d" + _BETWEEN + rb"\d")
@@ -14,29 +15,16 @@ _ALNUM = re.compile(rb"[0-9A-Za-z]+")
 
 _BITCOIN = re.compile(rb"(?<![0-9A-Za-z])(?:bc1[02-9ac-hj-np-z]{11,71}|[13][1-9A-HJ-NP-Za-km-z]{25,34})(?![0-9A-Za-z])")
 
-_LICENCES = (
-    "führerschein|führerscheinnummer|permis de conduire|carnet de conducir|permiso de conducir|licencia de conducir|"
-    "patente di guida|carta de condução|carteira de motorista|cnh|prawo jazdy|prawa jazdy|rijbewijs|"
-    "rijbewijsnummer|körkort|"
-    "řidičský průkaz|водительское удостоверение|ehliyet|driving permit"
-)
-_PASSPORTS = (
-    "paszport|paszportu|paszportem|reisepass|reisepassnummer|passnummer|passeport|pasaporte|passaporto|passaporte|paspoort|"
-    "paspoortnummer|cestovní pas|паспорт|паспорта|паспортом|загранпаспорт|pasaport|passi|útlevél|护照|"
-    "護照|パスポート|旅券|여권|"
-    "dowód|dowodu|dowodem|dowód osobisty|dowodu osobistego|personalausweis|personalausweisnummer|ausweisnummer|"
-    "carte d'identité|carta d'identità|identity card|id card"
-)
 
-
-def _longest_first(words: str) -> bytes:
-    """Return *words* as a pattern of alternatives, longest first, because RE2 takes the first one that matches."""
-    return b"|".join(sorted(map(spelled, words.split("|")), key=len, reverse=True))
+def _longest_first(section: str) -> bytes:
+    """Return the words of a section as alternatives, longest first, because RE2 takes the first one that matches."""
+    return b"|".join(sorted(map(spelled, words(section)), key=len, reverse=True))
 
 
 _PAPERS: dict[str, bytes] = {
-    "DRIVER_LICENSE": rb"driv(?:er|ing)(?:'?s'?)?[ _-]?licen[cs]e|dl(?: no| number|#)|" + _longest_first(_LICENCES),
-    "PASSPORT": rb"passport|" + _longest_first(_PASSPORTS),
+    "DRIVER_LICENSE": rb"driv(?:er|ing)(?:'?s'?)?[ _-]?licen[cs]e|dl(?: no| number|#)|"
+    + _longest_first("driving licence"),
+    "PASSPORT": rb"passport|" + _longest_first("identity document"),
     "NINO": rb"national[ _-]?insurance|nino|ni (?:no|number)",
 }
 _NUMBER_OF_PAPER = re.compile(

@@ -1,8 +1,10 @@
 """Identifies what a number is by the words around it."""
 
 import re
+from collections.abc import Sequence
 
 from remit_redaction.normal import spelled
+from remit_redaction.tables import words
 
 # Far enough for `my number, since the move, is …`, and too short to reach the sentence before the last.
 _BEFORE = 48
@@ -10,43 +12,15 @@ _AFTER = 14
 
 _CAMEL = re.compile(rb"(?<=[a-z])(?=[A-Z])")
 
-# Stems of words for telephones and for calling, in normalised form: without accents, other alphabets transliterated.
-# Words after `|` must stand alone; a word that ends with `*` may have any ending.
-_PHONE_WORDS = (
-    "phone*|tel|tel.|telef*|telep*|telp|tlf|tfn|tlfn|mobile*|mobil*|mobitel|handy*|cell|cellular|cellphone*|celular*|cellulare|"
-    "móvil*|movil|portable|gsm|fax*|faks*|sms*|whats ?app*|viber|telegram|call|calls|called|calling|"
-    "callback|dial*|ring|ringen|"
-    "reach|contact*|hotline|helpline|infoline|messages? (?:to|at|on)|text me|texted|registered|"
-    "answering|office|desk|landline|"
-    "voicemail|extension |my number|msisdn|"
-    # German, Dutch, the Nordic languages
-    "rufnummer*|anruf*|ruf mich|rufen|erreich*|durchwahl|festnetz*|telefoon*|bel mij|bel me|bellen|"
-    "ringa|ringe|puhelin*|"
-    # French, Spanish, Italian, Portuguese, Romanian
-    "téléph*|appel*|joindre|joignable|llam*|llám*|contáct*|chiam*|numero di telefono|recapito|ligar|"
-    "ligue|liga|telemóv*|contato|"
-    "contacto|sun[aă]*|"
-    # Polish, Czech, Slovak, Croatian, Hungarian, Turkish
-    "kom|kom.|komórk*|dzwoń*|dzwoni*|zadzwo*|oddzwo*|mój numer|moim numerem|pod numer*|numer kontaktowy|kontakt*|"
-    "volej*|volat|zavol*|nazov*|poziv*|hív*|telefonszám*|arayın*|cep tel*|"
-    # Russian, Ukrainian, Bulgarian, Greek
-    "телеф*|тел|тел.|звон*|позвон*|дзвон*|моб|моб.|мобил*|мой номер|по номеру|сотов*|τηλ*|κινητ*|"
-    # Arabic, Hebrew, Hindi, Thai, Vietnamese, Indonesian, Malay
-    "هاتف*|جوال*|טלפון*|נייד*|फोन*|मोबाइल*|โทร*|điện thoại|số điện*|sđt|nomor hp|nomor tel*|hubungi|"
-    # Chinese, Japanese, Korean
-    "电话*|電話*|手机*|手機*|致电*|联系*|聯繫*|拨打*|携帯*|전화*|휴대폰*|핸드폰*|연락처*"
-)
 
-
-def _of_words(words: str) -> re.Pattern[bytes]:
-    """Return the pattern of *words* in normalised form; a word without `*` must end at a word boundary."""
-    stems = [word for word in words.split("|") if word]
+def _of_words(stems: Sequence[str]) -> re.Pattern[bytes]:
+    """Return the pattern of *stems* in normalised form; a word without `*` must end at a word boundary."""
     whole = b"|".join(spelled(word).replace(b".", rb"\.") for word in stems if not word.endswith("*"))
     open_ended = b"|".join(spelled(word[:-1]) for word in stems if word.endswith("*"))
     return re.compile(rb"phone|(?<![a-z])(?:(?:%b)(?![a-z])|(?:%b))" % (whole, open_ended))
 
 
-PHONE = _of_words(_PHONE_WORDS)
+PHONE = _of_words(words("telephone"))
 # Text after a number is its label, and not a sentence about calling.
 PHONE_AFTER = re.compile(
     rb"[ \-(,:]{1,3}(?:phone|tel|mobile|mobil|cell|fax|office|desk|home|work|landline|direct)(?![a-z])"
@@ -62,18 +36,9 @@ ITIN = re.compile(rb"(?<![a-z])itin(?![a-z])|individual taxpayer")
 SIN = re.compile(rb"(?<![a-z])sin(?![a-z])|social[ _-]?insurance|assurance sociale|(?<![a-z])nas(?![a-z])")
 NHS = re.compile(rb"(?<![a-z])nhs(?![a-z])|national health")
 
-# Polish nouns for things with numbers. With `*`, a stem that takes any ending; short stems would be words of others.
-_POLISH = (
-    "album|albumu|artykuł*|bilet*|budżet*|cena|ceny|certyfikat*|części|dokument*|działk*|ewidencyjn*|faktur*|gtin|"
-    "identyfikator*|indeks*|inwentarzow*|katalogow*|klient*|kod|kodu|konta księgow*|krs|księg*|kwot*|licznik*|list|"
-    "listu|lot|lotu|ludnoś*|model|modelu|norma|normy|obrót|odbioru|ogłosze*|operacj*|paczk*|paragon|paragonu|partia|"
-    "partii|polisa|polisy|poz|pozycj*|produkt*|protok*|przesyłk*|rabatow*|rachunek|rachunku|referencyjn*|reklamacj*|"
-    "rezerwacj*|saldo|seria|serii|seryjn*|spraw*|stan magazynow*|suma|sumy|sygn|sygnatur*|transakcj*|uchwał*|umow*|"
-    "wartoś*|wersj*|wniosek|wniosk*|wynik*|zamówie*|zgłosze*|zleceni*"
-)
 _POLISH_OTHER = re.compile(
     rb"(?<![a-z])(?:%b)\.?(?: [a-z]+ego| akt| vat)?(?: (?:nr|numer))?[ .:#]{0,3}$"
-    % b"|".join(spelled(noun.rstrip("*")) + b"[a-z]*" * noun.endswith("*") for noun in _POLISH.split("|"))
+    % b"|".join(spelled(noun.rstrip("*")) + b"[a-z]*" * noun.endswith("*") for noun in words("polish nouns"))
 )
 # The end of a phrase: an abbreviation such as `tel.` goes on.
 _PHRASE_END = re.compile(rb"(?:[,;:!?]|(?<=[a-z]{4})\.) ")

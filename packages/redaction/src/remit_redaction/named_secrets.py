@@ -11,59 +11,21 @@ from remit.policy.verdict import Finding
 from remit_redaction.credentials import CALL, FIGURE, LETTER, PLACEHOLDER, is_mixed, is_random
 from remit_redaction.linear import Linear
 from remit_redaction.normal import spelled
+from remit_redaction.tables import words
 
 # Characters that do not occur inside words.
 _SIGN = re.compile(rb"[^0-9A-Za-z\x81-\xff_.,:;()\[\]/'-]")
 
 
-_PASSWORDS = (
-    "password",
-    "pass word",
-    "passwort",
-    "passwd",
-    "passphrase",
-    "passcode",
-    "pwd",
-    "contraseña",
-    "mot de passe",
-    "senha",
-    "hasło",
-    "hasła",
-    "hasłem",
-    "wachtwoord",
-    "lösenord",
-    "parola d'ordine",
-    "parolă",
-    "kennwort",
-    "şifre",
-    "heslo",
-    "salasana",
-    "adgangskode",
-    "jelszó",
-    "пароль",
-    "паролем",
-    "пароля",
-    "密码",
-    "密碼",
-    "パスワード",
-    "暗証番号",
-    "비밀번호",
-)
-
-
 @cache
 def _names() -> Linear:
-    words = sorted({re.escape(spelled(word)) for word in _PASSWORDS}, key=len, reverse=True)
+    names = sorted({re.escape(spelled(word)) for word in words("password")}, key=len, reverse=True)
     keys = rb"pass\b|pw\b|key|token|secret|credential|auth|session|cookie|pat\b|jwt|cert"
-    return Linear(rb"(?i)(?:" + b"|".join(words) + b"|" + keys + rb")")
+    return Linear(rb"(?i)(?:" + b"|".join(names) + b"|" + keys + rb")")
 
 
-_PASSWORD = re.compile(b"|".join(re.escape(spelled(word)) for word in _PASSWORDS) + rb"|pass|pw")
-
-
+_PASSWORD = re.compile(b"|".join(re.escape(spelled(word)) for word in words("password")) + rb"|pass|pw")
 _NAME_BEFORE = re.compile(rb"[A-Za-z0-9_.$\x81-\xff-]{0,40}\Z")
-
-
 # The rest of a name, its closing quote, a type, an operator, the opening quote of the value.
 _ASSIGNED = re.compile(
     rb"(?P<rest>[A-Za-z0-9_-]{0,24}+)(?P<closed>[\"'`\])}]{0,3}+)"
@@ -73,88 +35,35 @@ _ASSIGNED = re.compile(
     rb"|[ ](?:is|was|ist|lautet|es|est|e|jest|to|to:|brzmi|era)[ :]{1,3}|[\x80-\xff]{1,3}[: ]{0,2}|[ \t]{1,4})"
     rb"(?P<quote>[brfu]{0,2}[\"'`]{1,3})?"
 )
-
-
 _QUOTED = re.compile(rb"[^\s\"'`\x80]{4,512}")
-
-
 _BARE = re.compile(rb"[^\s\"'`,;<>\x80]{4,512}")
-
-
 _CAMEL = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])|[_.\- $]+")
-
-
 # Keys that give no access.
-_HARMLESS = frozenset(
-    b"primary foreign cache sort partition public registry dict hash unique idempotency max min num "
-    b"count next page eos bos "
-    b"pad cls sep mask unk csrf author authors keyword keywords keyboard monkey tokens tokenizer "
-    b"tokenize keys host column "
-    b"index field map group row order version type name names".split()
-)
-
-
+_HARMLESS = frozenset(map(spelled, words("harmless key")))
 # With such a word right before it, a key is a name for something: `idempotency_key`, `primaryKey`.
-_IDENTIFYING = frozenset(b"primary foreign cache sort partition unique idempotency dict index map row column".split())
-
-
-_NAMING = frozenset(
-    b"key token secret secrets credential credentials auth pat jwt apikey apikeys accesskey "
-    b"secretkey privatekey authkey authtoken "
-    b"accesstoken apitoken clientsecret appsecret appkey apisecret authorization sharedkey masterkey signingkey".split()
-)
-
+_IDENTIFYING = frozenset(map(spelled, words("identifying")))
+_NAMING = frozenset(map(spelled, words("naming")))
 
 # A call whose first argument is the name of a setting: `define('DB_PASSWORD', 'hunter2')`.
 _SETTING = re.compile(rb"\w\([ ]?[\"'][\w.-]{0,60}\Z")
-
-
 # Text that no key contains: addresses, code, patterns, redacted parts.
 _NO_KEY = re.compile(rb"://|[|(){}]|\.\.|^urn:|^/[a-z]|=[^=]|^0x|\bself\.")
-
-
 _COMMAND = re.compile(rb"(?:^|[\s\"'`\[,])--?[\w-]{0,40}\Z")
-
-
 _NETRC = re.compile(rb"\blogin\s+\S{1,128}\s+\Z", re.IGNORECASE)
-
-
 _TAG = re.compile(rb"<[\w:.-]{0,60}\Z")
-
-
 _SPOKEN = re.compile(rb"s?(?:,? |: |[\x80-\xff]{1,3}[: ]{0,2})")
-
-
 _SPOKEN_WORD = re.compile(rb"[^\s\"'`,;<>()\x80]+")
-
-
 _ENDS_SENTENCE = re.compile(rb"[a-z]{2,}[.!?]")
-
-
 # How many words a sentence may have between the word for a secret and the secret itself.
 _WORDS_TO_KEY = 8
-
-
 _WORDS_TO_PASSWORD = 6
-
-
 # Text before the word for a secret in a name, a command or a tag.
 _LONGEST_NAME = 72
-
-
 _PARAMETER = re.compile(rb"[?&][\w.-]{0,40}\Z")
-
-
 _NAME = re.compile(rb"[A-Za-z_]\w*")
-
-
 # The value continues as code: a call, an item, an attribute.
 _USED = re.compile(rb"[(\[]|\.[A-Za-z_]")
-
-
 _VERBS = frozenset({b"", *b"is was ist lautet es est e jest to to: era brzmi".split()})
-
-
 _LINE_BEGINS = re.compile(rb"(?:\A|\n)[ \t]*(?:export |set |\$)?[\w.-]{0,40}\Z")
 
 
@@ -290,18 +199,12 @@ def _find_named_secret(data: bytes, end: int, *, is_password: bool) -> Finding |
 _KNOWN_TERM = re.compile(
     rb"(?i)(?:sha|pbkdf|argon|utf|http|oauth|base|python|scram|float|latin|bcrypt|win|step|level|part|page)"
 )
-
-
 _TERM = re.compile(
     rb"(?i:sha|md|aes|rsa|pbkdf|argon|utf|http|oauth|ed|x|p|base|python|rfc|iso|v|ipv|tls|scram|hs|rs|es|ps|u?int|float|str)"
     rb"[-_]?\d[\w.+/-]*|\d+[-\w]{0,6}|[\d.,:/-]+|\w+[/.]\w+(?:[/.]\w+)*[/.]?|[A-Za-z]+-?\d{1,4}|\d+[A-Za-z]+|[A-Z0-9]+_[A-Z0-9_]+"
 )
-
-
 # A word with a few digits is a password only right after the word for it: `password hunter2`.
 _WORD_AND_FIGURES = re.compile(rb"[A-Za-z]{4,}\d{1,4}")
-
-
 _NEXT_WORDS = 3
 
 

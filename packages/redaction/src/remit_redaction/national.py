@@ -6,18 +6,46 @@ together leave hardly a chance that it is another number.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from remit.policy.verdict import Finding
 from remit_redaction import context
 from remit_redaction.linear import Linear
-from remit_redaction.national_numbers import ROWS, Check
 from remit_redaction.normal import spelled
+from remit_redaction.tables import table, words
 
-# ── the numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+Check = Callable[[str], bool]
+
+
+class NumberKind(NamedTuple):
+    """A kind of number: what it identifies, its check, its format, and its labels."""
+
+    kind: str
+    check: str
+    """A module of stdnum or, after a colon, a function of this module."""
+    shape: str
+    sure: str
+    """The format in which it is found without a label; `-` if there is none."""
+    labels: str
+
+
+_DIGITS = re.compile(r"<(\d+)(?:-(\d+))?>")
+
+
+@cache
+def number_kinds() -> tuple[NumberKind, ...]:
+    """Return the rows of `national.txt`, where their form is described."""
+    return tuple(
+        NumberKind(kind, check, _DIGITS.sub(_spaced_digits, shape), sure, labels)
+        for kind, check, shape, sure, labels in table("national.txt")
+    )
+
+
+def _spaced_digits(count: re.Match[str]) -> str:
+    return rf"\d(?:[ ./-]?\d){{{int(count[1]) - 1},{int(count[2] or count[1]) - 1}}}"
 
 
 # How far after its label a number may be: a few words, and not beyond the next sentence.
@@ -30,63 +58,54 @@ _STARTS = rb"(?<![0-9A-Za-z+])(?<!\d[./-])"
 _DIGIT = re.compile(rb"\d")
 _SEPARATORS = re.compile(rb"[ _-]")
 _COMPACT = re.compile(r"[ ./-]")
-# Words that usually mean other things: `pan`, `run`. They must be in capitals, or be the name of a field.
-_CAPITALS = frozenset(
-    b"pan nit run bn cc cf kt ic fin nie rut ach cui cif kp epic vid said bic vat uid sofi inn ein aba nic acn".split()
-)
-
-
-# Words that mean this number and nothing else. A number right after one is found even if a check digit is wrong,
-# because a number with a mistake still identifies the person.
-_UNMISTAKABLE = (
-    "pesel|peselu|peselem|nip|nipu|nipem|regon|regonu|regonem|aadhaar|aadhar|cpf|cnpj|dni|codice fiscale|"
-    "partita iva|bsn|burgerservicenummer|steuer-id|steueridentifikationsnummer|curp|cuit|cuil|personnummer|"
-    "henkilötunnus|fødselsnummer|rodné číslo|cnp|oib|снилс|tckn|tc kimlik|numéro de sécurité sociale|"
-    "rijksregisternummer|身份证|身份证号|주민등록번호"
-)
+_CAPITALS = frozenset(map(spelled, words("label in capitals")))
+# How far after an unmistakable label.
 _NEXT = 20
 
 
 @cache
 def _unmistakable() -> frozenset[bytes]:
-    return frozenset(_SEPARATORS.sub(b"", spelled(word)) for word in _UNMISTAKABLE.split("|"))
+    return frozenset(_SEPARATORS.sub(b"", spelled(word)) for word in words("unmistakable label"))
 
 
 @cache
 def _names() -> tuple[Linear, dict[bytes, tuple[int, ...]]]:
     """Return the pattern of all labels, and the rows that each label belongs to."""
     rows: dict[bytes, list[int]] = {}
-    for place, row in enumerate(ROWS):
-        for word in row.words.split("|"):
-            if word:
-                rows.setdefault(spelled(word), []).append(place)
-    words = sorted(rows, key=len, reverse=True)
-    quoted = b"|".join(re.escape(word).replace(rb"\ ", b"[ _-]?") for word in words)
-    capital = b"|".join(re.escape(word.capitalize()) for word in words if word.isalpha() and word.isascii())
+    for place, row in enumerate(number_kinds()):
+        for word in row.labels.split("|"):
+            rows.setdefault(spelled(word), []).append(place)
+    labels = sorted(rows, key=len, reverse=True)
+    quoted = b"|".join(re.escape(word).replace(rb"\ ", b"[ _-]?") for word in labels)
+    capital = b"|".join(re.escape(word.capitalize()) for word in labels if word.isalpha() and word.isascii())
     pattern = rb"(?:\A|[^A-Za-z])(?P<value>(?i:" + quoted + rb"))|[a-z](?:" + capital + rb")"
     return Linear(pattern), {word.replace(b" ", b""): tuple(places) for word, places in rows.items()}
 
 
 @cache
 def _shape(place: int) -> re.Pattern[bytes]:
-    return re.compile((_GAP % _NEAR).encode() + _STARTS + rb"(?P<number>" + ROWS[place].shape.encode() + rb")" + _ENDS)
+    return re.compile((_GAP % _NEAR).encode() + _numbered(place) + _ENDS)
+
+
+def _numbered(place: int) -> bytes:
+    return _STARTS + rb"(?P<number>" + number_kinds()[place].shape.encode() + rb")"
 
 
 @cache
 def _may_begin_with_letter(place: int) -> bool:
     """Return whether the number may begin with a letter, so that it must be separated from the words before it."""
-    return re.match(r"\(?\??:?\[?[A-Za-z]", ROWS[place].shape) is not None
+    return re.match(r"\(?\??:?\[?[A-Za-z]", number_kinds()[place].shape) is not None
 
 
 @cache
 def _before_word(place: int) -> re.Pattern[bytes]:
-    return re.compile(_STARTS + rb"(?P<number>" + ROWS[place].shape.encode() + rb")[ ,:(\x80-]{1,4}\Z")
+    return re.compile(_numbered(place) + rb"[ ,:(\x80-]{1,4}\Z")
 
 
 @cache
 def _formats_without_label() -> tuple[Linear, list[tuple[int, re.Pattern[bytes]]]]:
     """Return one pattern of all formats that need no label, and each format by itself."""
-    shapes = [(place, row.sure) for place, row in enumerate(ROWS) if row.sure]
+    shapes = [(place, row.sure) for place, row in enumerate(number_kinds()) if row.sure != "-"]
     # RE2 cannot express `the same character again`; the pattern of the row can.
     joined = "|".join(shape.replace(r"\1", "[ -]") for _, shape in shapes)
     return Linear(rf"\b(?:{joined})".encode()), [
@@ -96,11 +115,11 @@ def _formats_without_label() -> tuple[Linear, list[tuple[int, re.Pattern[bytes]]
 
 @cache
 def _check(place: int) -> Check:
-    check = ROWS[place].check
-    if not isinstance(check, str):
-        return check
-    module: Any = import_module(f"stdnum.{check}")
-    return module.is_valid
+    module, _, own = number_kinds()[place].check.partition(":")
+    if own:
+        return _OWN_CHECKS[own]
+    checking: Any = import_module(f"stdnum.{module}")
+    return checking.is_valid
 
 
 def numbers(data: bytes) -> Iterator[Finding]:
@@ -118,7 +137,7 @@ def numbers(data: bytes) -> Iterator[Finding]:
         for place, shape in shapes:
             found = shape.match(data, start)
             if found is not None and _is_sure(data, place, found):
-                yield Finding(*found.span(), ROWS[place].kind, 0.97)
+                yield Finding(*found.span(), number_kinds()[place].kind, 0.97)
                 break
 
 
@@ -146,13 +165,13 @@ def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyp
         if found is not None and _may_begin_with_letter(place):
             found = _first_valid(window, place, found)
         if found is not None and _is_valid(place, found["number"]):
-            yield Finding(end + found.start("number"), end + found.end("number"), ROWS[place].kind, 0.98)
+            yield Finding(end + found.start("number"), end + found.end("number"), number_kinds()[place].kind, 0.98)
             return
     if mistyped:
         for place in places:
             found = _shape(place).match(window)
             if found is not None and found.start("number") <= _NEXT and _DIGIT.search(found["number"]):
-                yield Finding(end + found.start("number"), end + found.end("number"), ROWS[place].kind, 0.96)
+                yield Finding(end + found.start("number"), end + found.end("number"), number_kinds()[place].kind, 0.96)
                 return
     if data[start - 1 : start] not in b" (-\x80,:":
         return
@@ -161,7 +180,7 @@ def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyp
         found = _before_word(place).search(before)
         if found is not None and _is_valid(place, found["number"]):
             shift = start - len(before)
-            yield Finding(shift + found.start("number"), shift + found.end("number"), ROWS[place].kind, 0.98)
+            yield Finding(shift + found.start("number"), shift + found.end("number"), number_kinds()[place].kind, 0.98)
             return
 
 
@@ -171,7 +190,7 @@ def _first_valid(window: bytes, place: int, found: re.Match[bytes]) -> re.Match[
     """
     line = window.find(b"\n")
     stop = len(window) if line < 0 else line
-    shape = re.compile(_STARTS + rb"(?P<number>" + ROWS[place].shape.encode() + rb")" + _ENDS)
+    shape = re.compile(_numbered(place) + _ENDS)
     for each in shape.finditer(window, found.start("number"), stop):
         if _DIGIT.search(each["number"]) and _is_valid(place, each["number"]):
             return each
@@ -182,7 +201,7 @@ def _is_valid(place: int, number: bytes) -> bool:
     text = number.decode("latin-1").upper()
     check = _check(place)
     try:
-        return check(_COMPACT.sub("", text) if callable(ROWS[place].check) else text)
+        return check(_COMPACT.sub("", text) if number_kinds()[place].check.startswith(":") else text)
     except (ValueError, IndexError):
         return False
 
@@ -194,3 +213,66 @@ def _is_sure(data: bytes, place: int, found: re.Match[bytes]) -> bool:
     if found[0].isdigit() and (context.PHONE.search(words) or len(set(found[0])) < 4):
         return False
     return not context.says_other(words) and not context.says_money(context.after(data, found.end()))
+
+
+# ── checks that stdnum does not have ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _weighed(digits: str, weights: tuple[int, ...]) -> int:
+    return sum(int(digit) * weight for digit, weight in zip(digits, weights, strict=False))
+
+
+def clabe(number: str) -> bool:
+    """Bank accounts in Mexico: the last of 18 digits is the check digit (Banco de México)."""
+    total = sum(int(digit) * weight % 10 for digit, weight in zip(number[:17], (3, 7, 1) * 6, strict=False))
+    return len(number) == 18 and (total + int(number[17])) % 10 == 0
+
+
+def nrb(number: str) -> bool:
+    """Bank accounts in Poland: an IBAN without its country code."""
+    return len(number) == 26 and int(f"{number[2:]}2521{number[:2]}") % 97 == 1
+
+
+def snils(number: str) -> bool:
+    """Social insurance in Russia: nine digits and two check digits."""
+    return _weighed(number, (9, 8, 7, 6, 5, 4, 3, 2, 1)) % 101 % 100 == int(number[9:])
+
+
+def nric(number: str) -> bool:
+    """Residents and foreigners in Singapore: seven digits and a check letter."""
+    total = _weighed(number[1:8], (2, 7, 6, 5, 4, 3, 2)) + {"T": 4, "G": 4, "M": 3}.get(number[0], 0)
+    letters = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "M": "XWUTRQPNJLK"}.get(number[0], "XWUTRQPNMLK")
+    return letters[total % 11] == number[8]
+
+
+def hkid(number: str) -> bool:
+    """Identity cards in Hong Kong: one or two letters, six digits, and a check digit or A."""
+    plain = number.replace("(", "").replace(")", "").rjust(9)
+    values = [36 if char == " " else int(char, 36) for char in plain]
+    return sum(value * weight for value, weight in zip(values, range(9, 0, -1), strict=True)) % 11 == 0
+
+
+def tw_id(number: str) -> bool:
+    """Identity cards in Taiwan: a letter for the county and nine digits, the last of which is the check digit."""
+    county = "ABCDEFGHJKLMNPQRSTUVXYWZIO".index(number[0]) + 10
+    return (county // 10 + county % 10 * 9 + _weighed(number[1:], (8, 7, 6, 5, 4, 3, 2, 1, 1))) % 10 == 0
+
+
+def pl_card(number: str) -> bool:
+    """Identity cards in Poland: the fourth of nine characters is the check digit."""
+    values = [int(char, 36) for char in number]
+    return (_sum(values[:3], (7, 3, 1)) + _sum(values[4:], (7, 3, 1, 7, 3))) % 10 == values[3]
+
+
+def _sum(values: list[int], weights: tuple[int, ...]) -> int:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True))
+
+
+def any_number(number: str) -> bool:
+    """Accept any number: it has no check digit, so format and label must suffice."""
+    return bool(number)
+
+
+_OWN_CHECKS: dict[str, Check] = {
+    check.__name__: check for check in (any_number, clabe, hkid, nrb, nric, pl_card, snils, tw_id)
+}

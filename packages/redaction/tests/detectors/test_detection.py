@@ -15,7 +15,7 @@ from remit.policy.redaction import strike
 from remit.policy.restoring import restore
 from remit.policy.verdict import Detector, Sealing
 from remit_redaction import vendors
-from remit_redaction.national_numbers import ROWS
+from remit_redaction.national import number_kinds
 from remit_redaction.pipeline import KINDS, OPTIONAL, detector_pipeline
 
 detect = detector_pipeline()
@@ -61,18 +61,17 @@ def test_no_vendor_and_no_country_is_missed_altogether() -> None:
 
 
 def test_the_table_of_vendors_is_long_and_every_row_names_its_source() -> None:
-    assert len(vendors.VENDORS) >= 150
-    assert all(vendor and texts and source for vendor, texts, _, source in vendors.VENDORS)
-    assert len({vendor for vendor, *_ in vendors.VENDORS}) == len(vendors.VENDORS)
-    assert {text for _, texts, _, _ in vendors.VENDORS for text in texts.split()} == {
-        text.decode() for text in vendors.forms()
-    }
+    rows = vendors.vendors()
+    assert len(rows) >= 150
+    assert all(row.vendor and row.prefixes and row.source for row in rows)
+    assert len({row.vendor for row in rows}) == len(rows)
+    assert {text for row in rows for text in row.prefixes.split()} == {text.decode() for text in vendors.forms()}
 
 
 def test_every_number_that_stdnum_checks_has_a_module() -> None:
     from remit_redaction import national
 
-    for place in range(len(ROWS)):
+    for place in range(len(number_kinds())):
         assert callable(national._check(place))  # pyright: ignore[reportPrivateUsage]
 
 
