@@ -1,7 +1,7 @@
 """What the built-in detectors find of each family of labelled texts, and what they find where nothing is.
 
-The labelled texts are made by `tests/labelled_texts.py`, the same on every run. Code and prose are the standard
-library, the installed packages, their licences, and the pages of this project.
+The labelled texts are made by `packages/redaction/tests/labelled_texts.py`, the same on every run. Code and prose are
+the standard library, the installed packages, their licences, and the pages of this project.
 """
 
 import sys
@@ -16,7 +16,7 @@ from remit.policy.verdict import Finding
 from remit_redaction.pipeline import detector_pipeline
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "packages/redaction/tests"))
 
 import labelled_texts as labelled  # noqa: E402
 

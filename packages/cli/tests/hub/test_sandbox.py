@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkout import TESTS
+import confined_agents
 from remit import Hub, RemitError, Sandbox
 from remit_cli import hub_of, load_team
 from remit_cli.processes import linux_sandbox, sandbox
@@ -28,7 +28,7 @@ with_hosts = pytest.mark.skipif(
     missing(Sandbox(network=("a:1",))) is not None, reason=str(missing(Sandbox(network=("a:1",))))
 )
 
-CODE = TESTS / "confined_agents.py"
+CODE = Path(confined_agents.__file__)
 CANARY = "canary-4711"
 
 

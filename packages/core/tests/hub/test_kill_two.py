@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hub.test_kill import Life, Nursery, executed, listen, listen_then_kill
 
+from hub.test_kill import Life, Nursery, executed, listen, listen_then_kill
 from remit.stores.audit import verify_file
 
 pytestmark = pytest.mark.processes

@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from stores.victim import decision, edited, secrets
 
 from remit.protocol.envelope import Request
 from remit.runtime.ports import DuplicateRequest
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
 from remit_testing.conformance import LONG_MS, a_question, a_request, a_response
+from stores.victim import decision, edited, secrets
 
 pytestmark = pytest.mark.processes
 

@@ -33,7 +33,8 @@ from remit_testing.memory import MemoryStore
 from waiting import PATIENCE_S, eventually
 
 # The same tools twice: on the SDK, and on nothing, which starts in a fiftieth of the time.
-SHED, QUICK_SHED, LIAR = (str(TESTS / name) for name in ("toolshed.py", "quick_shed.py", "liar.py"))
+SHED, QUICK_SHED = (str(TESTS / name) for name in ("toolshed.py", "quick_shed.py"))
+LIAR = str(Path(__file__).parents[1] / "liar.py")
 
 
 @pytest.fixture

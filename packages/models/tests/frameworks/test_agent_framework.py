@@ -20,9 +20,9 @@ from agent_framework import (
     UsageDetails,
     tool,
 )
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from pydantic import BaseModel
 
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Hub, Response
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore

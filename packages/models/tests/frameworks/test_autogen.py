@@ -15,9 +15,9 @@ from autogen_core import FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsage
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from pydantic import BaseModel
 
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Hub, Response, Status
 from remit.protocol.records import Delta
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from frameworks.conftest import installed
 
 from examples.test_cookbook import FOLDER, NEEDED, SHOWN
+from frameworks.conftest import installed
 from waiting import PATIENCE_S
 
 

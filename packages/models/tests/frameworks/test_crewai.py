@@ -18,7 +18,6 @@ with warnings.catch_warnings():
     from crewai.tools import tool
 
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-
 from remit import Code, Hub, Response, Status
 from remit.protocol.records import Delta
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT

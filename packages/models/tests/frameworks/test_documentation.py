@@ -7,11 +7,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from frameworks.conftest import NEEDED, installed
-from frameworks.suite import Say, Seen, Use
 
 from doc_pages import Block, blocks
 from docs.test_examples import PAGES
+from frameworks.conftest import NEEDED, installed
+from frameworks.suite import Say, Seen, Use
 
 MARK = "framework:"
 FILES = {file.removeprefix("test_").removesuffix(".py"): package for file, package in NEEDED.items()}

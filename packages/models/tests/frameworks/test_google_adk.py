@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.code_executors import BuiltInCodeExecutor
 from google.adk.events import Event
@@ -15,6 +14,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 from pydantic import BaseModel
 
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Hub, Response, Status
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypedDict
 
 import pytest
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolMessage
@@ -20,6 +19,7 @@ from langgraph.types import interrupt
 from langsmith.utils import get_env_var, tracing_is_enabled
 from pydantic import BaseModel
 
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Answer, Code, Hub, Response, Status
 from remit.protocol.records import Delta
 from remit_models.frameworks.langgraph import hub_tools

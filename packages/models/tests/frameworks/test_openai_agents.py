@@ -8,11 +8,11 @@ from typing import Any
 from agents import Agent, ModelResponse, Usage, WebSearchTool, function_tool, handoff
 from agents.mcp import MCPServer
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
 from pydantic import BaseModel
 
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Hub, Response
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from frameworks.conftest import installed
 
+from frameworks.conftest import installed
 from openai_server import OpenAIServer, call, say
 from remit import Hub, Response
 from remit.protocol.records import Delta, Record

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
@@ -25,6 +24,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.usage import RequestUsage
 
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Answer, Code, Hub, Response
 from remit.protocol.records import Delta
 from remit_models.frameworks.pydantic_ai import adapt

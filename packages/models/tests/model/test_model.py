@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model.by_schema import ToolsBySchema, served
 from pydantic_ai.messages import ModelMessage, ModelRequest
 
+from model.by_schema import ToolsBySchema, served
 from remit import Brief, Code, ContextFilter, Delta, Hub, Kind, Response, Status
 from remit_models import ModelAgent
 

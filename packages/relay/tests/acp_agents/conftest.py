@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp_agents.models import ModelServer
 
 from a2a_install import UnreachableError, install
+from acp_agents.models import ModelServer
 from remit.agents.program import FOR_USER_PROGRAMS, Program
 from remit_relay.bridge.acp import AcpAgent
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from acp_agents.conftest import HERE, Make
 from acp_agents.models import ModelServer, Script
 from acp_agents.processes import descendants
-
 from local_agents import down, drafted, failed, gone, request
 from remit_relay.bridge.acp import AcpAgent
 from remit_relay.bridge.ports import Draft, PermissionRequest

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp_agents.conftest import HERE, Make
 
+from acp_agents.conftest import HERE, Make
 from local_agents import down, drafted, failed, gone, is_alive, request
 from remit_relay.bridge.acp import AcpAgent
 from remit_relay.bridge.ports import Draft, PermissionRequest, PromptRequest

@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from commands import Program, start_program
+from programs import with_tests_on_path
 from remit import BreakerSettings, Brief, Hub
 from remit.runtime import root_runs
 from remit_server import connect, serve
@@ -217,14 +218,12 @@ async def two(folder: Path) -> AsyncGenerator[Two]:
     """Have both hubs started, and gone at the end."""
     ports = {"front": free_port(), "back": free_port()}
     sides: dict[str, Side] = {}
-    tests = str(Path(__file__).parent)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (tests, os.environ.get("PYTHONPATH"))))}
     listening: list[asyncio.Task[None]] = []
     try:
         for name, port in ports.items():
             other = ports["back" if name == "front" else "front"]
             command = [sys.executable, __file__, str(folder), name, str(port), str(other)]
-            parent = await start_program(command, env=environ)
+            parent = await start_program(command, env=with_tests_on_path())
             sides[name] = Side(name, port, parent)
             listening.append(asyncio.create_task(sides[name].listen()))
         for name in ("back", "front"):
