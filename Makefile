@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: audit build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate mutate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: audit transcripts build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate mutate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -161,6 +161,9 @@ test-guard: packages/guard/tests/guard_tools/node_modules/.remit-ready ## Run re
 
 test-deploy: .venv-deploy/.ready ## Check the files in deploy/ against the schemas of Kubernetes and the grammar of Prometheus
 	@.venv-deploy/bin/pytest -q tests/deploy/test_schemas.py
+
+transcripts: $(VENV)/.ready ## Write anew the texts that tests compare with (tests/**/transcripts)
+	@$(BIN)/pytest -q --transcripts
 
 build: $(VENV)/.ready $(VENV)-release/.ready ## Build the sdist, the wheel and its bill of materials into dist, check them, and try the wheel in an empty environment
 	@rm -rf dist

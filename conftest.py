@@ -18,6 +18,8 @@ from new_stores import new_store
 from remit import Hub
 from side_by_side import run_tests
 
+pytest_plugins = ["transcripts"]
+
 FOUND = Path(__file__).parent / "tests" / "fuzz" / "found"
 
 # Timing belongs to bench/, and a slow machine is no counterexample: there is no deadline. The same examples are drawn

@@ -2,11 +2,14 @@
 
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from remit.policy.verdict import Verdict
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.envelope import VERSION, Call, Request, Response
+from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import Delegation
 from remit.protocol.remit import Remit
 
 _REMIT = Remit(user="u-1", depth=1, max_depth=5, time_ms=10_000, tokens=1_000, chain=("prime@hub",))
@@ -35,3 +38,14 @@ def a_response(**changes: Any) -> Response:
 def a_card(**changes: Any) -> AgentCard:
     """What tag says of itself."""
     return replace(_CARD, **changes)
+
+
+def code_of(outcome: Response | Delegation | Verdict) -> Code | None:
+    """Why it was refused or failed; None: it was not."""
+    why = getattr(outcome, "fault", None)
+    return why.code if why else None
+
+
+def said(call: Call) -> dict[str, Any]:
+    """What a call says, as the arguments of `brief.delegate`."""
+    return {name: value for name, value in asdict(call).items() if value != getattr(Call(), name)}

@@ -9,7 +9,7 @@ from remit.policy.guards import chain, cycle, depth, fan_out, loop, nesting, ver
 from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Facts, refuse
 from remit.protocol.errors import Code
-from samples import a_card, a_remit, a_request
+from samples import a_card, a_remit, a_request, code_of
 
 FACTS = Facts(target=a_card(), address="tag@hub")
 
@@ -18,20 +18,14 @@ def test_a_version_that_is_read_here_passes() -> None:
     """X14: the envelope says its version."""
     facts = Facts(target=a_card(), versions=("1.1", "1.2", "1.3"))
     assert version(a_request(version="1.1"), facts) == ALLOW
-    assert version(a_request(version="1.0"), facts) == refuse(
-        Code.VERSION_UNSUPPORTED, "version '1.0' is not supported; supported: 1.1, 1.2, 1.3"
-    )
+    assert code_of(version(a_request(version="1.0"), facts)) is Code.VERSION_UNSUPPORTED
 
 
 def test_prime_may_ask_byte_but_byte_may_not_ask_tag_where_the_limit_is_one() -> None:
     """X3: user -> Prime (0) -> Byte (1) runs, -> Tag (2) is refused; its limit of 2 is exclusive, ours of 1 is not."""
     prime, byte, tag = (a_request(remit=a_remit(depth=level, max_depth=1)) for level in range(3))
     assert [depth(prime, FACTS), depth(byte, FACTS)] == [ALLOW, ALLOW]
-    assert depth(tag, FACTS) == refuse(
-        Code.MAX_DEPTH_EXCEEDED,
-        "Delegation depth limit reached (1/1). Cannot delegate further. Return results to parent.",
-        suggestion="If calls have to go deeper, have the team raise `max_depth`.",
-    )
+    assert code_of(depth(tag, FACTS)) is Code.MAX_DEPTH_EXCEEDED
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
@@ -59,17 +53,13 @@ def test_a_chain_of_ten_passes_and_one_of_eleven_does_not() -> None:
     """C6: chain 10."""
     names = tuple(f"a{number}@hub" for number in range(11))
     assert chain(a_request(remit=a_remit(chain=names[:10])), FACTS) == ALLOW
-    assert chain(a_request(remit=a_remit(chain=names)), FACTS) == refuse(
-        Code.CHAIN_TOO_LONG, f"Delegation chain too long (11/10): {' -> '.join(names)}"
-    )
+    assert code_of(chain(a_request(remit=a_remit(chain=names)), FACTS)) is Code.CHAIN_TOO_LONG
 
 
 def test_an_agent_that_is_in_the_chain_is_not_asked_again() -> None:
     """C6, O5: no agent twice in a chain (A -> B -> C -> A)."""
     request = a_request(remit=a_remit(chain=("prime@hub", "tag@hub", "byte@hub")))
-    assert loop(request, FACTS) == refuse(
-        Code.LOOP_DETECTED, "tag is already in the chain: prime@hub -> tag@hub -> byte@hub -> tag@hub"
-    )
+    assert code_of(loop(request, FACTS)) is Code.LOOP_DETECTED
 
 
 def test_an_agent_may_be_called_below_itself_if_its_card_says_so() -> None:
@@ -87,10 +77,7 @@ def test_an_agent_of_the_same_name_on_another_hub_is_another_agent() -> None:
 def test_the_same_caller_does_not_ask_the_same_callee_for_the_same_objective_again() -> None:
     """X5: cycle detection on origin, target and objective."""
     assert cycle(a_request(), FACTS) == ALLOW
-    assert cycle(a_request(), Facts(target=a_card(), repeated=True)) == refuse(
-        Code.CYCLE_DETECTED,
-        "Cycle detected: prime -> tag with the same objective is already in progress or done.",
-    )
+    assert code_of(cycle(a_request(), Facts(target=a_card(), repeated=True))) is Code.CYCLE_DETECTED
 
 
 def test_an_agent_that_was_asked_without_the_right_to_delegate_may_not() -> None:
@@ -98,9 +85,7 @@ def test_an_agent_that_was_asked_without_the_right_to_delegate_may_not() -> None
     may, may_not = a_remit(may_delegate=True), a_remit(may_delegate=False)
     assert nesting(a_request(), Facts(target=a_card(), held=None)) == ALLOW
     assert nesting(a_request(), Facts(target=a_card(), held=may)) == ALLOW
-    assert nesting(a_request(), Facts(target=a_card(), held=may_not)) == refuse(
-        Code.NESTED_CALLS_FORBIDDEN, "prime was asked without permission to delegate further"
-    )
+    assert code_of(nesting(a_request(), Facts(target=a_card(), held=may_not))) is Code.NESTED_CALLS_FORBIDDEN
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -111,11 +96,7 @@ def test_three_delegations_at_once_are_allowed(at_once: int) -> None:
 
 def test_four_delegations_at_once_are_refused_with_the_limit_and_what_to_do() -> None:
     """X4: four are refused whole before any starts."""
-    assert fan_out(a_request(), Facts(target=a_card(), held=a_remit(), at_once=4)) == refuse(
-        Code.FAN_OUT_EXCEEDED,
-        "Too many concurrent delegates (4/3). Choose the top 3 most relevant agents.",
-        suggestion="Ask the others after these have answered.",
-    )
+    assert code_of(fan_out(a_request(), Facts(target=a_card(), held=a_remit(), at_once=4))) is Code.FAN_OUT_EXCEEDED
 
 
 def test_a_person_may_ask_many_agents_at_once() -> None:

@@ -5,12 +5,12 @@ from hypothesis import given
 
 from remit.policy.guards import known_target, permission, tools, user
 from remit.policy.limits import Limits
-from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.policy.verdict import ALLOW, Facts, Verdict
 from remit.protocol.card import Capability
 from remit.protocol.envelope import NOBODY, Handoff, Source
 from remit.protocol.errors import Code
 from remit.protocol.remit import meet
-from samples import a_card, a_remit, a_request
+from samples import a_card, a_remit, a_request, code_of
 from strategies import name_sets, optional
 
 TAG = a_card()
@@ -29,15 +29,14 @@ TAG = a_card()
 )
 def test_an_agent_that_is_not_registered_is_not_found(agents: tuple[str, ...], hint: str) -> None:
     """O5: the target must exist."""
-    assert known_target(a_request(), Facts(target=None, agents=agents)) == refuse(
-        Code.AGENT_NOT_FOUND, f"there is no agent `tag`; {hint}"
-    )
+    assert code_of(known_target(a_request(), Facts(target=None, agents=agents))) is Code.AGENT_NOT_FOUND
 
 
 def test_a_capability_that_no_agent_offers_is_not_found() -> None:
     """K1: capability_code must be registered."""
-    assert known_target(a_request(target=NOBODY, capability="ANL_NPV"), Facts(target=None, agents=("tag",))) == refuse(
-        Code.CAPABILITY_NOT_FOUND, "no agent here offers `ANL_NPV`"
+    assert (
+        code_of(known_target(a_request(target=NOBODY, capability="ANL_NPV"), Facts(target=None, agents=("tag",))))
+        is Code.CAPABILITY_NOT_FOUND
     )
 
 
@@ -54,9 +53,7 @@ def test_an_agent_can_be_asked_for_what_it_offers_or_just_asked() -> None:
 def test_a_capability_that_the_agent_does_not_offer_is_not_found(codes: tuple[str, ...], offered: str) -> None:
     """K1: capability_code must be registered."""
     facts = Facts(target=a_card(capabilities=tuple(Capability(code=code) for code in codes)))
-    assert known_target(a_request(capability="ANL_NPV"), facts) == refuse(
-        Code.CAPABILITY_NOT_FOUND, f"tag does not offer `ANL_NPV`; it offers: {offered}"
-    )
+    assert code_of(known_target(a_request(capability="ANL_NPV"), facts)) is Code.CAPABILITY_NOT_FOUND
 
 
 # ── the caller ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -75,21 +72,13 @@ def test_an_agent_may_ask_whom_its_team_names() -> None:
 def test_an_agent_may_not_ask_whom_its_team_does_not_name() -> None:
     """O5: default deny between agents."""
     caller = a_card(name="prime", may_call=frozenset({"byte"}))
-    assert permission(a_request(), Facts(target=TAG, caller=caller, held=a_remit())) == refuse(
-        Code.PERMISSION_DENIED,
-        "prime may not call tag: its `may_call` does not name it",
-        suggestion="Name the callee in the caller's `may_call`, or ask an agent that is named there.",
-    )
+    assert code_of(permission(a_request(), Facts(target=TAG, caller=caller, held=a_remit()))) is Code.PERMISSION_DENIED
 
 
 def test_an_agent_that_is_barred_from_calling_may_ask_nobody() -> None:
     """O5: only an agent with allow_sub_agent_calls may call."""
     caller = a_card(name="prime", may_call=frozenset({"tag"}), allow_sub_agent_calls=False)
-    assert permission(a_request(), Facts(target=TAG, caller=caller, held=a_remit())) == refuse(
-        Code.PERMISSION_DENIED,
-        "prime is not allowed to call other agents",
-        suggestion="Do the work without them, or take `allow_sub_agent_calls = false` from prime.",
-    )
+    assert code_of(permission(a_request(), Facts(target=TAG, caller=caller, held=a_remit()))) is Code.PERMISSION_DENIED
 
 
 def test_an_agent_may_not_ask_whom_its_own_remit_leaves_out() -> None:
@@ -97,11 +86,7 @@ def test_an_agent_may_not_ask_whom_its_own_remit_leaves_out() -> None:
     held = a_remit(targets=frozenset({"byte"}))
     facts = Facts(target=TAG, caller=caller, held=held)
     assert permission(a_request(target="byte"), facts) == ALLOW
-    assert permission(a_request(), facts) == refuse(
-        Code.PERMISSION_DENIED,
-        "the remit of prime does not let it call tag",
-        suggestion="Ask an agent that it names, or have the caller of prime add this one to `targets`.",
-    )
+    assert code_of(permission(a_request(), facts)) is Code.PERMISSION_DENIED
 
 
 # ── the user ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,18 +101,12 @@ def test_a_new_session_or_one_of_the_same_user_and_agent_passes() -> None:
 def test_a_session_of_another_user_is_refused_as_a_security_violation() -> None:
     """X10: a child session of another user is refused."""
     facts = Facts(target=TAG, session_user="u-2", session_agent="tag")
-    assert user(a_request(session="s-1"), facts) == refuse(
-        Code.USER_MISMATCH, "User ID mismatch - security violation: the session belongs to another user"
-    )
+    assert code_of(user(a_request(session="s-1"), facts)) is Code.USER_MISMATCH
 
 
 def test_a_session_with_another_agent_is_refused() -> None:
     facts = Facts(target=TAG, session_user="u-1", session_agent="byte")
-    assert user(a_request(session="s-1"), facts) == refuse(
-        Code.PERMISSION_DENIED,
-        "session s-1 is a conversation with another agent than tag",
-        suggestion="Leave the session out, or name one of tag's own.",
-    )
+    assert code_of(user(a_request(session="s-1"), facts)) is Code.PERMISSION_DENIED
 
 
 def referring(*scopes: str) -> Verdict:
@@ -143,9 +122,7 @@ def test_references_to_what_the_user_owns_or_everyone_may_see_pass() -> None:
 
 def test_a_reference_to_what_another_user_owns_is_refused() -> None:
     """X10: references (`owner_scope`) are checked against the remit's user."""
-    assert referring("u-1", "u-2") == refuse(
-        Code.USER_MISMATCH, "User ID mismatch - security violation: reference doc-u-2 belongs to another user"
-    )
+    assert code_of(referring("u-1", "u-2")) is Code.USER_MISMATCH
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -171,16 +148,14 @@ def test_a_caller_may_restrict_the_callee_to_some_of_its_tools() -> None:
 def test_a_caller_cannot_give_the_callee_a_tool_that_is_not_in_its_card() -> None:
     """X11: a tool that is not in the target's tools_allowed cannot be used; O6: never widen."""
     facts = Facts(target=CODER, asked_tools=frozenset({"read", "shell", "browse"}))
-    assert tools(a_request(), facts) == refuse(Code.TOOL_NOT_ALLOWED, "tag not authorized to use tools browse, shell")
+    assert code_of(tools(a_request(), facts)) is Code.TOOL_NOT_ALLOWED
 
 
 def test_a_caller_cannot_pass_on_a_tool_that_its_own_remit_leaves_out() -> None:
     """X11: nor by way of another agent; O6: never widen."""
     held = a_remit(tools=frozenset({"read"}))
     facts = Facts(target=CODER, held=held, asked_tools=frozenset({"read", "write"}))
-    assert tools(a_request(), facts) == refuse(
-        Code.TOOL_NOT_ALLOWED, "prime cannot pass on tool write: its own remit does not name it"
-    )
+    assert code_of(tools(a_request(), facts)) is Code.TOOL_NOT_ALLOWED
 
 
 @given(name_sets, optional(name_sets), optional(name_sets))

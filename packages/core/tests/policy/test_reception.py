@@ -13,17 +13,23 @@ from remit.policy.reception import (
     Sender,
     here,
     is_marked_for_another,
+    is_new,
+    named_by_peer,
+    of_agent,
     of_user,
     peer_name,
+    peer_of,
     receive,
     remarks,
+    there,
     trace_of,
+    with_session_of_peer,
 )
 from remit.protocol.envelope import USER, ContextFilter, Message, Request, View
 from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Grant, Priority, Remit
 from remit.protocol.submission import Submission
-from samples import a_remit
+from samples import a_remit, a_request, a_response
 from strategies import name_sets, names, optional, remits
 
 HUB = Sender(name="north", is_hub=True)
@@ -286,3 +292,117 @@ def test_a_high_priority_is_lowered_and_remarked_on_unless_its_sender_has_the_pe
     assert "`priority`" in remark
     allowed = taken(sent, Sender(name="web", permissions=frozenset({Permission.PRIORITY})))
     assert (allowed.remit.priority, remarks(sent, allowed)) == (Priority.HIGH, ())
+
+
+# ── names of sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+NAMES = st.text("ab@", min_size=1, max_size=5)
+
+
+def from_north(**changes: Any) -> Request:
+    return a_request(**{"id": "r-1", "origin": "prime@north", "via": "north", "run": "run-1"} | changes)
+
+
+@given(session=NAMES, peer=NAMES)
+def test_what_a_peer_is_told_names_the_same_session_when_it_sends_it_back(session: str, peer: str) -> None:
+    """X16."""
+    inside = here(session, peer)
+    assert here(there(inside, peer), peer) == inside == here(inside, peer)
+
+
+@given(one=NAMES, other=NAMES)
+def test_no_peer_can_name_a_session_of_another(one: str, other: str) -> None:
+    """X10."""
+    if one != other and not one.endswith(f"@{other}") and not other.endswith(f"@{one}"):
+        assert here("s", one) != here("s", other)
+
+
+def test_only_a_hub_has_names_of_its_own() -> None:
+    assert peer_of(from_north()) == "north"
+    assert peer_of(from_north(origin=USER)) is None
+    assert peer_of(from_north(via=None)) is None
+
+
+def test_a_hub_is_told_its_own_names_and_a_client_has_none() -> None:
+    assert peer_name(Sender(name="north", is_hub=True)) == "north"
+    assert peer_name(Sender(name="web")) is None
+
+
+def test_a_session_named_after_its_request_is_new() -> None:
+    assert is_new(from_north(session="r-1@north"))
+    assert not is_new(from_north(session="r-0@north"))
+    assert not is_new(from_north(session="r-1@north", via=None))
+
+
+def test_what_a_peer_names_is_looked_up_unless_it_is_new() -> None:
+    assert named_by_peer(from_north(session="run-0@north")) == "run-0"
+    for session in (None, "run-1", "r-1@north", "run-0"):
+        assert named_by_peer(from_north(session=session)) is None
+    assert named_by_peer(from_north(session="run-0@north", via=None)) is None
+
+
+def test_a_peer_is_told_its_own_names_and_others_what_there_is() -> None:
+    response = replace(a_response(), session="s@north")
+    assert with_session_of_peer(response, "north").session == "s"
+    assert with_session_of_peer(response, "south") is response
+    assert with_session_of_peer(response, None) is response
+    assert with_session_of_peer(replace(response, session=None), "north").session is None
+
+
+def test_a_part_of_a_shared_session_is_named_once_however_often_it_is_asked_for() -> None:
+    own = of_agent("sess-789", "ANL")
+    assert own == "sess-789/ANL" == of_agent(own, "ANL")
+    assert of_agent("sess-789", "DOC") != own
+
+
+# ── remarks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+CUT = "At most 4,000 tokens of context are passed on here, not 6,000"
+NO_CONVERSATION = "The filter chose nothing, because the request names no conversation."
+
+
+def said(limits: Limits | None = None, **fields: Any) -> list[str]:
+    given: dict[str, Any] = {"target": "coder", "user": "u-1", **fields}
+    sent = Submission(**given)
+    request = receive(
+        sent,
+        Sender(name="web", is_hub=True),
+        exposed=frozenset({"coder"}),
+        run="r-1",
+        created_ms=0,
+        limits=limits or Limits(),
+    )
+    assert isinstance(request, Request)
+    return [each.partition(" (")[0] for each in remarks(sent, request)]
+
+
+def test_more_context_than_is_allowed_is_told() -> None:
+    assert [each.startswith(CUT) for each in said(context_tokens=6_000)] == [True]
+    assert said(context_tokens=4_000) == []
+    assert said(Limits(context_tokens=8_000), context_tokens=6_000) == []
+    assert said(Limits(context_tokens=2_000), context_tokens=4_000) == []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"last_messages": 3},
+        {"roles": frozenset({"user"})},
+        {"keywords": ("tea",)},
+        {"max_age_seconds": 60},
+        {"include_summary": True},
+    ],
+)
+def test_a_filter_without_a_conversation_is_told(wanted: dict[str, Any]) -> None:
+    context = ContextFilter(**wanted)
+    assert [each.startswith(NO_CONVERSATION) for each in said(context=context)] == [True]
+    assert said(context=context, session="s-1") == []
+    assert said(context=context, view=View()) == []
+    assert said(context=context, user=None, remit=a_remit()) == []
+
+
+@pytest.mark.parametrize("wanted", [{}, {"last_messages": 0}, {"include_workspace": True}, {"known": "none"}])
+def test_a_filter_that_needs_no_conversation_is_not_told(wanted: dict[str, Any]) -> None:
+    assert said(context=ContextFilter(**wanted)) == []

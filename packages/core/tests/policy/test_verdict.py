@@ -9,7 +9,7 @@ from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Refuse, Rewrite, Verdict, judge, refuse
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
-from samples import a_card, a_remit, a_request
+from samples import a_card, a_remit, a_request, code_of
 
 FACTS = Facts(target=a_card())
 REFUSAL = refuse(Code.PERMISSION_DENIED, "no")
@@ -100,20 +100,12 @@ def test_a_guard_may_rewrite_what_is_said_and_narrow_the_remit(changes: dict[str
 def test_no_guard_may_rewrite_the_route_or_widen_the_remit(changes: dict[str, Any]) -> None:
     """X10: not even a guard can make a request act for another user."""
     rewritten = a_request(**changes)
-    assert judge(a_request(), FACTS, [lambda request, facts: Rewrite(rewritten)]) == refuse(
-        Code.PERMISSION_DENIED,
-        "a guard rewrote more than the content: a request's route is fixed, and its remit only narrows",
-        suggestion="Correct the guard.",
-    )
+    assert code_of(judge(a_request(), FACTS, [lambda request, facts: Rewrite(rewritten)])) is Code.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize("nonsense", [None, True, "allow", Code.CANCELLED])
 def test_what_is_no_verdict_is_no_yes(nonsense: Any) -> None:
-    assert judge(a_request(), FACTS, [lambda request, facts: nonsense]) == refuse(
-        Code.PERMISSION_DENIED,
-        f"a guard returned an invalid verdict of type {type(nonsense).__name__}",
-        suggestion="Correct the guard; the log of the hub says where it failed.",
-    )
+    assert code_of(judge(a_request(), FACTS, [lambda request, facts: nonsense])) is Code.PERMISSION_DENIED
 
 
 def test_a_refusal_carries_the_fault_of_its_code() -> None:

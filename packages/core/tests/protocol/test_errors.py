@@ -3,9 +3,16 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from doc_pages import page_path
-from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault
+from remit import Code, Fault, Origin, Record, Refusal, RemitError, Response, SourceLine, Status, ToolUse, fault
+from remit.protocol.codec import convert
+from remit.protocol.envelope import MODEL, Request
+from remit.protocol.errors import INWARD, TABLE, Blame, Problem, duration, in_sentences
+from remit.protocol.records import Kind, Progress, outward
+from remit.protocol.submission import Submission
+from samples import a_request, a_response
 
 ERRORS_PAGE = page_path("errors")
 
@@ -107,3 +114,146 @@ def test_a_raised_fault_reads_as_code_message_wrong_fields_and_advice() -> None:
 
 def test_a_raised_fault_without_advice_is_one_line() -> None:
     assert str(RemitError(Fault(code=Code.CANCELLED, message="stopped"))) == "CANCELLED: stopped"
+
+
+# ── advice ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("code", "wait_ms", "said"),
+    [
+        (Code.RATE_LIMITED, 1_500, "Wait 2 s and try again."),
+        (Code.RATE_LIMITED, None, "Wait a while and try again."),
+        (Code.OVERLOADED, 200, "Wait 200 ms and try again, or ask another agent."),
+        (Code.DELEGATION_UNAVAILABLE, 240_000, "Try again in 4 minutes or use an alternative."),
+        (Code.DELEGATION_UNAVAILABLE, None, "Try again later or use an alternative."),
+    ],
+)
+def test_advice_to_wait_gives_the_time_where_it_is_known(code: Code, wait_ms: int | None, said: str) -> None:
+    assert fault(code, "no", retry_after_ms=wait_ms).suggestion == said
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "said"),
+    [(0, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (1_001, "2 s"), (119_000, "119 s"), (119_001, "2 minutes")],
+)
+def test_a_time_to_wait_is_never_told_shorter_than_it_is(milliseconds: int, said: str) -> None:
+    assert duration(milliseconds) == said
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (("it failed", "Try again."), "it failed. Try again."),
+        (("it failed.", "Install: pip install x"), "it failed. Install: pip install x."),
+        (("did you mean `a`?", ""), "did you mean `a`?"),
+        (("", ""), ""),
+    ],
+)
+def test_sentences_do_not_run_together(parts: tuple[str, ...], said: str) -> None:
+    assert in_sentences(*parts) == said
+
+
+def test_every_advice_of_the_table_is_a_sentence() -> None:
+    for code, row in TABLE.items():
+        assert row.suggestion.endswith("."), code
+        assert row.suggestion[0].isupper(), code
+
+
+def test_material_in_the_objective_leads_to_the_input() -> None:
+    """900 KB of text do not become shorter by correcting the field."""
+    sent = {"target": "reader", "user": "u", "objective": "word " * 180_000}
+    with pytest.raises(RemitError) as caught:
+        convert(sent, Submission)
+    assert "`--input @FILE`" in caught.value.fault.suggestion
+    with pytest.raises(RemitError) as caught:
+        convert({**sent, "objective": 7}, Submission)
+    assert caught.value.fault.suggestion == "Correct the fields that are named and send it again."
+
+
+def test_what_is_no_envelope_at_all_names_no_fields() -> None:
+    with pytest.raises(RemitError) as caught:
+        convert([], Request)
+    assert caught.value.fault.suggestion == "Correct it and send it again."
+
+
+# ── what others are told ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+RAISED = Origin(agent="clerk", error="ValueError: no", frames=(SourceLine("a.py", 3, "f", "raise"),))
+WHY = replace(fault(Code.DELEGATION_FAILED, "clerk raised ValueError: no"), origin=RAISED)
+TOLD = fault(Code.DELEGATION_FAILED, "clerk failed; the reason is on record at its hub")
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        (WHY, TOLD),
+        (
+            replace(WHY, origin=replace(RAISED, tool="look")),
+            replace(TOLD, message="tool look of clerk failed; the reason is on record at its hub"),
+        ),
+        (replace(WHY, message="closed", origin=replace(RAISED, error="")), replace(TOLD, message="closed")),
+        (TOLD, TOLD),
+    ],
+)
+def test_a_fault_is_told_without_its_place_and_without_an_exceptions_text(why: Fault, told: Fault) -> None:
+    assert why.outward() == told
+    failed = a_response(status=Status.FAILED, result=None, fault=why)
+    assert failed.outward() == replace(failed, fault=told)
+
+
+def test_a_place_is_that_of_the_innermost_frame() -> None:
+    assert (RAISED.file, RAISED.line, str(RAISED.frames[0])) == ("a.py", 3, "a.py:3, in f: raise")
+    assert str(SourceLine("a.py", 3, "f")) == "a.py:3, in f"
+    assert (Origin(agent="clerk").file, Origin(agent="clerk").line) == ("", 0)
+
+
+def record(kind: Kind, body: Response | Refusal | ToolUse) -> Record:
+    return Record(seq=1, kind=kind, at_ms=0, run="r", session="s", body=body)
+
+
+def test_records_are_told_alike() -> None:
+    failed = a_response(status=Status.FAILED, result=None, fault=WHY)
+    use = ToolUse(delegation="r", agent="clerk", tool="look", fault=WHY)
+    for kind, body, told in (
+        (Kind.RESULT, failed, replace(failed, fault=TOLD)),
+        (
+            Kind.REFUSED,
+            Refusal(request=a_request(), response=failed),
+            Refusal(request=a_request(), response=replace(failed, fault=TOLD)),
+        ),
+        (Kind.TOOL, use, replace(use, fault=TOLD)),
+        (Kind.RESULT, a_response(), a_response()),
+        (Kind.RESULT, a_response(metadata={MODEL: {"name": "m"}, "page": 3}), a_response(metadata={"page": 3})),
+    ):
+        assert outward(record(kind, body)) == record(kind, told)
+
+
+def test_what_only_the_operator_is_told_stays_here() -> None:
+    far = fault(Code.DELEGATION_UNAVAILABLE, "far cannot be reached", detail="http://10.0.0.5:8080: Connection refused")
+    assert far.outward() == fault(Code.DELEGATION_UNAVAILABLE, "far cannot be reached")
+    assert replace(WHY, detail="at home").outward() == TOLD
+    assert str(RemitError(far)).splitlines()[:2] == [
+        "DELEGATION_UNAVAILABLE: far cannot be reached",
+        "  http://10.0.0.5:8080: Connection refused",
+    ]
+
+
+def test_of_a_store_that_fails_others_are_told_neither_its_path_nor_the_systems_words() -> None:
+    full = fault(Code.STORE_UNAVAILABLE, "/var/lib/hub.db: the disk is full (FullError)", retry_after_ms=5)
+    told = full.outward()
+    assert (told.code, told.retry_after_ms, told.recoverable) == (Code.STORE_UNAVAILABLE, 5, True)
+    assert told.message == "the store cannot record now, so nothing may start and no answer may leave"
+    assert told.suggestion == "Send the same request id again later."
+
+
+def test_the_fields_that_are_never_sent_are_fields_of_a_fault() -> None:
+    assert set(INWARD) <= set(Fault.__struct_fields__)
+    assert all(not getattr(replace(WHY, detail="x").outward(), name) for name in INWARD)
+
+
+def test_what_holds_no_fault_is_told_as_it_is() -> None:
+    progress = Progress(delegation="r", agent="tag", text="half")
+    record = Record(seq=1, kind=Kind.PROGRESS, at_ms=1, run="r", session="s", body=progress)
+    assert outward(record) is record

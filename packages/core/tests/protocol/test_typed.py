@@ -12,6 +12,7 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+from jsonschema_rs import is_valid
 
 from remit import Answer, Capability, Code, Problem, RemitError, Response, Status, fault
 from remit.protocol.codec import checked, plain
@@ -349,3 +350,45 @@ def test_a_capability_whose_type_has_no_schema_is_refused_by_name() -> None:
         Capability(code="QUOTE", result_schema=Socket)
     assert raised.value.fault.code is Code.TEAM_INVALID
     assert "capability `QUOTE`: result_schema cannot be described as JSON" in raised.value.fault.message
+
+
+# ── unions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Quote:
+    total: float
+
+
+@dataclass
+class LongQuote:
+    total: float
+    until: str
+
+
+@attrs.define
+class Refusal:
+    reason: str
+
+
+class Note(TypedDict):
+    text: str
+
+
+UNION: Any = Quote | LongQuote | Refusal | Note | None
+
+
+@pytest.mark.parametrize(
+    "value", [Quote(1.5), LongQuote(2.5, "Monday"), Refusal("sold out"), Note(text="later"), None], ids=repr
+)
+def test_a_union_of_classes_is_read_as_the_one_that_was_written(value: Any) -> None:
+    written = plain(value)
+    assert read_as(written, UNION) == value
+    assert is_valid(schema_of(UNION), written)
+
+
+def test_what_fits_no_class_of_a_union_names_what_the_nearest_lacks() -> None:
+    with pytest.raises(TypeMismatch) as caught:
+        read_as({"total": 1.5, "until": 7}, UNION, "$.result")
+    assert caught.value.problems == (Problem("$.result.until", "as LongQuote: Expected `str`, got `int`"),)
+    assert not is_valid(schema_of(UNION), {"until": 7})
