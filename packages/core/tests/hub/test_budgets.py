@@ -32,15 +32,12 @@ from remit.runtime.frames import Frame
 from remit.runtime.ledger import Ledger
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
+from samples import code_of
 from waiting import PATIENCE_S
 
 
 def ledger_of(hub: Hub) -> Ledger:
     return hub._parts.ledger  # pyright: ignore[reportPrivateUsage]
-
-
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
 
 
 async def records_of(hub: Hub, run: str) -> list[Record]:
@@ -105,21 +102,6 @@ async def test_a_call_takes_what_it_asks_for_else_the_capabilitys_else_the_agent
 
     async with hub:
         assert (await hub.ask("boss", user="u", max_tokens=1_000)).result == granted
-
-
-async def test_the_team_sets_the_defaults() -> None:
-    hub = Hub(store=MemoryStore(), limits=Limits(root_tokens=500, delegation_tokens=50))
-
-    @hub.agent("expert")
-    async def expert(brief: Brief) -> int:
-        return brief.remit.tokens
-
-    @hub.agent("boss", may_call=["*"])
-    async def boss(brief: Brief) -> list[object]:
-        return [brief.remit.tokens, (await brief.delegate("expert", objective="x")).result]
-
-    async with hub:
-        assert (await hub.ask("boss", user="u")).result == [500, 50]
 
 
 async def test_a_fan_out_splits_what_is_left_equally_among_those_that_did_not_ask() -> None:
@@ -407,22 +389,6 @@ async def test_an_overrun_that_eats_the_parents_own_grant_fails_the_parent_too()
         response = await hub.ask("boss", user="u", max_tokens=1_000)
     assert (response.status, code_of(response)) == (Status.FAILED, Code.TOKEN_BUDGET_EXCEEDED)
     assert response.usage == Usage(prompt=1_500, overrun=500)
-
-
-async def test_who_meters_more_than_it_has_is_told_at_once() -> None:
-    hub = Hub(store=MemoryStore())
-
-    @hub.agent("boss")
-    async def boss(brief: Brief) -> None:
-        brief.spend(prompt=60)
-        brief.spend(completion=60)
-
-    async with hub:
-        response = await hub.ask("boss", user="u", max_tokens=100)
-    assert (code_of(response), response.usage) == (
-        Code.TOKEN_BUDGET_EXCEEDED,
-        Usage(prompt=60, completion=60, overrun=20),
-    )
 
 
 # ── laws ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

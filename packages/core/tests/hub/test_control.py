@@ -22,6 +22,7 @@ from remit.runtime.ports import (
 )
 from remit.runtime.ports.store import ControlAction
 from remit.stores.sqlite import SqliteStore
+from samples import code_of
 from waiting import PATIENCE_S, eventually
 
 LEASE_MS = 300
@@ -98,10 +99,6 @@ class Team:
 @pytest.fixture
 def team(make_hub: MakeHub) -> Team:
     return Team(make_hub)
-
-
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
 
 
 WAITING = pytest.mark.parametrize("agent", ["b", "a", "steady-a"], ids=["root", "nested", "nested resumable"])

@@ -7,18 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit import Brief, Code, Hub, Kind, Limits, Notice, Response
+from remit import Brief, Code, Hub, Kind, Limits, Notice
 from remit_testing.memory import MemoryStore
+from samples import code_of
 
 TREE = Limits(root_tokens=1_000, delegation_tokens=100, max_depth=6, max_fan_out=6)
 
 
 def hub_with(limits: Limits = TREE, **options: Any) -> Hub:
     return Hub(store=MemoryStore(), limits=limits, **options)
-
-
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
 
 
 async def test_an_agent_that_draws_goes_on_with_its_callers_tokens() -> None:

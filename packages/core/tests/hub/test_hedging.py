@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,10 @@ from remit.policy.verdict import ALLOW
 from remit.runtime.track_record import NEWEST, tracks
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
+from samples import said
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True, hedge_ms=500)
-
-Behaviour = Callable[[Brief], Awaitable[Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -84,13 +83,22 @@ class Scene:
         self.responses: list[Response] = []
         self.call = Call(capability="LOOK", objective="look", max_tokens=1_000, deadline_ms=10_000)
 
+        self.left: Callable[[], int] = lambda: 0
+        self.left_at_the_end = 0
+
         @self.hub.agent("boss", may_call=["*"])
         async def boss(brief: Brief) -> Any:
+            self.left = brief.tokens_left
             self.responses += await self.ask(brief)
+            await turns()  # whoever was overtaken has cleaned up then
+            self.left_at_the_end = brief.tokens_left()
             return [response.result for response in self.responses]
 
     async def ask(self, brief: Brief) -> list[Response]:
-        return [await brief._backend.delegate(self.call)]  # pyright: ignore[reportPrivateUsage]
+        return [await self.delegate(brief)]
+
+    async def delegate(self, brief: Brief) -> Response:
+        return await brief.delegate(**said(self.call))
 
     def start(self) -> "asyncio.Task[Response]":
         return asyncio.create_task(self.hub.ask("boss", user="u", request_id="r"))
@@ -181,14 +189,13 @@ async def test_both_together_get_what_one_was_granted() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        boss = next(each for each in scene.hub._frames() if each.parent is None)  # pyright: ignore[reportPrivateUsage]
-        assert boss.reserved == 1_000
+        assert scene.left() == 49_000
         scene.clock.advance(0.5)
         await second.begun.wait()
-        assert boss.reserved == 1_000
+        assert scene.left() == 49_000
         second.go.set()
         await task
-        assert boss.reserved == 0
+    assert scene.left_at_the_end == 50_000
     assert (first.granted, second.granted) == ([(500, 10_000)], [(500, 9_500)])
 
 
@@ -293,14 +300,13 @@ async def test_if_nobody_else_may_be_asked_the_first_is_waited_for(fails: bool) 
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        boss = next(each for each in scene.hub._frames() if each.parent is None)  # pyright: ignore[reportPrivateUsage]
         scene.clock.advance(0.5)
         await turns()
-        assert boss.reserved == 1_000
+        assert scene.left() == 49_000
         closed.clear()
         first.go.set()
         assert (await task).result == (["second"] if fails else ["first"])
-        assert boss.reserved == 0
+    assert scene.left_at_the_end == 49_900
     assert second.granted == ([(900, 9_500)] if fails else [])
 
 
@@ -377,7 +383,7 @@ async def test_two_that_are_asked_for_the_same_count_as_one_at_once() -> None:
 
     async def ask(brief: Brief) -> list[Response]:
         async with asyncio.TaskGroup() as group:
-            looking = group.create_task(brief._backend.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
+            looking = group.create_task(scene.delegate(brief))
             await second.begun.wait()
             meanwhile = await brief.delegate("other", objective="meanwhile")
             first.fails = True
@@ -424,7 +430,7 @@ async def test_a_caller_that_gives_up_ends_both() -> None:
     first, second = Worker(scene, "first"), Worker(scene, "second")
 
     async def ask(brief: Brief) -> list[Response]:
-        work = asyncio.ensure_future(brief._backend.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
+        work = asyncio.ensure_future(scene.delegate(brief))
         await second.begun.wait()
         work.cancel()
         await asyncio.wait({work})
@@ -457,7 +463,7 @@ async def test_a_caller_that_gives_up_while_a_person_is_asked_leaves_nothing_beh
     first, second = Worker(scene, "first"), Worker(scene, "second")
 
     async def ask(brief: Brief) -> list[Response]:
-        work = asyncio.ensure_future(brief._backend.delegate(scene.call))  # pyright: ignore[reportPrivateUsage]
+        work = asyncio.ensure_future(scene.delegate(brief))
         await asked.wait()
         work.cancel()
         await asyncio.wait({work})
@@ -548,7 +554,7 @@ def resumable(path: Path, clock: ManualClock, over: asyncio.Event, reached: asyn
 
     @scene.hub.agent("root", resumable=True, may_call=["*"])
     async def root(brief: Brief) -> Any:
-        found = (await brief._backend.delegate(scene.call)).result  # pyright: ignore[reportPrivateUsage]
+        found = (await scene.delegate(brief)).result
         reached.set()
         await over.wait()
         return found

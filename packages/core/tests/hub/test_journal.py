@@ -22,8 +22,14 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, fault
 from remit.runtime import root_runs
+from remit.runtime.ports import StoreError
 from remit.stores.sqlite import SqliteStore
+from remit_testing.conformance import OVER_MS, a_request
+from remit_testing.memory import MemoryStore
+from remit_testing.samples import a_response
 from sweeps import SweptStore
 from waiting import PATIENCE_S, eventually
 
@@ -455,19 +461,17 @@ async def test_hubs_that_close_while_they_take_a_run_up_are_no_attempts_at_it(tm
 
 async def test_a_run_that_fell_silent_three_times_is_given_up(tmp_path: Path) -> None:
     """What keeps failing is set aside: it may be what kills its hub."""
-    store = SqliteStore(tmp_path / "hub.db", durability="process")
-    await store.open()
-    journey = Journey(tmp_path)
-    async with journey.hub:
-        request = journey.hub._request("root", "travel", "u", {"request_id": "1"})  # pyright: ignore[reportPrivateUsage]
-    content = journey.hub._runs.digest_of(request)  # pyright: ignore[reportPrivateUsage]
-    await store.submit(request, content, worker="dead", lease_ms=0)
-    for epoch in (2, 3):
-        assert await store.claim(request.run, "dead", 0) == epoch
-    await store.close()
-    async with journey.hub:
-        response = await journey.ask()
-    assert (shown(response), journey.executed()) == (UNKNOWN, {})
+    async with silenced(tmp_path, "in root", "root"):
+        store = SqliteStore(tmp_path / "hub.db", durability="process")
+        await store.open()
+        (run,) = await store.runs()
+        for epoch in (2, 3):
+            assert await store.claim(run.run, "dead", 0) == epoch
+        await store.close()
+        journey = Journey(tmp_path)
+        async with journey.hub:
+            response = await journey.ask()
+            assert (shown(response), journey.executed()) == (UNKNOWN, {"root": 1})
 
 
 async def test_a_run_whose_agent_is_not_here_is_left_for_a_hub_that_has_it(tmp_path: Path) -> None:
@@ -603,3 +607,89 @@ async def live(folder: Path, agent: str, stop_at: str, diverges: bool) -> None:
 if __name__ == "__main__":
     root_runs.LEASE_MS = LEASE_MS
     asyncio.run(live(Path(sys.argv[1]), sys.argv[2], sys.argv[3], bool(sys.argv[4])))
+
+
+# ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FailingStore(MemoryStore):
+    """A store that claims, and then says that it cannot be reached: once in the claim, once right after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        epoch = await super().claim(run, worker, lease_ms)
+        if self.failures == 0:
+            self._fail()
+        return epoch
+
+    async def load(self, run: str) -> dict[str, bytes]:
+        if self.failures == 1:
+            self._fail()
+        return await super().load(run)
+
+    def _fail(self) -> None:
+        self.failures += 1
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, "the connection was lost"))
+
+
+async def test_a_run_whose_claim_was_lost_with_the_store_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root_runs, "LEASE_MS", 300)
+    store = FailingStore()
+    hub = Hub(store=store)
+    request = a_request()
+
+    @hub.agent(request.target, resumable=True)
+    async def answer(_: Brief) -> str:
+        return "done"
+
+    assert answer
+    await store.open()
+    await store.submit(request, b"digest", worker="dead", lease_ms=OVER_MS)
+    async with hub, asyncio.timeout(PATIENCE_S):
+        assert (await store.wait(request.run)).result == "done"
+    assert store.failures == 2
+
+
+class SlowHeartStore(MemoryStore):
+    """A store that no heartbeat reaches, as if the hub stood still; and it fails once while an outcome is awaited."""
+
+    failed = False
+
+    async def heartbeat(self, worker: str, lease_ms: int) -> None: ...
+
+    async def wait(self, run: str) -> Response:
+        if not self.failed:
+            self.failed = True
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, "the connection was lost"))
+        return await super().wait(run)
+
+
+async def test_a_hub_stops_a_run_that_another_one_has_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other hub executes or was told to stop does not go on here; whoever waits gets the outcome there."""
+    monkeypatch.setattr(root_runs, "LEASE_MS", 300)
+    store, stopped = SlowHeartStore(), asyncio.Event()
+    begun: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
+    hub = Hub(store=store)
+
+    @hub.agent("wait", resumable=True)
+    async def wait(brief: Brief) -> str:
+        begun.set_result(brief.request)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    assert wait
+    async with hub, asyncio.timeout(PATIENCE_S):
+        asking = asyncio.create_task(hub.ask("wait", "Wait.", user="u"))
+        request = await begun
+        while (epoch := await store.claim(request.run, "another", 60_000)) is None:
+            await asyncio.sleep(0)
+        await stopped.wait()
+        assert await store.finish(request.run, epoch, a_response(request, "done there"), 0)
+        assert (await asking).result == "done there"
+    assert store.failed

@@ -11,7 +11,7 @@ from remit_testing import MemoryStore
 from waiting import PATIENCE_S
 
 
-@pytest.mark.parametrize("isolation", ["task", "process"])
+@pytest.mark.parametrize("isolation", ["task", pytest.param("process", marks=pytest.mark.processes)])
 async def test_not_a_number_is_refused_and_never_becomes_null(isolation: Any) -> None:
     hub = Hub(store=MemoryStore())
     weighed: list[Any] = []

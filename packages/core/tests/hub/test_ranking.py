@@ -18,6 +18,7 @@ from remit.runtime.ports import StoreError
 from remit.runtime.track_record import NEWEST, tracks
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
+from samples import said
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)
@@ -59,7 +60,7 @@ class Scene:
 
         @self.hub.agent("boss", may_call=["*"])
         async def boss(brief: Brief) -> list[str]:
-            return [(await brief._backend.delegate(call)).target for call in self.calls]  # pyright: ignore[reportPrivateUsage]
+            return [(await brief.delegate(**said(call))).target for call in self.calls]
 
     def add(self, name: str, does: Behaviour | None = None, *, capability: Capability = LOOK, **options: Any) -> None:
         async def work(brief: Brief) -> Any:

@@ -24,13 +24,10 @@ from remit import (
     Verdict,
     fault,
 )
+from samples import code_of
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
-
-
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
 
 
 def no_b(request: Request, facts: Facts) -> Verdict:

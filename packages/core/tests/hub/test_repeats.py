@@ -1,10 +1,10 @@
 """What an agent asks again: refused, answered as before, run again after a change, or warned of."""
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from remit import Brief, Call, Capability, Code, Hub, Response
+from remit import Brief, Call, Capability, Code, Handoff, Hub, Response
 from remit.protocol.envelope import Json
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
@@ -178,3 +178,35 @@ async def test_a_tool_that_is_used_in_circles_is_named_in_the_response() -> None
     assert [warning.split(".")[0] for warning in root.warnings] == [
         "Nearly the same was asked several times, and the answers brought nothing new"
     ]
+
+
+# ── An earlier answer is given again only to a call that gave its callee the same ─────────────────────────────────────
+
+
+CASES: list[tuple[list[dict[str, Any]], int]] = [
+    ([{}, {}], 1),
+    ([{"handoff": Handoff(data={"rows": [1]})}, {"handoff": Handoff(data={"rows": [2]})}], 2),
+    ([{"handoff": Handoff(data={"rows": [1]})}, {"handoff": Handoff(data={"rows": [1]})}], 1),
+    ([{"handoff": Handoff(facts=("write to ann@example.org",))}] * 2, 1),
+    ([{"hints": ("in euros",)}, {"hints": ("in dollars",)}], 2),
+    ([{"session": "one"}, {"session": "two"}], 2),
+]
+
+
+@pytest.mark.parametrize(("others", "ran"), CASES)
+async def test_what_is_handed_over_with_a_call_makes_it_another_question(others: list[Any], ran: int) -> None:
+    """X5: two equal calls that only read, with other rows to add up, have two answers."""
+    hub, asked = Hub(store=MemoryStore(), clock=ManualClock()), list[Any]()
+
+    @hub.agent("sums", capabilities=[Capability(code="SUM", read_only=True)])
+    async def sums(brief: Brief) -> int:
+        asked.append(brief.handoff.data)
+        return len(asked)
+
+    @hub.agent("boss", may_call=["sums"])
+    async def boss(brief: Brief) -> Any:
+        calls = [await brief.delegate("sums", capability="SUM", objective="Add up", **other) for other in others]
+        return [call.unwrap() for call in calls]
+
+    async with hub:
+        assert (await hub.ask("boss", "x", user="u")).unwrap() == [1, ran]

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from remit import (
     Answer,
     Brief,
+    Call,
     Code,
     ContextFilter,
     Handoff,
@@ -25,6 +27,8 @@ from remit import (
     fault,
 )
 from remit.policy.verdict import ALLOW, Facts, Verdict
+from remit_testing import MemoryStore
+from samples import code_of
 
 MakeHub = Callable[..., Hub]
 Shown = list[Brief]
@@ -420,8 +424,7 @@ async def test_a_path_out_of_the_workspace_is_refused_and_nothing_starts(
         response = await hub.ask("planner", "one", user="u")
         refused = (await hub.delegations(response.run))[1]
     assert shown == []
-    assert refused.fault is not None
-    assert refused.fault.code is Code.PATH_NOT_ALLOWED
+    assert code_of(refused) is Code.PATH_NOT_ALLOWED
 
 
 async def test_a_summary_says_what_the_conversation_came_to(hub: Hub) -> None:
@@ -514,3 +517,36 @@ async def test_a_history_can_be_asked_for_by_a_filter(hub: Hub) -> None:
         for text in ("one", "two", "three"):
             await hub.ask("a", text, user="u", session="s")
     assert found == [[], ["one"], ["one", "two"]]
+
+
+# ── A delegation that asks for more context than there may be gets less, and is told so ───────────────────────────────
+
+
+async def test_a_delegation_that_asks_for_more_context_than_there_may_be_is_told_so() -> None:
+    """O5: cut, and said."""
+    hub = Hub(store=MemoryStore())
+    said: list[tuple[str, ...]] = []
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> int:
+        return brief.remit.context_tokens
+
+    @hub.agent("boss", may_call=["clerk"])
+    async def boss(brief: Brief) -> list[Any]:
+        for tokens in (9_000, 4_000, None):
+            reply = await brief.delegate("clerk", objective=f"go {tokens}", context_tokens=tokens)
+            said.append(reply.warnings)
+        (one,) = await brief.fan_out([Call(target="clerk", objective="x", context_tokens=5_000)])
+        said.append(one.warnings)
+        return []
+
+    assert clerk
+    assert boss
+    async with hub:
+        response = await hub.ask("boss", user="u-1")
+    assert response.ok
+    cut = "At most 4,000 tokens of context are passed on here, not {} as `context_tokens` asks for."
+    assert [len(each) for each in said] == [1, 0, 0, 1]
+    assert said[0][0].startswith(cut.format("9,000"))
+    assert said[3][0].startswith(cut.format("5,000"))
+    assert response.warnings == ()

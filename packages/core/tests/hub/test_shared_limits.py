@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from remit import BreakerSettings, Brief, Capability, Code, Hub, Rate, Response
+from remit import BreakerSettings, Brief, Capability, Code, Hub, Rate
 from remit.policy.breaker import Phase
 from remit.runtime import shared_limits
 from remit.runtime.shared_limits import SharedLimits
 from remit.stores.sqlite import SqliteStore
+from samples import code_of
 from waiting import eventually
 
 # Longer than the test, so that a window never ends in it.
@@ -42,10 +43,6 @@ def limits_of(hub: Hub) -> SharedLimits:
     found = hub._shared  # pyright: ignore[reportPrivateUsage]
     assert found is not None
     return found
-
-
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
 
 
 @asynccontextmanager

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from remit import Brief, Call, Code, Hub, Limits, Priority, Response, Status
-from remit.transports.local import COME_BACK_MS, LocalTransport, SlotPool
+from remit.transports.local import COME_BACK_MS
 from remit_testing.memory import MemoryStore
+from samples import code_of
 from waiting import PATIENCE_S
 
 
@@ -18,22 +19,8 @@ def a_hub() -> Hub:
     return Hub(store=MemoryStore(), limits=Limits(max_fan_out=100, grace_ms=500))
 
 
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
-
-
-def stall_of(hub: Hub, agent: str) -> SlotPool:
-    transport = hub._parts.transport  # pyright: ignore[reportPrivateUsage]
-    assert isinstance(transport, LocalTransport)
-    return transport._stalls[agent]  # pyright: ignore[reportPrivateUsage]
-
-
 def free_slots(hub: Hub, agent: str) -> int:
-    return stall_of(hub, agent).slots.free
-
-
-def waiting(hub: Hub, agent: str) -> int:
-    return stall_of(hub, agent).slots.queued
+    return hub.agent_status()[agent].free
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -47,7 +34,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def queued(hub: Hub, agent: str, count: int) -> None:
     """Return once so many requests wait for the agent."""
-    await until(lambda: waiting(hub, agent) >= count)
+    await until(lambda: hub.agent_status()[agent].queued >= count)
 
 
 @asynccontextmanager
@@ -72,48 +59,6 @@ class Door:
 
 
 # ── priority ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_requests_are_served_high_before_normal_before_low() -> None:
-    """K3: HIGH priority is served before NORMAL before LOW when agents are busy."""
-    hub, door = a_hub(), Door()
-    hub.agent("clerk", concurrency=1)(door)
-    arrivals = [Priority.LOW, Priority.NORMAL, Priority.HIGH] * 3
-    async with opened(hub), asyncio.TaskGroup() as group:
-        group.create_task(hub.ask("clerk", "first", user="u"))
-        await door.inside.wait()
-        for number, priority in enumerate(arrivals):
-            group.create_task(hub.ask("clerk", f"{priority} {number}", user="u", priority=priority))
-            await queued(hub, "clerk", number + 1)
-        door.open.set()
-    high, normal, low = ([f"{each} {n}" for n, p in enumerate(arrivals) if p is each] for each in Priority)
-    assert door.seen == ["first", *high, *normal, *low]
-
-
-async def test_a_flood_of_high_starves_nobody() -> None:
-    """K3: nothing starves: a LOW request ends while HIGH ones never stop coming."""
-    hub, stop = a_hub(), asyncio.Event()
-    served = 0
-
-    @hub.agent("clerk", concurrency=1)
-    async def clerk(brief: Brief) -> int:
-        nonlocal served
-        served += 1
-        await asyncio.sleep(0)
-        return served
-
-    async def flood() -> None:
-        while not stop.is_set():
-            await hub.ask("clerk", user="u", priority=Priority.HIGH)
-
-    async with opened(hub), asyncio.TaskGroup() as group:
-        for _ in range(10):
-            group.create_task(flood())
-        await until(lambda: served >= 20)
-        before = served
-        low = await hub.ask("clerk", user="u", priority=Priority.LOW)
-        stop.set()
-    assert before < low.result <= before + 500
 
 
 async def test_a_callee_is_never_more_urgent_than_its_caller() -> None:
@@ -160,25 +105,6 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None
     assert (refused.status, refused.fault.code) == (Status.REFUSED, Code.OVERLOADED)
     assert (refused.fault.retry_after_ms, refused.fault.recoverable) == (COME_BACK_MS, True)
     assert [task.result().result for task in asked] == ["0", "1", "2", "3", "4"]
-
-
-async def test_who_is_cancelled_or_too_late_in_the_queue_takes_no_slot_and_runs_no_code() -> None:
-    hub, door = a_hub(), Door()
-    hub.agent("clerk", concurrency=1, queue=2)(door)
-    async with opened(hub), asyncio.TaskGroup() as group:
-        first = group.create_task(hub.ask("clerk", "first", user="u"))
-        await door.inside.wait()
-        late = group.create_task(hub.ask("clerk", "late", user="u", deadline_ms=60))
-        gone = asyncio.create_task(hub.ask("clerk", "gone", user="u"))
-        await queued(hub, "clerk", 2)
-        gone.cancel()
-        await asyncio.wait({gone, late})
-        after = group.create_task(hub.ask("clerk", "after", user="u"))
-        await asyncio.sleep(0)
-        door.open.set()
-    assert (late.result().status, first.result().status, after.result().status) == ("timeout", "success", "success")
-    assert gone.cancelled()
-    assert door.seen == ["first", "after"]
 
 
 async def test_the_time_in_the_queue_is_told_apart_from_the_whole() -> None:
@@ -269,25 +195,6 @@ async def test_the_slot_of_an_agent_that_waits_is_used_by_others_and_it_comes_ba
     assert order == ["first begins", "second begins", "first goes on", "urgent begins"]
 
 
-async def test_a_chain_of_agents_with_one_slot_each_carries_many_runs_at_once() -> None:
-    hub = a_hub()
-
-    @hub.agent("c", concurrency=1)
-    async def c(brief: Brief) -> str:
-        await asyncio.sleep(0)
-        return "done"
-
-    for name, below in (("b", "c"), ("a", "b")):
-
-        @hub.agent(name, concurrency=1, may_call=[below])
-        async def pass_on(brief: Brief, below: str = below) -> object:
-            return (await brief.delegate(below, objective=brief.text)).result
-
-    async with opened(hub), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(hub.ask("a", str(each), user="u")) for each in range(50)]
-    assert {task.result().result for task in tasks} == {"done"}
-
-
 # ── slots are neither lost nor made ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -336,52 +243,6 @@ async def test_a_plain_function_that_is_cancelled_while_it_delegates_keeps_no_sl
         await asyncio.wait({slow})
         assert (await hub.ask("plain", "quick", user="u", deadline_ms=2_000)).result == "done"
         assert free_slots(hub, "plain") == 1
-
-
-async def test_an_agent_that_waits_for_several_in_tasks_of_its_own_comes_back_for_one_slot() -> None:
-    hub = a_hub()
-    holder_in, let_holder_go = asyncio.Event(), asyncio.Event()
-    back: list[str] = []
-
-    @hub.agent("leaf")
-    async def leaf(brief: Brief) -> str:
-        if brief.text == "one":
-            await holder_in.wait()
-        return brief.text
-
-    @hub.agent("boss", concurrency=1, may_call=["leaf"])
-    async def boss(brief: Brief) -> str:
-        if brief.text == "holder":
-            holder_in.set()
-            await let_holder_go.wait()
-            return "held"
-
-        async def one() -> None:
-            await brief.delegate("leaf", objective="one")
-            back.append("one")
-
-        async def two() -> None:
-            await queued(hub, "boss", 1)
-            # The first wants its slot back and has to wait for it; meanwhile this one asks and is answered.
-            await brief.delegate("leaf", objective="two")
-            back.append("two")
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(one())
-            group.create_task(two())
-            await holder_in.wait()
-            for _ in range(20):
-                await asyncio.sleep(0)
-            let_holder_go.set()
-        return "both"
-
-    async with opened(hub), asyncio.TaskGroup() as group:
-        task = group.create_task(hub.ask("boss", "both", user="u", deadline_ms=2_000))
-        await asyncio.sleep(0)
-        group.create_task(hub.ask("boss", "holder", user="u", deadline_ms=3_000))
-        assert (await task).result == "both"
-        assert (await hub.ask("boss", "holder", user="u", deadline_ms=2_000)).result == "held"
-        assert free_slots(hub, "boss") == 1
 
 
 async def test_an_agent_that_gives_up_waiting_for_another_works_on_in_a_slot() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit import Brief, Call, Code, Hub, RemitError, Response, Status, ToolUse
+from remit import Brief, Call, Code, Hub, RemitError, Status, ToolUse
 
 
 @pytest.fixture
@@ -197,25 +197,6 @@ async def test_an_agent_cannot_give_itself_tools_by_changing_its_brief(hub: Hub,
     assert {each.user for each in told} == {"u-1"}
 
 
-async def test_one_agent_cannot_use_the_brief_of_another(hub: Hub, used: list[str]) -> None:
-    """X11: a brief that is passed around ends with its own delegation."""
-    lent: list[Brief] = []
-
-    @hub.agent("rich", tools=["delete"])
-    async def rich(brief: Brief) -> str:
-        lent.append(brief)
-        return "x"
-
-    @hub.agent("poor", may_call=["rich"])
-    async def poor(brief: Brief) -> str:
-        await brief.delegate("rich")
-        return await attempt(lent[0], "delete")
-
-    async with hub:
-        response = await hub.ask("poor", user="u-1")
-    assert (response.result, used) == ("CANCELLED", [])
-
-
 # ── arguments ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -372,25 +353,3 @@ async def test_a_team_that_names_a_tool_that_is_not_there_does_not_open(hub: Hub
         async with hub:
             pass
     assert [problem.path for problem in refused.value.fault.problems] == ["a.may_call", "a.tools"]
-
-
-async def test_a_chain_passes_its_bounds_to_each_step(hub: Hub, used: list[str]) -> None:
-    """X11, X8: the steps of a chain are bounded one by one."""
-    hub.agent("b", tools=["read", "write"])(uses("read", "write"))
-
-    @hub.agent("a", may_call=["b"])
-    async def a(brief: Brief) -> list[object]:
-        replies: list[Response] = await brief.chain(
-            [
-                Call(target="b", objective="1", tools=frozenset({"read"})),
-                Call(target="b", objective="2", tools=frozenset({"write"})),
-            ]
-        )
-        return [reply.result for reply in replies]
-
-    async with hub:
-        response = await hub.ask("a", user="u-1")
-    assert response.result == [
-        {"read": "read", "write": "TOOL_NOT_ALLOWED"},
-        {"read": "TOOL_NOT_ALLOWED", "write": "write"},
-    ]

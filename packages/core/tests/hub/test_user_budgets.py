@@ -8,6 +8,7 @@ from remit.runtime.root_admission import DAY_MS
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
+from samples import code_of
 
 
 class Calendar(ManualClock):
@@ -36,10 +37,6 @@ def a_hub(store: SqliteStore | MemoryStore, most: int = 1_000, run: int = 400, c
         return (await brief.delegate("spender", objective="spend", input=brief.input, max_tokens=250)).unwrap()
 
     return hub
-
-
-def code_of(response: Response) -> Code | None:
-    return response.fault.code if response.fault else None
 
 
 async def spend(hub: Hub, tokens: int, user: str = "ada", target: str = "spender") -> Response:

@@ -6,7 +6,10 @@ from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Delegation, Kind, Notice, Progress, Record, Refusal, ToolUse
+from remit.runtime.listing import list_records
+from remit.runtime.ports import MOST_LOOKED_AT, MOST_READ, RecordFilter
 from remit.runtime.run_tree import Tree, delegations
+from remit_testing.samples import progress
 from samples import a_remit, a_request, a_response
 
 PROGRESS = Progress(delegation="run-1", agent="tag", text="halfway", finished=("rent",), unfinished=("food",))
@@ -89,3 +92,43 @@ def test_a_response_whose_request_was_lost_does_not_end_the_run() -> None:
     for seq, body in enumerate((a_request(), a_response(id="run-1.1", target="byte")), start=1):
         tree.feed(Record(seq=seq, kind=Kind.NOTICE, at_ms=seq, run="run-1", session="s-1", body=body))
     assert (tree.response, tree.nodes["run-1.1"].state) == (None, Status.SUCCESS)
+
+
+# ── pages of a listing ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def a_record(seq: int) -> Record:
+    return Record(seq=seq, kind=Kind.PROGRESS, at_ms=seq, run="run-one", session="session-one", body=progress("half"))
+
+
+async def nothing(_: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+    assert below - above <= MOST_LOOKED_AT
+    assert size
+    return []
+
+
+async def everything(_: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+    return [a_record(seq) for seq in range(below - 1, max(above, below - 1 - size), -1)]
+
+
+async def test_a_page_without_results_says_where_to_go_on() -> None:
+    wanted = RecordFilter(kinds=frozenset({Kind.BREAK}))
+    assert await list_records(nothing, wanted, before=MOST_LOOKED_AT + 10, limit=50) == ([], 11)
+    assert await list_records(nothing, wanted, before=11, limit=50) == ([], None)
+
+
+async def test_with_an_index_all_rows_are_looked_at() -> None:
+    async def find(_: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+        assert above == 0
+        return [a_record(1)] if below > 1 and size else []
+
+    page = await list_records(find, RecordFilter(run="run-one"), before=3 * MOST_LOOKED_AT, limit=50)
+    assert ([record.seq for record in page.records], page.next) == ([1], None)
+
+
+async def test_no_more_than_a_number_of_bodies_is_read_to_find_an_agent() -> None:
+    page = await list_records(everything, RecordFilter(agent="absent"), before=20_001, limit=50)
+    assert page == ([], 20_001 - MOST_READ)
+    page = await list_records(everything, RecordFilter(agent="prime"), before=20_001, limit=150)
+    assert [record.seq for record in page.records] == list(range(20_000, 19_850, -1))
+    assert page.next == 19_851

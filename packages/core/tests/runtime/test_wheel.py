@@ -1,9 +1,13 @@
 """One timer for all deadlines."""
 
+import asyncio
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.runtime.clock import TICK_S, TimerWheel
+from remit.runtime.clock import TICK_S, TimerWheel, until_tick
 from remit_testing.samples import ManualClock
 
 # Less than a tick, and far more than what floats lose.
@@ -123,3 +127,17 @@ def test_whatever_is_added_when_each_is_called_back_once_at_its_time(
         clock.advance(seconds)
     lateness = {item: heard[item] - planned[item] for item in planned}
     assert [late for late in lateness.values() if not -NEARLY <= late <= TICK_S + NEARLY] == []
+
+
+# ── the clock ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("now", "seconds"), [(0.3, 0.1), (0.7, 0.1), (4.35, 0.05), (1_700_000_000.3, 0.1), (6.0, 2.0)])
+def test_a_wait_for_the_next_tick_is_long_enough_for_the_clock_to_move(
+    now: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: now))
+    left = until_tick(seconds)
+    assert now + left > now
+    assert seconds / 1_000 < left <= seconds
+    assert (now + left) / seconds == pytest.approx(round((now + left) / seconds))
