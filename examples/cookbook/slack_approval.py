@@ -7,8 +7,7 @@ import os
 import time
 from urllib.parse import parse_qs
 
-import aiohttp
-from aiohttp import test_utils, web
+from aiohttp import request, test_utils, web
 
 from remit import Brief, Decision, Hub, InboxApprover, Question
 from remit_cli import Rule, guard_of
@@ -25,13 +24,13 @@ async def ask_slack(question: Question) -> Decision:
     names = {word: {"type": "plain_text", "text": word} for word in ("approve", "reject")}
     buttons = [{"type": "button", "action_id": word, "value": question.id, "text": names[word]} for word in names]
     message = {"blocks": [{"type": "section", "text": text}, {"type": "actions", "elements": buttons}]}
-    async with aiohttp.request("POST", os.environ["SLACK_WEBHOOK"], json=message, raise_for_status=True):
+    async with request("POST", os.environ["SLACK_WEBHOOK"], json=message, raise_for_status=True):
         return await InboxApprover(store)(question)
 
 
-async def clicked(request: web.BaseRequest) -> web.Response:
-    body, sent = await request.read(), request.headers["X-Slack-Request-Timestamp"]
-    is_signed = hmac.compare_digest(slack_signature(SECRET, sent, body), request.headers["X-Slack-Signature"])
+async def clicked(post: web.BaseRequest) -> web.Response:
+    body, sent = await post.read(), post.headers["X-Slack-Request-Timestamp"]
+    is_signed = hmac.compare_digest(slack_signature(SECRET, sent, body), post.headers["X-Slack-Signature"])
     if not is_signed or abs(time.time() - int(sent)) > 300:
         raise web.HTTPForbidden
     payload = json.loads(parse_qs(body.decode())["payload"][0])
