@@ -2,8 +2,8 @@
 
 from page_tracing import VARIABLES as OPENTELEMETRY
 from remit.agents.program import FOR_EVERY_PROCESS, FOR_USER_PROGRAMS
-from remit_cli.config.file_trust import VARIABLE as TRUST
-from remit_cli.config.overrides import NAME
+from remit_cli.config.origins import NAME
+from remit_cli.config.team_search import TRUST_VARIABLE as TRUST
 from remit_cli.config.team_search import VARIABLE as TEAM
 
 HEAD = """\

@@ -8,8 +8,8 @@ from typing import Any
 
 from remit.protocol.errors import RemitError
 from remit_cli.config.load import load_team
-from remit_cli.config.overrides import variable
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.origins import variable
+from remit_cli.config.team import team_schema
 from remit_redaction.pipeline import KINDS
 
 TEAM_EXAMPLE = """\

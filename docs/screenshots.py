@@ -26,8 +26,7 @@ from remit.runtime.run_tree import Tree
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 from remit_cli.show.live import LiveTree
-from remit_cli.show.report import summary
-from remit_cli.show.run_list import short
+from remit_cli.show.runs import short, summary
 from remit_relay.bridge.ports import Draft
 from remit_relay.commands.shared.wording import COLOURS, entry_lines, footer, heading
 from remit_relay.local_api.views import Surroundings, view

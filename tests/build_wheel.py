@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from build_sbom import required_by, write_bill
 from checkout import ROOT
 from doc_pages import EXIT, blocks
-from remit_cli.manual import DOORS
+from remit_cli.docs import DOORS
 
 # Why an editable install has no console (packages/server/hatch_build.py).
 TROUBLE = ".trouble"

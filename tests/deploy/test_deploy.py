@@ -16,7 +16,7 @@ from deploy_files import DEPLOY, expressions, manifest
 from doc_pages import page_text
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit_cli.config.sections.peers import ServeSection
+from remit_cli.config.sections.hub import ServeSection
 from remit_cli.config.values import duration_ms
 from remit_server import server_endpoints
 

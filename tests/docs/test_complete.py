@@ -13,9 +13,9 @@ from remit.policy.guards import GUARDS, LAST
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.records import Kind
 from remit.runtime.brief import Brief
-from remit_cli.config.file_trust import VARIABLE as TRUST_VARIABLE
-from remit_cli.config.overrides import NAME as NAME_VARIABLE
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.origins import NAME as NAME_VARIABLE
+from remit_cli.config.team import team_schema
+from remit_cli.config.team_search import TRUST_VARIABLE
 from remit_cli.config.team_search import VARIABLE as TEAM_VARIABLE
 from remit_cli.main import groups, main
 from remit_otel.names import METRICS

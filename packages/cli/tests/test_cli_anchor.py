@@ -16,7 +16,7 @@ from remit.protocol.records import Kind
 from remit.runtime.signing import read_key
 from remit.stores.sqlite import SqliteStore
 from remit_cli.audit import audit
-from remit_cli.doctor_store_checks import store
+from remit_cli.doctor_checks import store
 from remit_testing.conformance import progress
 
 FILES = ("hub.db", "hub.db.checkpoints", "hub.db.key")

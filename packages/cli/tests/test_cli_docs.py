@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from command_line import environment
 from doc_pages import DOCS
 from fork_server import REMIT
+from remit_cli.docs import anchor_of, pages, part_of, sections
 from remit_cli.main import main
-from remit_cli.manual import anchor_of, pages, part_of, sections
 from terminals import Terminal
 
 

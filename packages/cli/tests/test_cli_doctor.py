@@ -13,9 +13,9 @@ from command_line import document, make_team, remit
 from remit import Brief, Hub
 from remit.stores.schema import APPLICATION_ID
 from remit.stores.sqlite import SqliteStore
-from remit_cli import doctor_checks, doctor_store_checks
+from remit_cli import doctor_checks
 from remit_cli.config.rules import Rule, guard_of
-from remit_cli.doctor_store_checks import NETWORK
+from remit_cli.doctor_checks import NETWORK
 from remit_server import serve
 from remit_server.documents.team import Check
 from remit_testing import MemoryStore
@@ -191,7 +191,7 @@ async def test_a_run_whose_hub_went_silent_is_a_warning(tmp_path: Path) -> None:
 async def test_of_a_large_record_the_newest_rows_are_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_team(folder)
     await run_once(folder)
-    monkeypatch.setattr(doctor_store_checks, "QUICK_ROWS", 3)
+    monkeypatch.setattr(doctor_checks, "QUICK_ROWS", 3)
     monkeypatch.chdir(folder)
 
     def audit() -> Check:

@@ -8,7 +8,7 @@ import pytest
 from crew import remit
 from remit.protocol.errors import RemitError
 from remit.protocol.files import MAX_FILE_BYTES
-from remit_cli.drive.files import save
+from remit_cli.drive.order import save
 
 TEAM = """
 name = "office"

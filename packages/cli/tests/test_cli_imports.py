@@ -86,6 +86,6 @@ def test_a_device_that_waits_loads_neither_the_api_of_its_hub_nor_tables_of_numb
         "remit_server.app",
         "remit_server.mcp.endpoint",
         "remit_models.model",
-        "remit_cli.processes.linux_sandbox",
+        "remit_cli.processes.sandbox",
     }
     assert found & {*unneeded, "remit_redaction.national", "remit_redaction.numbers", "phonenumbers"} == set()

@@ -13,7 +13,7 @@ import pytest
 from command_line import REMIT, document, remit
 from doc_pages import page_text
 from remit_cli.config.load import load_team
-from remit_cli.found_agents import KNOWN, LocalChoice, agent_lines, local_choices, profile_lines
+from remit_cli.init import KNOWN, LocalChoice, agent_lines, local_choices, profile_lines
 from remit_relay.team.device import create_device
 from remit_relay.team.section import PROFILES
 from shared_teams import introduce, relay, team_in, up

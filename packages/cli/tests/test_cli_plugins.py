@@ -86,7 +86,7 @@ def test_a_command_of_a_plugin_is_listed_in_its_group_runs_and_is_completed(tmp_
 def test_a_command_of_a_plugin_does_not_replace_another_one(tmp_path: Path) -> None:
     install_plugin(tmp_path, "weather", COMMANDS.replace('"weather"', '"errors"'))
     done = remit("--help", folder=tmp_path)
-    both = "remit_cli.errors:errors and weather_cli:weather"
+    both = "remit_cli.docs:errors and weather_cli:weather"
     assert (done.returncode, done.stderr) == (
         1,
         f"Error: two commands have the name `errors`: {both}; uninstall a plugin\n",

@@ -16,8 +16,7 @@ from postgres_server import PASSWORD, SITE, USER, shared_server
 from remit.protocol.errors import Code
 from remit.runtime.ports import StoreError
 from remit_cli.audit import audit
-from remit_cli.store import store
-from remit_cli.users import users
+from remit_cli.store import store, users
 
 HOUR_MS = 3_600_000
 

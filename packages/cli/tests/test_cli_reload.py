@@ -11,7 +11,7 @@ from remit.runtime.ports import ControlCommand
 from remit_cli.config import composition
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
-from remit_cli.reload import reload
+from remit_cli.serve import reload
 from waiting import PATIENCE_S
 
 TEAM = """

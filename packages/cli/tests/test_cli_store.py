@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from ages import days
 from remit.stores.sqlite import verify_file
-from remit_cli.store import store
-from remit_cli.users import users
+from remit_cli.store import store, users
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from ages import days
 from remit.stores.sqlite import verify_file
-from remit_cli.users import users
+from remit_cli.store import users
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from command_line import document, make_team, remit
 from remit import Brief, Hub
 from remit_cli.config.rules import Rule, guard_of
-from remit_cli.show.tables import beside, cells, laid_out, wrapped
+from remit_cli.show.screen import beside, cells, laid_out, wrapped
 from shared_teams import introduce, make_annas, make_bobs
 from waiting import eventually
 

@@ -7,9 +7,9 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, ToolUse
 from remit.runtime.run_tree import Tree
-from remit_cli.show.report import delegation
+from remit_cli.show.runs import delegation
 from remit_cli.show.tree_lines import call_line, history, return_line
-from remit_cli.talk.commands import command_in, format_messages, request_in, shortly
+from remit_cli.talk.conversation import command_in, format_messages, request_in, shortly
 from remit_cli.talk.transcript import AnswerSoFar
 from samples import a_request, a_response
 

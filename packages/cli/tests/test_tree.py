@@ -13,7 +13,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.runtime.run_tree import Tree
-from remit_cli.show.runs_print import replayed
+from remit_cli.show.runs import replayed
 from remit_cli.show.screen import spell_ms
 from remit_cli.show.tree_lines import in_columns, lines_of, sentence
 from remit_server.documents.delegation_table import own_usage

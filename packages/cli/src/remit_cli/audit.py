@@ -3,7 +3,7 @@
 import time
 from base64 import b64encode
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
@@ -14,13 +14,12 @@ from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 from remit.stores.user_keys import key_id_of
 from remit.words.terminal import json_for_terminal
-from remit_cli.completion_words import recorded_profiles, run_ids
+from remit_cli.completion import recorded_profiles, run_ids
 from remit_cli.options import GivenStore, SubcommandGroup, json_option, jsonl_option, store_options
+from remit_cli.places import Place, existing, reading, store_file
+from remit_cli.show.runs import find_recorded, short, written_whole
 from remit_cli.show.screen import clock_time, many, print_beside, print_json, print_text
 from remit_server.documents.runs import AuditCheckpoint, AuditRow, Verification
-
-if TYPE_CHECKING:
-    from remit_cli.store_view import Place
 
 # Poll interval of --follow.
 FOLLOW_S = 0.2
@@ -89,7 +88,6 @@ def verify(
       remit audit verify .remit/hub.db --json
       remit audit verify --public-key hub.pub --anchor /var/log/remit-anchors.log
     """
-    from remit_cli.places import existing, reading, store_file
 
     pinned = [_public_key(given) for given in public_keys]
     kept = [anchor for given in anchors for anchor in _anchors(given)]
@@ -181,8 +179,6 @@ def anchor(out: Path | None, url: str | None, private: bool, given: GivenStore) 
 
     from msgspec.structs import asdict
 
-    from remit_cli.places import existing, reading, store_file
-
     path = existing(store_file(given))
     with reading(path) as view:
         newest, after = view.newest_anchor()
@@ -248,8 +244,6 @@ def tail(follow: bool, count: int, run: str | None, profile: str | None, given: 
       remit audit tail --follow --jsonl | jq .kind
     """
     from remit.stores.records import PAGE
-    from remit_cli.places import reading, store_file
-    from remit_cli.show.records_view import find_recorded
 
     with reading(store_file(given)) as view:
         run = run and find_recorded(view, run)
@@ -271,8 +265,8 @@ def tail(follow: bool, count: int, run: str | None, profile: str | None, given: 
 
 def _profiles(given: GivenStore) -> list[str]:
     from remit_cli.config.load import load_team
+    from remit_cli.config.team import tables
     from remit_cli.config.team_search import find_team
-    from remit_cli.config.team_section import tables
 
     found = find_team(given.team_file)
     if found is None:
@@ -282,7 +276,6 @@ def _profiles(given: GivenStore) -> list[str]:
 
 
 def _print(record: Record, *, as_jsonl: bool) -> None:
-    from remit_cli.show.run_list import short
     from remit_server.documents.runs import record_line
 
     if as_jsonl:
@@ -325,8 +318,6 @@ def export(out: Path | None, run: str | None, profile: str | None, given: GivenS
       remit audit export -o audit.jsonl
       remit audit export --run 019a2b3c4d5e6f70 | jq -r .body | jq .objective
     """
-    from remit_cli.drive.export import written_whole
-    from remit_cli.places import store_file
 
     path = store_file(given)
     out = None if str(out) == "-" else out
@@ -336,12 +327,9 @@ def export(out: Path | None, run: str | None, profile: str | None, given: GivenS
         click.echo(f"Wrote {many(rows, 'row')} and {many(checkpoints, 'checkpoint')} to {out}.", err=True)
 
 
-def _export(path: "Place", run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
+def _export(path: Place, run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
     """Write all rows and checkpoints, and return how many there were."""
     from msgspec.structs import asdict
-
-    from remit_cli.places import reading
-    from remit_cli.show.records_view import find_recorded
 
     rows = written = 0
     with reading(path) as view:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from remit_cli.config.file_trust import make_private
+from remit_cli.config.team_search import make_private
 from remit_cli.options import SubcommandGroup, json_option, team_options
+from remit_cli.show.screen import clock_time, now_ms, print_json, print_table
 
 if TYPE_CHECKING:  # signing is not loaded to show help
     from remit_cli.config.team import Team
@@ -58,7 +59,6 @@ def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
     Example:
       remit keys init
     """
-    from remit_cli.show.screen import now_ms
     from remit_server.transports.credentials.keys import HubKey
 
     files = _files(team_file, overrides)
@@ -117,7 +117,6 @@ def rotate(overlap: str, team_file: Path | None, overrides: tuple[str, ...], as_
       remit keys rotate
       remit keys rotate --overlap 0s
     """
-    from remit_cli.show.screen import now_ms
 
     overlap_ms = _duration(overlap)
     files = _files(team_file, overrides)
@@ -239,7 +238,7 @@ def _still_known(files: KeyFiles, name: str, lines: list[str]) -> str:
 
 def _files(team_file: Path | None, overrides: tuple[str, ...]) -> KeyFiles:
     from remit_cli.config.load import load_team
-    from remit_cli.config.sections.peers import IdentitySection
+    from remit_cli.config.sections.hub import IdentitySection
     from remit_cli.config.team_search import find_team
 
     found = find_team(team_file)
@@ -320,7 +319,6 @@ def _duration(text: str) -> int:
 
 def _shown(files: KeyFiles, as_json: bool) -> bool:
     """Print the current keys; return whether they were printed as text."""
-    from remit_cli.show.screen import clock_time, print_json, print_table
 
     now = _now(files)
     if as_json:
@@ -345,7 +343,6 @@ _STATES = {"signs": "signs", "next": "signs", "old": "accepted"}
 
 
 def _now(files: KeyFiles) -> KeysShown:
-    from remit_cli.show.screen import now_ms
     from remit_server.documents.team import KeysShown, OwnKey, PeerKey
     from remit_server.transports.credentials.keys import fingerprint
     from remit_server.transports.credentials.trusted_files import WatchedFile, revoked_ids, trusted_keys

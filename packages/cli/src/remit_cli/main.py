@@ -58,11 +58,19 @@ _GROUPS: dict[str, dict[str, str]] = {
 }
 """The lines of help of the commands of this package, by what they are for, in the order in which a newcomer meets them.
 
-The command is the object with its name, in the module with its name.
+The command is the object with its name, in the module with its name or in that of its family.
 """
 
+_MODULES = {
+    **dict.fromkeys(("ask", "chat"), "run"),
+    **dict.fromkeys(("bench", "validate"), "doctor"),
+    **dict.fromkeys(("dev", "reload"), "serve"),
+    **dict.fromkeys(("errors", "schema"), "docs"),
+    "users": "store",
+}
+
 _OWN = {
-    name: CommandSpec(f"{__package__}.{name}:{name}", line)
+    name: CommandSpec(f"{__package__}.{_MODULES.get(name, name)}:{name}", line)
     for lines in _GROUPS.values()
     for name, line in lines.items()
 }

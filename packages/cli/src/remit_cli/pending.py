@@ -1,18 +1,20 @@
-"""`remit pending`: approve or reject what agents ask permission for."""
+"""`remit pending`: approve or reject what agents ask permission for, and drafts to shared agents."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.forms import form_lines
 from remit.runtime.ports import Decision, Question
-from remit_cli.completion_words import question_ids
+from remit_cli.completion import question_ids
 from remit_cli.options import (
     GivenStore,
     SubcommandGroup,
@@ -21,13 +23,14 @@ from remit_cli.options import (
     same_team,
     store_options,
 )
-from remit_cli.show.pending_print import Asked, document_of, fields_of, id_of, question_of, row_of, short_id
-from remit_cli.show.screen import print_fields, print_json, print_table, print_text
-from remit_server.documents.shared import Decided, DraftAnswered, Pending, SharedDraft
+from remit_cli.places import DraftBox, Place, current_user, drafts_in, folder_of, reading, record_file, writing
+from remit_cli.show.screen import clock_time, cut, now_ms, print_fields, print_json, print_table, print_text, spoken
+from remit_server.documents.shared import Decided, DraftAnswered, Pending, PendingQuestion, SharedDraft
 
-if TYPE_CHECKING:
-    from remit_cli.drafts import DraftBox
-    from remit_cli.store_view import Place
+# Enough of a draft to recognise it; `remit pending show` prints all of it.
+DRAFT_SHOWN = 80
+
+Asked = Question | SharedDraft
 
 # Poll interval of --watch; nobody notices half a second.
 WATCH_S = 0.5
@@ -76,7 +79,6 @@ def list_pending(watch: bool, given: GivenStore, as_json: bool, as_jsonl: bool) 
       remit pending list
       remit pending list --watch --jsonl
     """
-    from remit_cli.places import record_file
 
     path = record_file(given)
     look = partial(_everything, path, given)
@@ -110,7 +112,6 @@ def show(question: str, given: GivenStore, as_json: bool) -> None:
     Example:
       remit pending show 3f09c1.1-5be0a7f2
     """
-    from remit_cli.places import record_file
 
     found = _find(_everything(record_file(given), given), question)
     if as_json:
@@ -130,7 +131,7 @@ def _todo(name: str, given: GivenStore, *, show: bool = False) -> str:
     return f"{first}, {'then' if show else 'or'} {' or '.join(others)}"
 
 
-def _everything(path: "Place", given: GivenStore) -> list[Asked]:
+def _everything(path: Place, given: GivenStore) -> list[Asked]:
     """Return everything that is pending: questions of the store, and drafts beside it."""
     found: list[Asked] = [*_questions(path)]
     box = _drafts_at(path, given)
@@ -142,10 +143,7 @@ def _everything(path: "Place", given: GivenStore) -> list[Asked]:
         return found
 
 
-def _drafts_at(store: "Place", given: GivenStore) -> "DraftBox | None":
-    from remit_cli.drafts import drafts_in
-    from remit_cli.store_view import folder_of
-
+def _drafts_at(store: Place, given: GivenStore) -> DraftBox | None:
     return drafts_in(folder_of(store), given.team_file, given.overrides)
 
 
@@ -179,9 +177,8 @@ def _questions_in(found: Sequence[Asked]) -> tuple[Question, ...]:
     return tuple(each for each in found if isinstance(each, Question))
 
 
-def _questions(path: "Place") -> list[Question]:
+def _questions(path: Place) -> list[Question]:
     """Return the pending questions of a store; none if the store does not exist yet, because no run was started."""
-    from remit_cli.places import reading
 
     if (
         isinstance(path, Path)
@@ -233,7 +230,6 @@ def approve(
       remit pending approve 3f09c1.1-5be0a7f2 --edit 'objective=Pay 20 euros'
       remit pending approve 8b41d2.p3 --edit 'text=Shall we meet on Monday?'
     """
-    from remit_cli.teams import current_user
 
     changes = dict(map(_edit, edits))
     decision = Decision(agreed=True, by=name or current_user(), reason=reason, edits=changes)
@@ -249,7 +245,6 @@ def reject(question: str, reason: str, name: str | None, given: GivenStore, as_j
     Example:
       remit pending reject 3f09c1.1-5be0a7f2 --reason "not this month"
     """
-    from remit_cli.teams import current_user
 
     decision = Decision(agreed=False, by=name or current_user(), reason=reason)
     _decided(question, decision, given, as_json=as_json)
@@ -272,7 +267,6 @@ def _edit(text: str) -> tuple[str, Json]:
 
 def _decided(name: str, decision: Decision, given: GivenStore, *, as_json: bool) -> None:
     """Answer the pending item *name*."""
-    from remit_cli.places import record_file
 
     path = record_file(given)
     box = _drafts_at(path, given)
@@ -315,7 +309,7 @@ def _tell_draft(
     click.echo(f"→ If no chat is open: remit chat {names}{same_team(team_file)}", err=True)
 
 
-def _answer(path: "Place", name: str, decision: Decision, *, as_json: bool) -> None:
+def _answer(path: Place, name: str, decision: Decision, *, as_json: bool) -> None:
     import asyncio
 
     question = asyncio.run(_decide(path, name, decision))
@@ -332,17 +326,88 @@ def _answer(path: "Place", name: str, decision: Decision, *, as_json: bool) -> N
     click.echo(f"→ remit runs watch {request.run}", err=True)
 
 
-async def _decide(path: "Place", name: str, decision: Decision) -> Question:
+async def _decide(path: Place, name: str, decision: Decision) -> Question:
     from remit.runtime.approvers import decide
-    from remit_cli.places import writing
 
     async with writing(path) as store:
         return await decide(store, name, decision)
 
 
-def _state(path: "Place", run: str) -> Any:
-    from remit_cli.places import reading
-
+def _state(path: Place, run: str) -> Any:
     with reading(path) as view:
         found = view.runs(run=run, limit=1)
     return found[0].state if found else "silent"
+
+
+def id_of(asked: Asked) -> str:
+    """Return the id by which an item is answered."""
+    return asked.id if isinstance(asked, Question) else asked.draft
+
+
+def short_id(asked: Asked) -> str:
+    """Return the shortest unique id: the end of the run's id, the position in the run, and the digest of the question.
+
+    The digest alone would not do: another run may ask the same question, which would then be approved by mistake.
+    """
+    name, run = id_of(asked), asked.request.run if isinstance(asked, Question) else asked.run
+    return name[max(0, len(run) - 6) :] if name.startswith(run) else name
+
+
+def row_of(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
+    """Return a row of the table: an id that is unique *among* the items, caller and callee, the question, and
+    its age.
+    """
+    name = short_id(asked)
+    if sum(id_of(each).endswith(name) for each in among) > 1:
+        name = id_of(asked)
+    if isinstance(asked, SharedDraft):
+        to = asked.device_name or asked.device
+        text = f"Send as turn {asked.turn}: {cut(asked.text, DRAFT_SHOWN)}"
+        return name, f"{asked.profile} → {to}", text, "paused" if asked.paused else ""
+    left = spoken(max(0, asked.expires_ms - now_ms()))
+    return name, f"{asked.request.origin} → {asked.request.target}", asked.text, left
+
+
+def fields_of(asked: Asked) -> Iterator[tuple[str, str]]:
+    """Return all fields of an item."""
+    return _question_fields(asked) if isinstance(asked, Question) else _draft_fields(asked)
+
+
+def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
+    yield "draft", draft.text
+    yield "to be sent", f"as turn {draft.turn}, {draft.profile} → {draft.device_name or draft.device}"
+    yield "objective", draft.objective
+    yield "because", "\n".join(f"{each.rule}: {each.why}" for each in draft.reviews)
+    yield "paused", "an answer takes effect when the run resumes" if draft.paused else ""
+    yield "editable", "text"
+    yield "run", draft.run
+    yield "id", draft.draft
+
+
+def document_of(asked: Asked) -> PendingQuestion | SharedDraft:
+    """Return an item as a document."""
+    return question_of(asked) if isinstance(asked, Question) else asked
+
+
+def question_of(question: Question) -> PendingQuestion:
+    """Return a question as a document."""
+    left_ms = max(0, question.expires_ms - now_ms())
+    return PendingQuestion(question=question, run=question.request.run, left_ms=left_ms)
+
+
+def _question_fields(question: Question) -> Iterator[tuple[str, str]]:
+    request = question.request
+    yield "question", question.text
+    yield "asks", f"{request.origin} → {request.target}" + (f" for {request.capability}" if request.capability else "")
+    yield "objective", request.objective
+    yield "input", text_of(request.input)
+    yield "because", request.reason
+    yield "user", request.remit.user
+    yield "through", " → ".join(request.remit.chain)
+    yield "limits", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
+    yield "editable", ", ".join(sorted(question.editable)) or "nothing"
+    yield "form", "" if question.form is None else "\n".join(form_lines(question.form))
+    yield "asked", clock_time(question.asked_ms)
+    yield "expires in", spoken(max(0, question.expires_ms - now_ms()))
+    yield "run", request.run
+    yield "id", question.id

@@ -1,30 +1,196 @@
-"""Finds and opens the store of a command.
+"""Finds and opens what a command works on: the team, its store and its other hubs.
 
 Commands that only read the record start quickly: what they do not need is imported where it is used.
 """
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+import getpass
+import sys
+import time
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import apsw
 import click
 import msgspec
 
-from remit.plugin import named
+from remit.plugin import brought, named
+from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
-from remit.runtime.ports import Store, StoreError
-from remit.stores import STORE_PATH
-from remit.stores.connection import connect_reader, translate
+from remit.protocol.problems import did_you_mean
+from remit.protocol.records import Record
+from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
+from remit.runtime.ports import Decision, Question, RunSummary, Store, StoreError
+from remit.runtime.signing import Checkpoint
+from remit.stores import STORE_PATH, audit, checkpoints, reader, records, side_tables
+from remit.stores.audit import Linked
+from remit.stores.connection import SqliteConnection, connect_reader, translate
+from remit.stores.database import ask
 from remit.stores.schema import check_version
 from remit.stores.user_keys import show_plain
 from remit_cli.config.team_search import find_team, recorded_store
 from remit_cli.options import GivenStore, named_stores
-from remit_cli.store_view import Place, SqliteView, StoreView, place_of
+from remit_server.documents.shared import SharedDraft
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # whoever has a team has loaded it; a reader of the record need not wait for it
+    from remit.runtime.shared_requests import CancelOrder
     from remit.stores.store_upkeep import StoreUpkeep
+    from remit_cli.config.team import Team
+    from remit_cli.store_backup import BackupDone, Restored
+
+
+class DatabasePlace(NamedTuple):
+    """The database of a team."""
+
+    team: "Team"
+
+    @property
+    def file(self) -> Path:
+        """Where the team's SQLite file would be; the key and the device of the team are beside it."""
+        return self.team.store_path
+
+    @property
+    def database(self) -> "Database":
+        """What a plugin does for commands with a database at such an address; a `StoreError` if there is no plugin."""
+        url = self.team.store.url or ""
+        for bring in brought("databases"):
+            if (address := bring().get(url.partition("://")[0])) is not None:
+                return named(address)(self.team)
+        why = f"no installed plugin has commands for a store at `{url.partition('://')[0]}://`"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion="Install the plugin of this store here."))
+
+    def __str__(self) -> str:
+        return str(self.database)
+
+
+Place = Path | DatabasePlace
+"""Where a store is: an SQLite file, or a database."""
+
+
+def place_of(team: "Team") -> Place:
+    """Return where the store of a team is."""
+    return team.store_path if team.store.url is None else DatabasePlace(team)
+
+
+def folder_of(place: Place) -> Path:
+    """Return the folder with the files that belong to a store."""
+    return (place if isinstance(place, Path) else place.file).parent
+
+
+class StoreView(Protocol):
+    """What commands read."""
+
+    def runs(
+        self, *, user: str | None = None, run: str | None = None, correlation: str | None = None, limit: int = 50
+    ) -> list[RunSummary]: ...
+
+    def shared_runs(self, begins_with: str, limit: int) -> list[str]:
+        """Return the runs with other devices whose ids start with a text."""
+        ...
+
+    def records(self, run: str | None, after: int, limit: int, profile: str | None = None) -> list[Record]: ...
+
+    def recent(self, limit: int) -> list[Record]: ...
+
+    def running(self) -> frozenset[str]: ...
+
+    def pending(self) -> list[Question]: ...
+
+    def before_newest(self, count: int, run: str | None = None, profile: str | None = None) -> int:
+        """Return the number before the newest *count* rows."""
+        ...
+
+    def linked_rows(self, *, run: str | None = None, profile: str | None = None) -> Iterator[Linked]: ...
+
+    def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
+        """Return the rows after *after*, up to *last*, in order; of removed rows, what the chain needs of them."""
+        ...
+
+    def checkpoints(self) -> list[Checkpoint | None]: ...
+
+    def newest_anchor(self) -> tuple[Checkpoint, int]: ...
+
+    def verify(
+        self, pinned: Sequence[bytes], anchors: Sequence[Checkpoint], *, incremental: bool = False
+    ) -> AuditVerdict: ...
+
+    def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
+        """Return the calls of a run that other hubs on this store executed: request id, and run there."""
+        ...
+
+
+class Database(Protocol):
+    """The database of a team, for commands; as a text it is its address without a password."""
+
+    def viewing(self) -> AbstractContextManager[StoreView]:
+        """Open it for reading."""
+        ...
+
+    def upkeep(self) -> "AbstractContextManager[StoreUpkeep]":
+        """Open it for removing rows, beside hubs."""
+        ...
+
+    def back_up(self, file: Path, *, with_keys: bool, keys_to: Path | None) -> "BackupDone":
+        """Write a consistent copy of it to a file."""
+        ...
+
+    def restore(self, file: Path, *, force: bool, resume: bool, keys: Path | None) -> "Restored":
+        """Put the store of a backup into it."""
+        ...
+
+
+class SqliteView:
+    """A view of an SQLite file."""
+
+    def __init__(self, connection: SqliteConnection, path: Path) -> None:
+        self.connection = connection
+        self._path = path
+
+    def runs(
+        self, *, user: str | None = None, run: str | None = None, correlation: str | None = None, limit: int = 50
+    ) -> list[RunSummary]:
+        return ask(self.connection, lambda database: reader.runs(database, user, run, limit, correlation=correlation))
+
+    def shared_runs(self, begins_with: str, limit: int) -> list[str]:
+        return records.shared_runs(begins_with, limit)(self.connection)
+
+    def records(self, run: str | None, after: int, limit: int, profile: str | None = None) -> list[Record]:
+        return records.records(run, None, after, limit, profile)(self.connection)
+
+    def recent(self, limit: int) -> list[Record]:
+        return records.recent(limit)(self.connection)
+
+    def running(self) -> frozenset[str]:
+        return ask(self.connection, reader.running)
+
+    def pending(self) -> list[Question]:
+        now_ms = time.time_ns() // 1_000_000
+        return ask(self.connection, lambda database: side_tables.pending(database, now_ms))
+
+    def before_newest(self, count: int, run: str | None = None, profile: str | None = None) -> int:
+        return audit.before_newest(self.connection, count, run, profile)
+
+    def linked_rows(self, *, run: str | None = None, profile: str | None = None) -> Iterator[Linked]:
+        return audit.linked_rows(self.connection, run=run, profile=profile)
+
+    def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
+        return audit.chain_rows(self.connection, after, last)
+
+    def checkpoints(self) -> list[Checkpoint | None]:
+        return checkpoints.read_checkpoints(self._path)
+
+    def newest_anchor(self) -> tuple[Checkpoint, int]:
+        return audit.newest_anchor(self.connection, self._path)
+
+    def verify(
+        self, pinned: Sequence[bytes], anchors: Sequence[Checkpoint], *, incremental: bool = False
+    ) -> AuditVerdict:
+        return audit.verify_file(self._path, public_key=pinned, anchors=anchors, incremental=incremental)
+
+    def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
+        return ask(self.connection, lambda database: reader.handed_over(database, run, user))
+
 
 DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
@@ -117,7 +283,7 @@ async def writing(path: Place) -> AsyncGenerator[Store]:
 
         store: Store = SqliteStore(existing(path), make_key=False)
     else:
-        from remit_cli.config.stores import store_of
+        from remit_cli.config.resources import store_of
 
         store = store_of(path.team, make_key=False)
     await store.open()
@@ -144,3 +310,131 @@ def opened_upkeep(path: Place) -> Generator["StoreUpkeep"]:
             upkeep.close()
     except apsw.Error as error:
         raise translate(error, path) from error
+
+
+def team_path(team_file: Path | None) -> Path:
+    """Return the team file: the given one, else the nearest, or raise a `RemitError` if there is none."""
+    found = find_team(team_file)
+    if found is None:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                "no team file remit.toml here or in a parent folder",
+                suggestion="Create one with `remit init`, or give one with --team.",
+            )
+        )
+    return found
+
+
+@contextmanager
+def importing() -> Generator[None]:
+    """Import the code of agents; its output goes to stderr, because stdout is data."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def team_of(team_file: Path | None, overrides: Sequence[str]) -> "Team":
+    """Return the team of a command, with its code found; secrets that only a run needs may be missing."""
+    with importing():
+        from remit_cli.config.load import load_team
+
+        return load_team(team_path(team_file), overrides=overrides, secrets=False)
+
+
+def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
+    """Return the key with which the team, if there is one, encrypts redacted values."""
+    from remit_cli.config.composition import vault_key_of
+    from remit_cli.config.load import load_team, salvaged
+
+    found = find_team(team_file)
+    if found is None:
+        return None
+    try:
+        return vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
+    except RemitError:
+        part = salvaged(found, overrides=overrides)
+        if part is None:
+            raise
+        return vault_key_of(part)
+
+
+def cards_of(team: "Team") -> dict[str, AgentCard]:
+    """Return the cards of a team's agents as a hub would have them; no hub is opened, so no secret is needed."""
+    from remit_cli.config.composition import hub_of
+
+    with importing():
+        return hub_of(team, environ=placeholder_secrets(team)).cards
+
+
+def placeholder_secrets(team: "Team") -> dict[str, str]:
+    """Return values in place of the secrets of a team whose hub is not opened."""
+    from remit_cli.config.checks import secrets_of
+
+    return {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
+
+
+def known_agent(name: str, known: Iterable[str]) -> str:
+    """Return the name of an existing agent, or raise a `RemitError` that lists those that exist."""
+    if name in known:
+        return name
+    near = did_you_mean(name, known) or f"; known agents: {', '.join(known) or 'none'}"
+    raise RemitError(
+        fault(
+            Code.AGENT_NOT_FOUND,
+            f"no such agent `{name}`{near}",
+            suggestion="List them with `remit agents list`.",
+        )
+    )
+
+
+def current_user() -> str:
+    """Return the current user's name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user, and no variable with the name
+        return "someone"
+
+
+class TeamHubs(Protocol):
+    """The other hubs of a team."""
+
+    def hosted(self) -> tuple[Mapping[str, str], Mapping[str, AgentCard]]:
+        """Return where agents are hosted, in words, and the cards of all agents that another hub hosts.
+
+        Raise a `RemitError` if the hubs cannot be asked.
+        """
+        ...
+
+    def cancel(self, order: "CancelOrder") -> bool:
+        """Tell the hubs to cancel a run, and return whether one of them confirms it."""
+        ...
+
+
+def team_hubs(team: "Team") -> TeamHubs | None:
+    """Return the other hubs of a team; None if it has no way to them."""
+    addresses = (bring(team) for bring in brought("team_hubs"))
+    return next((named(address)(team) for address in addresses if address is not None), None)
+
+
+class DraftBox(Protocol):
+    """The drafts in the folder of a store."""
+
+    def waiting(self) -> Sequence[SharedDraft]:
+        """Return the unanswered drafts; raise a `RemitError` if they cannot be read."""
+        ...
+
+    def readable(self) -> list[tuple[str, str]]:
+        """Return the ids and texts of the unanswered drafts that can be read at once, for a shell that completes."""
+        ...
+
+    def answer(self, draft: SharedDraft, decision: Decision) -> bool:
+        """Send a draft or reject it, and return whether that is done already; raise a `RemitError` if it is late."""
+        ...
+
+
+def drafts_in(folder: Path, team_file: Path | None, overrides: Sequence[str]) -> DraftBox | None:
+    """Return the drafts in the folder of a store; None if there can be none."""
+    for bring in brought("drafts"):
+        if (address := bring(folder)) is not None:
+            return named(address)(folder, team_file, overrides)
+    return None

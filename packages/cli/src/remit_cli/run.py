@@ -1,10 +1,11 @@
-"""`remit run`: ask an agent to do a task, and watch the calls."""
+"""`remit run`, `remit ask` and `remit chat`: start runs, and watch them."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from remit_cli.completion_words import agent_names, session_ids
+from remit_cli.completion import agent_names, session_ids
 from remit_cli.options import (
     budget_option,
     deadline_option,
@@ -84,9 +85,8 @@ def run(
         raise click.UsageError(
             "--detach and --save cannot be combined; use `remit runs answer RUN --wait --save FOLDER`"
         )
-    from remit_cli.drive.files import read_files
-    from remit_cli.drive.order import Order, read_task
-    from remit_cli.teams import current_user, team_path
+    from remit_cli.drive.order import Order, read_files, read_task
+    from remit_cli.places import current_user, team_path
 
     text, value = read_task(task, given_input, capability)
     order = Order(
@@ -108,8 +108,138 @@ def run(
         from remit_cli.drive.detach import detach as let_go
 
         raise SystemExit(let_go(order, as_json=as_json))
-    from remit_cli.drive.foreground import carry_out
+    from remit_cli.drive.run_order import carry_out
 
     raise SystemExit(
         carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, folder=folder)
     )
+
+
+@click.command()
+@click.argument("text", required=False)
+@user_option
+@budget_option()
+@deadline_option()
+@click.option("--input", "given_input", metavar="JSON", help="Input data: JSON, @FILE, or - for stdin.")
+@click.option(
+    "--session", metavar="ID", shell_complete=session_ids, help="Continue this session, to reply to a question."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show which agent does what, and all log messages of the hub.")
+@json_option
+@jsonl_option
+@team_options
+def ask(
+    text: str | None,
+    user: str | None,
+    max_tokens: int | None,
+    deadline_ms: int | None,
+    given_input: str | None,
+    session: str | None,
+    verbose: bool,
+    as_json: bool,
+    as_jsonl: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Describe in TEXT what you want; the team's orchestrator chooses the agents for it.
+
+    The team file needs an `[orchestrator]` section, which may be empty. If the orchestrator asks you something, reply
+    with `remit ask --session ID`, or continue with `remit chat`. If TEXT is -, it is read from stdin.
+
+    Progress is shown in plain words. To see which agent does what, use --verbose, or `remit runs show` afterwards.
+
+    The exit codes are those of `remit run`.
+
+    \b
+    Example:
+      remit ask "What did we spend on travel, and is that more than last year?"
+      remit ask --session trip-1 "the second"
+    """
+    from remit_cli.config.load import load_team
+    from remit_cli.drive.order import Order, read_task
+    from remit_cli.drive.run_order import carry_out
+    from remit_cli.places import current_user, team_path
+
+    path = team_path(team_file).absolute()
+    team = load_team(path, overrides=overrides, secrets=False, code=False)
+    orchestrator = team.orchestrator
+    if orchestrator is None:
+        raise click.UsageError(
+            f"{path.name} has no `[orchestrator]`; add that section, or call an agent with `remit run`"
+        )
+    said, value = read_task(text, given_input, None)
+    order = Order(
+        agent=orchestrator.name,
+        text=said,
+        user=user or current_user(),
+        options={"input": value, "session": session, "max_tokens": max_tokens, "deadline_ms": deadline_ms},
+        team_file=str(path),
+        overrides=overrides,
+    )
+    speakers = None if verbose else (orchestrator.name, *team.workflows)
+    done = carry_out(
+        order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, speakers=speakers
+    )
+    raise SystemExit(done)
+
+
+@click.command()
+@click.argument("agent", shell_complete=agent_names)
+@click.option(
+    "--session", metavar="ID", shell_complete=session_ids, help="Continue this session.  [default: a new one]"
+)
+@user_option
+@budget_option("Token budget for each answer.")
+@deadline_option("Time limit for each answer: 30s, 5m.")
+@verbose_option
+@jsonl_option
+@team_options
+def chat(
+    agent: str,
+    session: str | None,
+    user: str | None,
+    max_tokens: int | None,
+    deadline_ms: int | None,
+    verbose: bool,
+    as_jsonl: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> NoReturn:
+    """Chat with AGENT. Each line is a request in the same conversation.
+
+    The answer is streamed to stdout. Calls of other agents and their cost are shown on stderr. The session id is
+    printed first: use it with --session to continue the conversation later, also after a crash.
+
+    /help lists the commands: /agents, /history, /calls, /budget, /cancel, /quit. Ctrl-C cancels the current answer and
+    keeps the conversation. A second Ctrl-C exits. A line that ends with \\ continues on the next line. Pasted text is
+    one request.
+
+    Without a terminal, each line of stdin is a request, in order. The exit codes are those of `remit run`, for the last
+    request.
+
+    \b
+    Example:
+      remit chat assistant
+      remit chat assistant --session chat-5f0c2d81e9a4
+      printf 'Sort my receipts\\nAnd the tax?\\n' | remit chat assistant --jsonl
+    """
+    import msgspec
+
+    from remit.protocol.remit import NAME_RULE, Name
+    from remit_cli.drive.order import Order
+    from remit_cli.places import current_user, team_path
+    from remit_cli.talk.conversation import chat_with_agent, new_session
+
+    try:
+        msgspec.convert(session, Name | None)
+    except msgspec.ValidationError as error:
+        raise click.BadParameter(f"must have 1 to 200 characters, and {NAME_RULE}", param_hint="--session") from error
+    order = Order(
+        agent=agent,
+        text="",
+        user=user or current_user(),
+        options={"session": session or new_session(), "max_tokens": max_tokens, "deadline_ms": deadline_ms},
+        team_file=str(team_path(team_file).absolute()),
+        overrides=overrides,
+    )
+    raise SystemExit(chat_with_agent(order, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))

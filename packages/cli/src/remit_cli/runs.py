@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from remit_cli.completion_words import open_run_ids, run_ids
+from remit_cli.completion import open_run_ids, run_ids
 from remit_cli.options import (
     GivenStore,
     SubcommandGroup,
@@ -18,6 +18,24 @@ from remit_cli.options import (
     team_options,
     verbose_option,
 )
+from remit_cli.places import place_of, reading, record_file, relative_path, team_path, vault_key
+from remit_cli.show.runs import (
+    branches,
+    details,
+    export_records,
+    find_run,
+    print_details,
+    print_replay,
+    print_runs,
+    print_tree,
+    records_of,
+    replayed,
+    run_line,
+    standing,
+    summary_of,
+    tree_of,
+)
+from remit_cli.show.screen import now_ms, print_json
 
 STATES = ("waiting", "running", "silent", "success", "partial", "failed", "timeout", "refused", "cancelled")
 # How many of the newest runs are searched for those in a certain state.
@@ -67,9 +85,6 @@ def list_runs(
       remit runs list --user ana --limit 5 --json
       remit runs list --correlation order-17
     """
-    from remit_cli.places import reading, record_file
-    from remit_cli.show.run_list import print_runs, run_line, standing
-    from remit_cli.show.screen import print_json
     from remit_server.documents.runs import Runs
 
     with reading(record_file(given)) as view:
@@ -101,11 +116,6 @@ def show(run: str, as_json: bool, given: GivenStore) -> None:
       remit runs show last
       remit runs show 0198f2 --json
     """
-    from remit_cli.places import reading, record_file, relative_path
-    from remit_cli.show.records_view import find_run, summary_of, tree_of
-    from remit_cli.show.report import details
-    from remit_cli.show.runs_print import print_details
-    from remit_cli.show.screen import now_ms, print_json
 
     path = record_file(given)
     with reading(path) as view:
@@ -134,10 +144,7 @@ def answer(run: str, wait: bool, folder: Path | None, as_json: bool, given: Give
       remit run assistant "Sort my receipts" --detach
       remit runs answer last --wait
     """
-    from remit_cli.drive.watch import give_answer
-    from remit_cli.places import reading, record_file
-    from remit_cli.show.records_view import find_run
-    from remit_cli.teams import vault_key
+    from remit_cli.drive.control import give_answer
 
     path = record_file(given)
     with reading(path) as view:
@@ -158,11 +165,6 @@ def tree(run: str, as_json: bool, given: GivenStore) -> None:
     Example:
       remit runs tree last
     """
-    from remit_cli.places import reading, record_file
-    from remit_cli.show.records_view import find_run, tree_of
-    from remit_cli.show.report import branches
-    from remit_cli.show.runs_print import print_tree
-    from remit_cli.show.screen import now_ms, print_json
 
     with reading(record_file(given)) as view:
         run = find_run(view, run)
@@ -188,8 +190,7 @@ def watch(run: str, as_json: bool, as_jsonl: bool, given: GivenStore) -> None:
       remit runs watch last
       remit runs watch 0198f2 --jsonl
     """
-    from remit_cli.drive.watch import follow
-    from remit_cli.places import record_file
+    from remit_cli.drive.control import follow
 
     path = record_file(given)
     raise SystemExit(follow(path, run, as_json=as_json, as_jsonl=as_jsonl))
@@ -216,8 +217,7 @@ def cancel(run: str, reason: str, delegation: str | None, as_json: bool, given: 
     """
     from asyncio import run as carry_out
 
-    from remit_cli.drive.cancel import cancel_run
-    from remit_cli.places import record_file
+    from remit_cli.drive.control import cancel_run
 
     path = record_file(given)
     raise SystemExit(carry_out(cancel_run(path, run, reason, delegation, as_json=as_json)))
@@ -243,8 +243,6 @@ def resume(run: str | None, as_json: bool, given: GivenStore) -> None:
     """
     from remit_cli.config.load import load_team
     from remit_cli.drive.resume import resume as take_up
-    from remit_cli.store_view import place_of
-    from remit_cli.teams import team_path
 
     team = load_team(team_path(given.team_file), overrides=given.overrides, serving=False)
     raise SystemExit(take_up(team, given.store_path or place_of(team), run, as_json=as_json))
@@ -280,9 +278,8 @@ def retry(
       remit runs retry last --deadline 10m
     """
     from remit_cli.config.load import load_team
-    from remit_cli.drive.foreground import carry_out
-    from remit_cli.drive.order_again import order_again
-    from remit_cli.teams import team_path
+    from remit_cli.drive.resume import order_again
+    from remit_cli.drive.run_order import carry_out
 
     team = load_team(team_path(team_file), overrides=overrides, serving=False)
     order = order_again(team, run, deadline_ms=deadline_ms, max_tokens=max_tokens)
@@ -302,10 +299,6 @@ def replay(run: str, as_json: bool, given: GivenStore) -> None:
     Example:
       remit runs replay last
     """
-    from remit_cli.places import reading, record_file
-    from remit_cli.show.records_view import find_run, records_of, summary_of
-    from remit_cli.show.runs_print import print_replay, replayed
-    from remit_cli.show.screen import print_json
 
     with reading(record_file(given)) as view:
         run = find_run(view, run)
@@ -340,10 +333,8 @@ def export(
       remit runs export last
       remit runs export --all -o record.jsonl
     """
-    from remit_cli.places import record_file
 
     if (run is None) != everything:
         raise click.UsageError("give a RUN, or --all")
-    from remit_cli.drive.export import export_records
 
     export_records(record_file(given), run, form, out)

@@ -1,4 +1,4 @@
-"""`remit store`: the upkeep of the store."""
+"""`remit store` and `remit users`: the upkeep of the store, and what it keeps about a user."""
 
 import time
 from pathlib import Path
@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.runtime.keys import HubKeys
 from remit_cli.options import GivenStore, SubcommandGroup, json_option, store_options
-from remit_cli.show.screen import many, print_json
-from remit_server.documents.store import ArchiveCheck, ArchiveResult, BackupResult, PruneResult, RestoreResult
+from remit_cli.places import Place, existing, opened_upkeep, reading, store_file, vault_key
+from remit_cli.show.runs import written_whole
+from remit_cli.show.screen import many, print_json, print_text
+from remit_server.documents.store import (
+    ArchiveCheck,
+    ArchiveResult,
+    BackupResult,
+    EraseResult,
+    PruneResult,
+    RestoreResult,
+)
 
 if TYPE_CHECKING:
     from remit.stores.removal import SealedSegment
@@ -61,7 +71,6 @@ def prune(
       remit store prune --keep 90d
     """
     from remit.stores.store_upkeep import prune as apply
-    from remit_cli.places import opened_upkeep, store_file
 
     rule = _retention(keep, given)
     with opened_upkeep(store_file(given)) as upkeep:
@@ -120,7 +129,6 @@ def archive(folder: Path, as_json: bool, given: GivenStore) -> None:
       remit store archive /mnt/archive/hub
     """
     from remit.stores.removal import day_of
-    from remit_cli.places import opened_upkeep, store_file
     from remit_cli.store_archive import archive_segment
 
     written = found = 0
@@ -152,7 +160,6 @@ def verify_archive(folder: Path, public_keys: tuple[str, ...], alone: bool, as_j
       remit store verify-archive /mnt/archive/hub
       remit store verify-archive /mnt/archive/hub --alone --public-key 3f09…
     """
-    from remit_cli.places import reading, store_file
     from remit_cli.store_archive import verify_archive as check
 
     path = store_file(given)
@@ -216,7 +223,6 @@ def backup(file: Path, without_keys: bool, keys_file: Path | None, as_json: bool
     import apsw
 
     from remit.stores.connection import translate
-    from remit_cli.places import existing, store_file
     from remit_cli.store_backup import back_up
 
     path = existing(store_file(given))
@@ -266,8 +272,6 @@ def restore(file: Path, force: bool, resume: bool, keys_file: Path | None, as_js
     import apsw
 
     from remit.stores.connection import translate
-    from remit_cli.places import reading, store_file
-    from remit_cli.show.screen import print_text
     from remit_cli.store_backup import restore as put_back
 
     path = store_file(given)
@@ -331,3 +335,104 @@ def _size(size: int) -> str:
             return f"{size} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1_024
     return f"{count:.1f} GiB"
+
+
+@click.group(cls=SubcommandGroup)
+def users() -> None:
+    """Export or erase what is kept about a user.
+
+    \b
+    Example:
+      remit users export ann -o ann.jsonl
+      remit users erase ann
+    """
+
+
+@users.command()
+@click.argument("user")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Output file.  [default: stdout]",
+)
+@store_options
+def export(user: str, out: Path | None, given: GivenStore) -> None:
+    """Write everything that is kept about USER as JSON lines: records, facts, notes, redacted values and more.
+
+    Redacted values are written as they are: keep the output as secret as the store.
+
+    \b
+    Example:
+      remit users export ann -o ann.jsonl
+    """
+    from remit.protocol.codec import encode
+    from remit.words.terminal import json_for_terminal
+
+    path = existing(store_file(given))
+    out = None if str(out) == "-" else out
+    count = 0
+    with written_whole(out) as file, opened_upkeep(path) as upkeep:
+        for what, content in upkeep.kept_about(user, _keys(path, given)):
+            line = encode({"schema": f"remit.user-{what}/1", **content}).decode()
+            file.write(json_for_terminal(line) + "\n")
+            count += 1
+    click.echo(f"Wrote {many(count, 'line')} about {user}.", err=True)
+
+
+@users.command()
+@click.argument("user")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--vacuum", is_flag=True, help="Write the store anew, without traces in unused parts of it; hubs wait.")
+@json_option
+@store_options
+def erase(user: str, yes: bool, vacuum: bool, as_json: bool, given: GivenStore) -> None:
+    """Remove everything that is kept about USER, for ever. The record still verifies, and says that it was done.
+
+    Runs of USER that are not over have to be cancelled first. Hubs may work meanwhile. Archives and backups that were
+    made before still hold what they held: see `remit docs operations`.
+
+    \b
+    Example:
+      remit users erase ann
+    """
+    from remit.stores.store_upkeep import erase as remove
+
+    path = existing(store_file(given))
+    if not yes:
+        click.confirm(f"Erase everything about {user} from {path}? This cannot be undone", abort=True, err=as_json)
+    keys = _keys(path, given)
+    with opened_upkeep(path) as upkeep:
+        done = remove(upkeep, user, keys)
+        if vacuum:
+            upkeep.rebuild()
+    if as_json:
+        print_json(
+            EraseResult(
+                user=user,
+                subject=done.subject,
+                records=done.rows,
+                facts=done.facts,
+                values=done.values,
+                refused=done.refused,
+            )
+        )
+    click.echo(
+        f"Erased {many(done.rows, 'record')}, {many(done.facts, 'fact')} and {many(done.values, 'redacted value')} "
+        f"of {user}, recorded as {done.subject}.",
+        err=as_json,
+    )
+    for each in done.refused:
+        click.echo(f"NOT erased, because it does not verify: {each}. See `remit audit verify`.", err=True)
+    raise SystemExit(1 if done.refused else 0)
+
+
+def _keys(place: Place, given: GivenStore) -> HubKeys:
+    """Return the keys with which the hub of a store encrypts redacted values."""
+    from remit.runtime.signing import read_key
+    from remit.stores.checkpoints import key_path
+    from remit.stores.user_keys import secret_of
+
+    path = place if isinstance(place, Path) else place.file
+    return HubKeys(vault_key(given.team_file, given.overrides) or secret_of(read_key(key_path(path))))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from remit_cli.processes.linux_sandbox import BpfInstruction, program
+from remit_cli.processes.sandbox import BpfInstruction, program
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000

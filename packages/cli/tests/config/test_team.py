@@ -13,12 +13,8 @@ from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.orchestration import Step
 from remit.runtime.registry import NAME
-from remit_cli.config.rules import Rule
-from remit_cli.config.sections.agents import AgentSection, CapabilitySection
-from remit_cli.config.sections.hub import RuleSection
-from remit_cli.config.sections.orchestration import StepSection
-from remit_cli.config.team import Team
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.sections.agents import AgentSection, CapabilitySection, StepSection
+from remit_cli.config.team import Team, team_schema
 from remit_cli.config.values import AgentName, duration, duration_ms
 
 SCHEMA = team_schema()
@@ -44,7 +40,6 @@ def test_everything_that_a_card_holds_can_be_said() -> None:
     said = {*CapabilitySection.__struct_fields__, "code"} - {"phrase"}
     assert said == {name.removesuffix("_ms") for name in Capability.__struct_fields__}
     assert set(StepSection.__struct_fields__) == {name.removesuffix("_ms") for name in Step.__struct_fields__}
-    assert RuleSection.__struct_fields__ == Rule.__struct_fields__
 
 
 def test_names_keep_to_the_rule_of_the_registry() -> None:

@@ -19,7 +19,7 @@ from remit.runtime.schemas import misfits
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 from remit_cli.config.serving import serving
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.team import team_schema
 from remit_server.transports.credentials.keys import HubKey
 
 TEAM = """

@@ -11,9 +11,8 @@ import pytest
 
 from remit import Code, Problem, RemitError
 from remit_cli.config.load import load_team
-from remit_cli.config.team import Team
+from remit_cli.config.team import Team, team_type
 from remit_cli.config.team_search import find_team
-from remit_cli.config.team_section import team_type
 
 KEY = "00" * 32
 

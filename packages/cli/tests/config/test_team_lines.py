@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit_cli.config.line_numbers import DuplicateKey, Place, TomlLines, dotted, value_at
+from remit_cli.config.origins import DuplicateKey, Place, TomlLines, dotted, value_at
 
 # ── any TOML ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

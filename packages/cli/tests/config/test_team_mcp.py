@@ -15,7 +15,7 @@ from remit.runtime.schemas import misfits
 from remit_cli.config.load import load_team
 from remit_cli.config.peers import authenticator_of
 from remit_cli.config.serving import fetch
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.team import team_schema
 from remit_models.mcp.oauth_settings import OauthClient, OauthLogin
 from remit_models.mcp.section import settings_of
 from remit_models.mcp.settings import Address, Unset

@@ -19,7 +19,7 @@ from remit import RemitError
 from remit_cli.config.composition import hub_of, reload
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
-from remit_cli.teams import cards_of
+from remit_cli.places import cards_of
 from remit_orchestrator import conflict_reader as entailment
 from remit_orchestrator.classifiers import embeddings
 

@@ -26,8 +26,7 @@ from remit.protocol.submission import Submission
 from remit.runtime.ports import OutgoingRequest
 from remit_cli.config.load import load_team
 from remit_cli.config.peers import addressee_of, authenticator_of, credential_headers_of, unservable
-from remit_cli.config.team import Team
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.team import Team, team_schema
 from remit_server.transports.credentials.incoming import Authenticator, RunCredentials, Spending
 from remit_server.transports.credentials.keys import HubKey
 

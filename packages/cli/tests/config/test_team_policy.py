@@ -16,8 +16,8 @@ from remit import Code, Request
 from remit.protocol.errors import TABLE, fault
 from remit.protocol.remit import Remit
 from remit_cli.config.load import load_team
-from remit_cli.config.refusal_advice import GOVERNED, RefusedCase, governing_keys
 from remit_cli.config.serving import serving
+from remit_cli.config.team_policy import GOVERNED, RefusedCase, governing_keys
 from waiting import PATIENCE_S, eventually
 
 BOUND_S = PATIENCE_S

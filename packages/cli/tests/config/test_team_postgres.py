@@ -9,7 +9,7 @@ from postgres_server import PASSWORD, PostgresServer, shared_server
 from remit import Code, RemitError
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
-from remit_cli.config.stores import store_of
+from remit_cli.config.resources import store_of
 
 
 @pytest.fixture

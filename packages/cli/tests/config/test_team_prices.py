@@ -6,10 +6,9 @@ from textwrap import dedent
 import pytest
 
 from remit import RemitError
-from remit_cli.config.load import load_team
+from remit_cli.config.load import load_team, warnings_about
 from remit_cli.config.serving import pricing_of
 from remit_cli.config.team import Team
-from remit_cli.config.team_warnings import warnings_about
 from remit_server.documents.figures import SumKey
 from remit_server.model_prices import Price
 

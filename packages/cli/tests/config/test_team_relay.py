@@ -13,8 +13,7 @@ from remit.protocol.errors import Code
 from remit.runtime.schemas import misfits
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
-from remit_cli.config.team import Team
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.team import Team, team_schema
 from remit_relay.bridge.ports import PromptConstraints
 from remit_relay.call_shared import DeviceAgent, RemoteCaller
 from remit_relay.device.identity import Card, make_card

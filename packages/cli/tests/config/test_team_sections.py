@@ -13,7 +13,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from remit_cli.config.checks import secret_of
-from remit_cli.config.team_section import TeamSection
+from remit_cli.config.team import TeamSection
 from remit_cli.config.values import Secret, Section
 from remit.protocol.problems import WrongPart
 

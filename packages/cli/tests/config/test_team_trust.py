@@ -10,9 +10,8 @@ import pytest
 from checkout import ROOT
 from command_line import environment, make_team, remit
 from remit import RemitError
-from remit_cli.config.file_trust import is_trusted, trusted
 from remit_cli.config.load import load_team
-from remit_cli.config.team_search import find_team
+from remit_cli.config.team_search import find_team, is_trusted, trusted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no owners as Unix has them")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -11,8 +11,7 @@ from command_line import remit
 from remit import Code, Progress, RemitError, Status
 from remit_cli.config.composition import hub_of, reload
 from remit_cli.config.load import load_team
-from remit_cli.config.team import Team
-from remit_cli.config.team_schema import team_schema
+from remit_cli.config.team import Team, team_schema
 
 CODE = '''
 async def money(brief):

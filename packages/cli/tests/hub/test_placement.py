@@ -7,7 +7,7 @@ import pytest
 
 from remit import Brief, Capability, Handoff, Hub
 from remit.runtime.run_tree import Tree
-from remit_cli.show.report import delegation
+from remit_cli.show.runs import delegation
 
 SUM = Capability(code="SUM", description="Sum up figures", examples=("sum up the figures", "add these numbers"))
 MAIL = Capability(code="MAIL", description="Send a letter", examples=("send a letter", "post this letter"))

@@ -16,10 +16,9 @@ import pytest
 import confined_agents
 from remit import Hub, RemitError, Sandbox
 from remit_cli import hub_of, load_team
-from remit_cli.processes import linux_sandbox, sandbox
-from remit_cli.processes.outgoing_proxy import OutgoingProxy
+from remit_cli.processes import sandbox
 from remit_cli.processes.sandbox import destination, has_own_network, missing, rules_of
-from remit_cli.processes.spawn import environment
+from remit_cli.processes.spawn import OutgoingProxy, environment
 from remit_testing import MemoryStore
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no process groups")
@@ -240,7 +239,7 @@ async def test_what_cannot_be_looked_into_is_as_if_the_kernel_did_not_have_it(fo
 
 
 @confined
-@pytest.mark.skipif(linux_sandbox.version() < 6, reason="signals are kept in from Linux 6.12 on")
+@pytest.mark.skipif(sandbox.version() < 6, reason="signals are kept in from Linux 6.12 on")
 async def test_it_cannot_signal_the_hub(folder: Path) -> None:
     async with a_hub(folder) as hub:
         assert await came_of(hub, ("kill", os.getpid())) == ["PermissionError"]
@@ -333,7 +332,7 @@ async def test_a_proxy_connects_through_and_refuses_what_is_not_named() -> None:
 def test_an_agent_that_wants_a_sandbox_does_not_run_where_there_is_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linux_sandbox, "version", lambda: 0)
+    monkeypatch.setattr(sandbox, "version", lambda: 0)
     with pytest.raises(RemitError, match=r"no Landlock.*does not run without one"):
         Hub(store=MemoryStore()).add("probe", "probes:attempts", isolation="process", sandbox=True)
     text = '[agents.probe]\nrun = "probes:attempts"\nisolation = "process"\nsandbox = true\n'
@@ -411,4 +410,4 @@ def test_a_host_is_named_with_its_port(named: str, found: tuple[str, int] | None
 def test_doctor_says_whether_there_is_a_sandbox(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("remit")), "doctor", "--all"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
-    assert f"Landlock {linux_sandbox.version()}" in done.stdout
+    assert f"Landlock {sandbox.version()}" in done.stdout

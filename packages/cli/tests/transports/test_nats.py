@@ -26,7 +26,7 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import RunScope
 from remit.runtime.shared_requests import CancelOrder
 from remit_cli.places import reading
-from remit_cli.show.records_view import find_run, tree_of
+from remit_cli.show.runs import find_run, tree_of
 from remit_cluster.nats import takeover
 from remit_cluster.nats.bus import Bus
 from remit_cluster.nats.connection import BusSettings, Connection

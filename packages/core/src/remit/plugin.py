@@ -94,7 +94,7 @@ class Hooks(Protocol):
         ...
 
     def sections(self) -> Iterable[str]:
-        """Return the addresses of sections of the team file, each a `remit_cli.config.team_section.TeamSection`.
+        """Return the addresses of sections of the team file, each a `remit_cli.config.team.TeamSection`.
 
         def sections(): return ["remit_weather.section:WEATHER"]
         """

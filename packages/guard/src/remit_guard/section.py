@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from remit.protocol.problems import WrongPart
-from remit_cli.config.team_section import Inspection, TeamSection
+from remit_cli.config.team import Inspection, TeamSection
 from remit_cli.config.values import Duration, Section, duration, in_code
 from remit_guard.settings import (
     AtLimit,
@@ -26,7 +26,8 @@ _SETTINGS = GuardSettings()
 class GuardKindSection(Section, frozen=True, kw_only=True):
     """Limits of one kind of sub-agent, by the name that the tool gives it."""
 
-    tokens: Annotated[Positive, Meta(description="Tokens of one sub-agent of this kind, with all below it.")]
+    tokens: Positive
+    """Tokens of one sub-agent of this kind, with all below it."""
 
 
 Tokens = Annotated[Positive, Meta(description="Tokens of a session and all of its sub-agents.")]
@@ -82,27 +83,22 @@ class GuardSection(Section, frozen=True, kw_only=True):
     ask_at: AskAt = _SETTINGS.ask_at
     at_limit: Rule = _SETTINGS.at_limit
     cached: Cached = _SETTINGS.cached
-    kinds: Annotated[dict[str, GuardKindSection], Meta(description="Limits of kinds of sub-agents, by name.")] = {}
-    tools: Annotated[dict[str, GuardToolSection], Meta(description="Limits of single tools, by name.")] = {}
+    kinds: dict[str, GuardKindSection] = {}
+    """Limits of kinds of sub-agents, by name."""
+    tools: dict[str, GuardToolSection] = {}
+    """Limits of single tools, by name."""
 
-    day: Annotated[
-        Positive | None, Meta(description="Tokens of all sessions in a day, in local time (default: no limit).")
-    ] = None
-    projects: Annotated[
-        dict[str, GuardProjectSection], Meta(description="Limits of projects, by folder; `~` is your home.")
-    ] = {}
+    day: Positive | None = None
+    """Tokens of all sessions in a day, in local time (default: no limit)."""
+    projects: dict[str, GuardProjectSection] = {}
+    """Limits of projects, by folder; `~` is your home."""
 
-    notify: Annotated[
-        bool, Meta(description="Whether a question is also told on the desktop, by `notify-send` or `osascript`.")
-    ] = _SETTINGS.notify
+    notify: bool = _SETTINGS.notify
+    """Whether a question is also told on the desktop, by `notify-send` or `osascript`."""
 
-    shell: Annotated[
-        ShellRule,
-        Meta(
-            description="A shell command that starts a session of a coding tool outside of the tree, such as "
-            "`claude -p`: `allow` it, `ask` a person, or `deny` it."
-        ),
-    ] = _SETTINGS.shell
+    shell: ShellRule = _SETTINGS.shell
+    """A shell command that starts a session of a coding tool outside of the tree, such as `claude -p`: `allow` it,
+    `ask` a person, or `deny` it."""
 
     def settings(self) -> GuardSettings:
         """Return them for the guard."""

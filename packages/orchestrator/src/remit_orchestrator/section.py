@@ -8,12 +8,10 @@ from remit.protocol.envelope import USER
 from remit.protocol.errors import RemitError
 from remit.protocol.problems import WrongPart
 from remit_cli.config.checks import OF_MODELS
-from remit_cli.config.line_numbers import Place
-from remit_cli.config.models import model_agent, uncallable_model
-from remit_cli.config.sections.agents import AgentSection
-from remit_cli.config.sections.orchestration import ConflictsSection, OrchestratorSection, WorkflowSection
-from remit_cli.config.team import Names, Team, TeamFile
-from remit_cli.config.team_section import Composition, Inspection, TeamSection
+from remit_cli.config.origins import Place
+from remit_cli.config.resources import model_agent, uncallable_model
+from remit_cli.config.sections.agents import AgentSection, ConflictsSection, OrchestratorSection, WorkflowSection
+from remit_cli.config.team import Composition, Inspection, Names, Team, TeamFile, TeamSection
 from remit_cli.config.values import duration_ms, optional_ms
 from remit_orchestrator.workflow_plan import Offered, problems, waits_for
 

@@ -11,7 +11,7 @@ from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of
-from remit_cli.config.team_section import Composition, Inspection, TeamSection
+from remit_cli.config.team import Composition, Inspection, TeamSection
 from remit_cli.config.values import Duration, HeaderName, Section, Url, duration_ms
 
 

@@ -13,10 +13,8 @@ from remit.policy.verdict import Detector
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean, metas
 from remit_cli.config.code import CodeError, agent_at, code_at, seen, tool_at, unseen
-from remit_cli.config.line_numbers import Place
-from remit_cli.config.overrides import kind_at
-from remit_cli.config.team import Names, TeamFile
-from remit_cli.config.team_section import hosted, is_hosted, sections
+from remit_cli.config.origins import Place, kind_at
+from remit_cli.config.team import Names, TeamFile, hosted, is_hosted, sections
 from remit_redaction.pipeline import KINDS, detector_pipeline
 
 # Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may also use.

@@ -22,14 +22,12 @@ from remit.stores.retention import RetainingStore
 from remit.stores.sqlite import SqliteStore
 from remit_cli.config.checks import key_of, secret_of
 from remit_cli.config.code import agent_at, docstring_of, found, tool_at
-from remit_cli.config.line_numbers import Place, dotted
 from remit_cli.config.load import load_team
-from remit_cli.config.models import detector_of, model_agent, summarizer_of
+from remit_cli.config.origins import Place, dotted
+from remit_cli.config.resources import detector_of, model_agent, store_of, summarizer_of
 from remit_cli.config.rules import guard_of
 from remit_cli.config.sections.agents import AgentSection
-from remit_cli.config.stores import store_of
-from remit_cli.config.team import Team
-from remit_cli.config.team_section import Composition, file_keys, is_hosted, sections
+from remit_cli.config.team import Composition, Team, file_keys, is_hosted, sections
 from remit_cli.config.values import Section, in_code
 from remit_cli.processes.isolation import configure_isolation
 

@@ -16,9 +16,8 @@ from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of, unknown
-from remit_cli.config.sections.peers import ClientSection
-from remit_cli.config.team import Names, Team, TeamFile
-from remit_cli.config.team_section import sections
+from remit_cli.config.sections.hub import ClientSection
+from remit_cli.config.team import Names, Team, TeamFile, sections
 
 if TYPE_CHECKING:  # most commands authenticate nobody
     from remit_server.transports.credentials.incoming import (

@@ -20,24 +20,25 @@ Editable = Literal["objective", "input"]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A rule for matching calls: every given pattern must match, and `*` matches anything in a name."""
+    """What happens to calls that match. The first rule that matches decides; `*` in a name matches anything."""
 
     then: Literal["allow", "ask", "refuse"]
-    """What happens to a matching call."""
+    """Allow the call, ask a person first, or refuse it."""
     from_: Pattern = field(default="*", name="from")
-    """The caller: an agent, or `user`."""
+    """The caller; `user` is the user."""
     to: Pattern = "*"
     """The callee."""
     capability: Pattern | None = None
-    """The requested capability; None: any."""
+    """The capability that is asked for."""
     user: Pattern = "*"
-    """The user of the run."""
+    """The user on whose behalf the call is made."""
     mentions: tuple[Pattern, ...] = ()
-    """Words of which at least one stands in what the callee is told, in any case, also disguised."""
+    """Words of which at least one occurs in what the callee is told (objective, input, hand-off, hints, names, files
+    that are text), in any case, also disguised: see `remit docs approvals`."""
     say: str = ""
     """The question to the person, or the reason for the refusal."""
     edit: frozenset[Editable] = frozenset()
-    """The fields that the person may edit before approving."""
+    """What the person may change before approving."""
 
 
 def guard_of(rules: Sequence[Rule]) -> Guard:

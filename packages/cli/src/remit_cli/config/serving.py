@@ -15,12 +15,11 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.engine import AFTER_ANSWERS_S, CLOSE_S, Engine
 from remit.runtime.registry import team_invalid
 from remit_cli.config.composition import PresentTeam, hub_of
-from remit_cli.config.line_numbers import dotted
+from remit_cli.config.origins import dotted
 from remit_cli.config.peers import ANYONE, authenticator_of, key_of, unservable
-from remit_cli.config.sections.peers import A2aSection
-from remit_cli.config.team import Team
+from remit_cli.config.sections.hub import A2aSection
+from remit_cli.config.team import Composition, Team, sections
 from remit_cli.config.team_policy import FileTeamPolicy
-from remit_cli.config.team_section import Composition, sections
 from remit_cli.config.values import duration_ms
 from remit_server.access import token_in
 from remit_server.access_log import AccessLog

@@ -1,7 +1,7 @@
-"""A team's policy for its server: calls explained, refusals with the line that decides, drafts compared."""
+"""A team's policy for its server: calls explained, refusals with the key that decides, drafts compared."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,9 +15,8 @@ from remit.runtime.engine import Engine
 from remit.runtime.preview import TeamChange
 from remit_cli.config.checks import without_secrets
 from remit_cli.config.composition import PresentTeam, differences, guards_of, option_of
-from remit_cli.config.line_numbers import Place, dotted, value_at
 from remit_cli.config.load import load_team, parse_text, read_text
-from remit_cli.config.refusal_advice import GoverningKey, RefusedCase, governing_keys
+from remit_cli.config.origins import Place, dotted, value_at
 from remit_cli.config.rules import matching_rule, question_of
 from remit_cli.config.sections.agents import AgentSection, CapabilitySection
 from remit_cli.config.team import Team
@@ -26,6 +25,247 @@ from remit_server.delegation_views import Advice
 from remit_server.documents.api_values import DeciderRule
 from remit_server.documents.verdicts import Approving, Explanation, GuardLine, explanation, guard_lines
 from remit_server.policy_endpoints import DraftExplanation, TeamText
+
+
+class GoverningKey(NamedTuple):
+    """A key of the team file that decided, and what to do with it."""
+
+    place: Place
+    says: str
+
+
+class RefusedCase(NamedTuple):
+    """A refused request, and the team that refused it."""
+
+    why: Fault
+    request: Request
+    team: Team
+
+    @property
+    def target(self) -> Place:
+        """The section of the callee: an agent, a workflow or the orchestrator."""
+        return section_of(self.team, self.request.target)
+
+    @property
+    def caller(self) -> Place:
+        return section_of(self.team, self.request.origin)
+
+
+def section_of(team: Team, name: str) -> Place:
+    """Return the section of a team file that is about an agent, a workflow or the orchestrator."""
+    if name in team.workflows:
+        return ("workflows", name)
+    if team.orchestrator is not None and team.orchestrator.name == name:
+        return ("orchestrator",)
+    return ("agents", name)
+
+
+Governs = Callable[[RefusedCase], Iterator[GoverningKey]]
+
+
+def governing_keys(case: RefusedCase) -> list[GoverningKey]:
+    """Return the keys that govern a refusal, the one that most likely decided first; none if no setting does."""
+    governs = GOVERNED[case.why.code]
+    return [] if governs is None else [*governs(case)]
+
+
+def _limit(key: str, says: str) -> Governs:
+    def governs(_: RefusedCase) -> Iterator[GoverningKey]:
+        yield GoverningKey(("limits", key), says)
+
+    return governs
+
+
+def _depth(case: RefusedCase) -> Iterator[GoverningKey]:
+    agent = case.team.agents.get(case.request.origin)
+    if agent is not None and agent.max_sub_agent_depth is not None:
+        says = f"Raise it, or leave it out, so that calls below {case.request.origin} may go deeper."
+        yield GoverningKey((*case.caller, "max_sub_agent_depth"), says)
+    yield GoverningKey(("limits", "max_depth"), "Raise it so that calls may go deeper.")
+
+
+def _delegations(case: RefusedCase) -> Iterator[GoverningKey]:
+    one, all_of = "max_agent_delegations", "max_delegations"
+    keys = (one, all_of) if one in case.why.message else (all_of, one)
+    says = {one: "Raise it so that one agent may ask for more.", all_of: "Raise it so that a run may ask for more."}
+    yield from (GoverningKey(("limits", key), says[key]) for key in keys)
+
+
+def _cycle(case: RefusedCase) -> Iterator[GoverningKey]:
+    if case.request.capability is not None:
+        says = "If it changes nothing, set it to true: the earlier answer is then given again."
+        yield GoverningKey(("capabilities", case.request.capability, "read_only"), says)
+
+
+def _time(case: RefusedCase) -> Iterator[GoverningKey]:
+    team, request = case.team, case.request
+    if request.capability in team.capabilities and team.capabilities[request.capability].time is not None:
+        yield GoverningKey(("capabilities", request.capability, "time"), "Raise it to give the capability more time.")
+    says = f"Set or raise it to give {request.target} more time."
+    yield GoverningKey((*case.target, "time"), says)
+    if request.parent is not None:
+        yield GoverningKey(("budgets", "delegation_time"), "Raise the time of every delegation.")
+    yield GoverningKey(("budgets", "run_time"), "Raise the time of the whole run, from which each call gets its own.")
+
+
+def _tokens(case: RefusedCase) -> Iterator[GoverningKey]:
+    team, request = case.team, case.request
+    if "day" in case.why.message and request.parent is None:
+        yield GoverningKey(("budgets", "per_user_per_day"), "Raise the tokens that one user may spend in a day.")
+        return
+    if request.capability in team.capabilities and team.capabilities[request.capability].tokens is not None:
+        yield GoverningKey(("capabilities", request.capability, "tokens"), "Raise the tokens of the capability.")
+    yield GoverningKey((*case.target, "tokens"), f"Set or raise it to give {request.target} more tokens.")
+    if request.parent is not None:
+        yield GoverningKey(("budgets", "delegation_tokens"), "Raise the tokens of every delegation.")
+    yield GoverningKey(("budgets", "run_tokens"), "Raise the tokens of the whole run.")
+
+
+def _rate(case: RefusedCase) -> Iterator[GoverningKey]:
+    says = f"Raise it so that {case.request.target} may be called more often."
+    yield GoverningKey((*case.target, "rate"), says)
+
+
+def _queue(case: RefusedCase) -> Iterator[GoverningKey]:
+    target = case.request.target
+    yield GoverningKey((*case.target, "concurrency"), f"Raise it so that {target} does more at once.")
+    yield GoverningKey((*case.target, "queue"), f"Raise it so that more calls may wait for {target}.")
+
+
+def _permission(case: RefusedCase) -> Iterator[GoverningKey]:
+    team, request, message = case.team, case.request, case.why.message
+    agent = team.agents.get(request.origin)
+    place = matching_rule(team.rules, request)
+    if agent is not None and agent.allow_sub_agent_calls is False:
+        yield GoverningKey((*case.caller, "allow_sub_agent_calls"), f"Take it out so that {request.origin} may call.")
+    elif "may_call" in message:
+        yield GoverningKey((*case.caller, "may_call"), f'Add "{request.target}" to it.')
+    elif place is not None and team.rules[place].then == "refuse":
+        yield GoverningKey(("rules", place), "Change this rule, or put one that allows the call before it.")
+
+
+def _tools(case: RefusedCase) -> Iterator[GoverningKey]:
+    target, origin = case.request.target, case.request.origin
+    if "cannot pass on" in case.why.message:
+        yield GoverningKey((*case.caller, "tools"), f"Add the tool, so that {origin} can pass it on.")
+        return
+    if "authority of its caller" in case.why.message:
+        says = f'Set it to "own" so that {target} has its own tools, whoever calls it.'
+        yield GoverningKey((*case.target, "authority"), says)
+        yield GoverningKey((*case.caller, "tools"), f"Or add the tool to {origin}.")
+        return
+    yield GoverningKey((*case.target, "tools"), "Add the tool that is named.")
+
+
+def _approval(case: RefusedCase) -> Iterator[GoverningKey]:
+    team, request = case.team, case.request
+    place = matching_rule(team.rules, request)
+    if place is not None:
+        yield GoverningKey(
+            ("rules", place), "This rule asks a person; change it, or put one that allows the call first."
+        )
+    if "within" in case.why.message:
+        yield GoverningKey(("approvals", "timeout"), "Raise it to give people more time to answer.")
+    if team.approvals.otherwise == "deny":
+        yield GoverningKey(("approvals", "otherwise"), 'Set it to "inbox" so that a person is asked.')
+    pair = f'"{request.origin} -> {request.target}"'
+    yield GoverningKey(("approvals", "allow"), f"Add {pair} so that nobody has to be asked.")
+
+
+def _unknown_agent(case: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("agents",), f"Add `[agents.{case.request.target}]`, or correct the name in the call.")
+
+
+def _offered(case: RefusedCase) -> Iterator[GoverningKey]:
+    code = case.request.capability or ""
+    if case.request.target in case.team.everyone:
+        yield GoverningKey((*case.target, "capabilities"), f'Add "{code}" to it, or ask an agent that offers it.')
+    else:
+        yield GoverningKey(("capabilities",), f"Add `[capabilities.{code}]` and name it in an agent that offers it.")
+
+
+def _input(case: RefusedCase) -> Iterator[GoverningKey]:
+    if case.request.capability is not None:
+        says = "The input has to fit this schema; change the input, or the schema if it is wrong."
+        yield GoverningKey(("capabilities", case.request.capability, "input_schema"), says)
+
+
+def _result(case: RefusedCase) -> Iterator[GoverningKey]:
+    if "bytes" in case.why.message:
+        yield GoverningKey(("limits", "max_result_bytes"), "Raise it if answers have to be this large.")
+    elif case.request.capability is not None:
+        says = "The answer has to fit this schema; correct the agent, or the schema if it is wrong."
+        yield GoverningKey(("capabilities", case.request.capability, "result_schema"), says)
+
+
+def _breaker(_: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("breaker", "failures_in_a_row"), "Raise it so that more failures are tolerated.")
+    yield GoverningKey(("breaker", "open"), "Shorten it so that the agent is tried again sooner.")
+
+
+def _references(_: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("limits", "shared_scopes"), "Add the owner, if every user may refer to what belongs to it.")
+
+
+def _workspace(_: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("context", "workspace"), "Only files below this folder are shown to agents.")
+
+
+def _peers(_: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("peers",), "Check the keys and URLs of the other hub here.")
+
+
+def _clients(_: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("clients",), "Name the client here, with its token.")
+
+
+def _store(_: RefusedCase) -> Iterator[GoverningKey]:
+    yield GoverningKey(("store",), "Check that this place can be written to.")
+
+
+GOVERNED: dict[Code, Governs | None] = {
+    Code.MAX_DEPTH_EXCEEDED: _depth,
+    Code.CHAIN_TOO_LONG: _limit("max_chain", "Raise it so that more agents may stand between the user and a call."),
+    Code.LOOP_DETECTED: None,
+    Code.CYCLE_DETECTED: _cycle,
+    Code.FAN_OUT_EXCEEDED: _limit("max_fan_out", "Raise it so that one agent may have more calls at once."),
+    Code.MAX_DELEGATIONS_EXCEEDED: _delegations,
+    Code.RECORD_LIMIT_EXCEEDED: _limit("max_record_bytes", "Raise it so that the records of a run may be larger."),
+    Code.NESTED_CALLS_FORBIDDEN: None,  # its caller's call forbids it
+    Code.TIMEOUT: _time,
+    Code.TOKEN_BUDGET_EXCEEDED: _tokens,
+    Code.RATE_LIMITED: _rate,
+    Code.OVERLOADED: _queue,
+    Code.PERMISSION_DENIED: _permission,
+    Code.TOOL_NOT_ALLOWED: _tools,
+    Code.PATH_NOT_ALLOWED: _workspace,
+    Code.USER_MISMATCH: _references,
+    Code.APPROVAL_DECLINED: _approval,
+    Code.CREDENTIAL_INVALID: _peers,
+    Code.CREDENTIAL_EXPIRED: _peers,
+    Code.UNAUTHENTICATED: _clients,
+    Code.AGENT_NOT_FOUND: _unknown_agent,
+    Code.CAPABILITY_NOT_FOUND: _offered,
+    Code.NOT_FOUND: None,
+    Code.VERSION_UNSUPPORTED: None,
+    Code.MALFORMED_ENVELOPE: None,
+    Code.TOO_LARGE: None,
+    Code.UNSUPPORTED_MEDIA_TYPE: None,
+    Code.INPUT_VALIDATION_FAILED: _input,
+    Code.DATA_MISSING_REQUIRED_INPUT: _input,
+    Code.RESULT_VALIDATION_FAILED: _result,
+    Code.DUPLICATE_REQUEST: None,
+    Code.STATE_CONFLICT: None,
+    Code.USER_HAS_OPEN_RUN: None,
+    Code.DELEGATION_UNAVAILABLE: _breaker,
+    Code.DELEGATION_FAILED: None,
+    Code.CANCELLED: None,
+    Code.OUTCOME_UNKNOWN: None,
+    Code.STORE_UNAVAILABLE: _store,
+    Code.TEAM_INVALID: None,
+}
+"""What governs each code; None: no setting does."""
+
 
 # A longer value is looked up in the file.
 _LONGEST_VALUE = 200

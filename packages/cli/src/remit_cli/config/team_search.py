@@ -1,13 +1,116 @@
-"""Finds the team file, and the path of the store in it, without reading the rest."""
+"""Whether a team file may run code here, by its owner and its folder; and private folders for files that stay here.
+
+A team file names code that is imported, so using a stranger's file means running a stranger's program. As with git's
+`safe.directory` and with sudo, the owner must be this user or root (who can run anything as this user anyway), and
+nobody else may be able to write to the file or to the folder in which it and its code lie.
+"""
 
 import os
+import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from remit.protocol.errors import Code, RemitError, fault
 from remit.stores import STORE_PATH
-from remit_cli.config.file_trust import FILE, is_trusted, trusted
+
+FILE = "remit.toml"
+TRUST_VARIABLE = "REMIT_TRUST_TEAM"
+"""Team files, or folders with one, that are trusted whoever owns them; separated as in PATH."""
+
+
+def is_trusted(path: Path) -> bool:
+    """Return whether only this user and root can write to a file or folder."""
+    return next(_doubts(path), None) is None
+
+
+def trusted(file: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return a team file that only this user and root can write, or that is trusted by name; else raise a `RemitError`.
+
+    A file that does not exist is returned as it is: the reader reports it.
+    """
+    if _named_as_trusted(file, environ):
+        return file
+    for each in (file, file.absolute().parent, file.resolve().parent):
+        for doubt in _doubts(each):
+            advice = (
+                f"If you know it and trust everyone who can write to it, name it: {TRUST_VARIABLE}={file.absolute()}. "
+                "Otherwise change its owner and permissions, or copy the team into a folder of your own."
+            )
+            why = f"{each} {doubt}; a team file names code to run, so this one is not read"
+            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=advice))
+    return file
+
+
+def _named_as_trusted(file: Path, environ: Mapping[str, str]) -> bool:
+    named = (Path(each) for each in environ.get(TRUST_VARIABLE, "").split(os.pathsep) if each)
+    # A relative name would mean another file in every folder.
+    meant = {(each / FILE if each.is_dir() else each).resolve() for each in named if each.is_absolute()}
+    return file.resolve() in meant
+
+
+def _doubts(path: Path) -> Iterator[str]:
+    """Yield the reasons why others can write to *path*; none on systems without such owners (Windows)."""
+    if not hasattr(os, "geteuid"):
+        return
+    try:
+        found = path.stat()
+    except OSError:  # the file is missing or unreadable
+        return
+    user = os.geteuid()
+    if found.st_uid not in (user, 0):
+        yield f"belongs to {_name_of(found.st_uid)}, and you are {_name_of(user)}"
+    # The sticky bit of /tmp keeps others from deleting a file there, not from putting one there first.
+    if found.st_mode & stat.S_IWOTH:
+        yield "can be written by everyone"
+    elif found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid, found.st_uid):
+        yield f"can be written by the group {_name_of_group(found.st_gid)}"
+
+
+def _is_private_group(gid: int, uid: int) -> bool:
+    """Return whether a group has one user only; many Linux systems create one for each user, with umask 002."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _name_of(uid: int) -> str:
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (user {uid})"
+    except KeyError:
+        return f"user {uid}"
+
+
+def _name_of_group(gid: int) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+OWN = ".remit"
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only its owner can open, if it does not exist; a new `.remit` gets a `.gitignore`.
+
+    Raises an `OSError` if it cannot be created.
+    """
+    own = next((each for each in (folder, folder.parent) if each.name == OWN and not each.exists()), None)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if own is not None:
+        (own / ".gitignore").write_text("*\n", encoding="ascii")
+
 
 VARIABLE = "REMIT_TEAM"
 # `REMIT_LIMITS__MAX_DEPTH` overrides `limits.max_depth`.
@@ -19,7 +122,7 @@ def find_team(
 ) -> Path | None:
     """Return the team file: *named*, else what `$REMIT_TEAM` names, else the nearest one from *start* upwards.
 
-    Raises a `RemitError` if another user could have written it; see `file_trust`. The search starts in the working
+    Raises a `RemitError` if another user could have written it. The search starts in the working
     directory and ends at the home folder, at the root of a repository, and below a folder that others can write to. If
     a folder is named, the file in it is used.
     """

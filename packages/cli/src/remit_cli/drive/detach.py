@@ -15,7 +15,7 @@ from remit_cli.config.load import load_team
 from remit_cli.drive.order import Order
 from remit_cli.drive.running import Data
 from remit_cli.places import relative_path
-from remit_cli.show.run_list import short
+from remit_cli.show.runs import short
 from remit_server.documents.common import Failure
 from remit_server.documents.runs import Detached
 

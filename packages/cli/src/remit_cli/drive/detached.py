@@ -23,7 +23,7 @@ from remit_cli.config.load import load_team
 from remit_cli.drive import running
 from remit_cli.drive.order import Order
 from remit_cli.drive.run_order import ANNOUNCE_S, run_order
-from remit_cli.show.report import exit_code, summary
+from remit_cli.show.runs import exit_code, summary
 from remit_cli.show.screen import worded
 from remit_server.documents.common import Failure, failure_of
 from remit_server.documents.runs import Detached

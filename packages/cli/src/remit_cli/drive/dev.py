@@ -21,14 +21,13 @@ from remit.plugin import brought, named
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
 from remit_cli.config.composition import PresentTeam, hub_of
-from remit_cli.config.file_trust import make_private
 from remit_cli.config.load import load_team
 from remit_cli.config.serving import pricing_of
 from remit_cli.config.team import Team
 from remit_cli.config.team_policy import FileTeamPolicy
+from remit_cli.config.team_search import make_private
 from remit_cli.drive.running import Data, interrupts
-from remit_cli.places import relative_path
-from remit_cli.teams import importing
+from remit_cli.places import importing, relative_path
 from remit_server.access import token_in
 from remit_server.app import Api
 from remit_server.console.console import operator_console

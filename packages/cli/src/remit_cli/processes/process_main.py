@@ -1,37 +1,365 @@
-"""The main module of an isolated agent's process: runs the agent's code for one delegation after another."""
+"""The main module of an isolated agent's process: runs the agent's code, whose requests are sent to the hub."""
 
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, cast
+from itertools import count
+from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from remit.agents.function import agent_from
 from remit.agents.threads import Threads
+from remit.policy.aggregate import Blend, Combined
+from remit.protocol.card import Schema, ToolCard
+from remit.protocol.envelope import (
+    VERSION,
+    Answer,
+    Call,
+    ContextFilter,
+    Forwarded,
+    Json,
+    Message,
+    Note,
+    Response,
+    Strategy,
+    Usage,
+)
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.brief import Brief
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Record, StepPlan, read_body
+from remit.runtime.agent_values import plain_arguments, plain_changes, plain_finding
+from remit.runtime.brief import AvailableAgent, Brief, Work
 from remit.runtime.origin import origin_of
 from remit.runtime.ports import Agent
+from remit.runtime.text_reader import text_reader
 from remit_cli.processes.channel import (
+    LENGTH,
     NOT_SAYABLE,
+    AgentRequest,
+    ChainFrame,
+    ChangeFrame,
+    ChannelFrame,
+    CombineFrame,
+    ConfirmFrame,
+    ConversationFrame,
+    DelegateFrame,
     DoneFrame,
+    FactsFrame,
     FailedFrame,
+    FanOutFrame,
+    FillFrame,
+    HistoryFrame,
+    NoteFrame,
+    OnceFrame,
+    ProgressFrame,
     ReadyFrame,
+    RemainingBudget,
     ReplyFrame,
     RunFrame,
+    SampleFrame,
+    SayFrame,
+    SpendFrame,
     StartFrame,
+    StateFrame,
+    ToolUsedFrame,
     ToProcess,
+    UseToolFrame,
+    WithdrawFrame,
+    pack,
     raw_of_agent,
+    read_by_process,
+    unraw,
 )
-from remit_cli.processes.process_brief import Channel, RemoteBriefBackend
+
+T = TypeVar("T")
+
+
+class Channel:
+    """The process's end of the channel: one thread reads, any thread may write."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def send(self, frame: ChannelFrame) -> None:
+        """Send a frame, or raise one of `NOT_SAYABLE`; blocks while the socket is full."""
+        self._end.sendall(pack(frame))
+
+    def read(self, receive: Callable[[ToProcess], object]) -> NoReturn:
+        """Pass on each frame as it arrives. When the hub is gone, kill this process at once."""
+        try:
+            with self._end.makefile("rb") as incoming:
+                while len(header := incoming.read(LENGTH.size)) == LENGTH.size:
+                    receive(read_by_process(incoming.read(*LENGTH.unpack(header))))
+        finally:
+            with suppress(ProcessLookupError):  # not the leader of its group: started manually
+                os.killpg(os.getpid(), signal.SIGKILL)
+            os._exit(1)
+
+
+class RemoteBriefBackend:
+    """Sends an agent's requests through the brief of one delegation to the hub.
+
+    Values that the brief returns at once (tokens, time) are a copy of the hub's account, updated by each reply. While
+    requests are pending it may be out of date; the hub's own count decides.
+    """
+
+    def __init__(self, channel: Channel, run: RunFrame) -> None:
+        self._channel = channel
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Raw]] = {}
+        self._speaking = threading.Lock()
+        self._left = False
+        self._spent = 0
+        self._spent_below = 0
+        self._update(run.account)
+
+    # ── requests of the brief ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def delegate(self, call: Call) -> Response:
+        try:
+            frame = DelegateFrame(number=next(self._numbers), call=raw_of_agent(call))
+            return self._count(await self._ask(frame, Response))
+        except NOT_SAYABLE as error:
+            return self._refused(call, error)
+
+    async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
+        try:
+            frame = FanOutFrame(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls))
+            return [self._count(response) for response in await self._ask(frame, list[Response])]
+        except NOT_SAYABLE as error:
+            return [self._refused(call, error) for call in calls]
+
+    def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
+        return text_reader().blended(merged, text, blend)
+
+    async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
+        try:
+            said = tuple(raw_of_agent(call) for call in calls)
+            combined = await self._ask(
+                CombineFrame(number=next(self._numbers), calls=said, strategy=strategy), Combined
+            )
+        except NOT_SAYABLE as error:
+            return Combined(responses=tuple(self._refused(call, error) for call in calls))
+        for response in combined.responses:
+            self._count(response)
+        return combined
+
+    async def chain(self, calls: Sequence[Call], forward: Forwarded) -> list[Response]:
+        try:
+            frame = ChainFrame(
+                number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), forward=forward
+            )
+            return [self._count(response) for response in await self._ask(frame, list[Response])]
+        except NOT_SAYABLE as error:
+            return [self._refused(call, error) for call in calls[:1]]
+
+    async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
+        try:
+            said = plain_arguments(tool, arguments)
+            return await self._ask(UseToolFrame(number=next(self._numbers), tool=tool, arguments=said), object)
+        except NOT_SAYABLE as error:
+            message = f"the arguments do not fit tool {tool}: {error}"
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
+
+    async def confirm(self, question: str) -> bool:
+        return await self._ask(ConfirmFrame(number=next(self._numbers), question=question), bool)
+
+    async def fill(self, question: str, form: Schema) -> dict[str, Json] | None:
+        said = FillFrame(number=next(self._numbers), question=question, form=form)
+        given = await self._ask(said, list[dict[str, Json]])
+        return given[0] if given else None
+
+    async def sample(self, prompt: str, system: str, max_tokens: int) -> str:
+        said = SampleFrame(number=next(self._numbers), prompt=prompt, system=system, max_tokens=max_tokens)
+        return await self._ask(said, str)
+
+    async def state(self) -> dict[str, Json]:
+        return await self._ask(StateFrame(number=next(self._numbers)), dict[str, Json])
+
+    async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
+        said = plain_changes(self._run.request.target, changes)
+        return await self._ask(ChangeFrame(number=next(self._numbers), changes=said), dict[str, Json])
+
+    async def once(self, name: str, work: Work) -> Json:
+        known = await self._ask(OnceFrame(number=next(self._numbers), name=name), list[Json])
+        if known:
+            return known[0]
+        found = plain_finding(name, await work())
+        try:
+            return (await self._ask(OnceFrame(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
+        except NOT_SAYABLE as error:
+            why = fault(Code.RESULT_VALIDATION_FAILED, f"what was found out for {name} is not JSON: {error}")
+            raise RemitError(why) from error
+
+    async def conversation(self) -> list[Record]:
+        entries = await self._ask(ConversationFrame(number=next(self._numbers)), list[RawRecord])
+        return [entry.record() for entry in entries]
+
+    async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
+        frame = HistoryFrame(number=next(self._numbers), wanted=wanted, tokens=tokens, of=of)
+        return await self._ask(frame, list[Message])
+
+    async def facts(self) -> tuple[str, ...]:
+        return await self._ask(FactsFrame(number=next(self._numbers)), tuple[str, ...])
+
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
+        try:
+            # Created at once: when the time has run out, this process may be gone.
+            made = raw_of_agent(partial() if callable(partial) else partial)
+            self._say(ProgressFrame(text=text, partial=made, plan=plan))
+        except NOT_SAYABLE as error:
+            why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
+            raise RemitError(why) from error
+
+    def say(self, text: str) -> None:
+        self._say(SayFrame(text=text))
+
+    def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
+        try:
+            self._say(ToolUsedFrame(tool=tool, arguments=raw_of_agent(arguments), duration_ms=duration_ms, error=error))
+        except NOT_SAYABLE:
+            self._say(ToolUsedFrame(tool=tool, duration_ms=duration_ms, error=error))
+
+    def note(self, note: Note) -> None:
+        self._say(NoteFrame(note=note))
+
+    def spend(self, usage: Usage) -> int:
+        self._say(SpendFrame(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated))
+        self._spent += usage.total
+        used, granted = self._spent + self._spent_below, self._run.request.remit.tokens
+        if used > granted:
+            message = f"{self._run.request.target} spent {used} tokens of {granted} granted"
+            raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, message))
+        return self._tokens_left()
+
+    def time_left_ms(self) -> int:
+        return max(0, int((self._deadline - time.monotonic()) * 1_000))
+
+    def tokens_left(self) -> int:
+        return max(0, self._tokens_left())
+
+    def original_request(self) -> str:
+        return self._run.original_request
+
+    def traceparent(self) -> str:
+        return self._run.traceparent
+
+    def delegates(self) -> tuple[AvailableAgent, ...]:
+        return self._run.delegates
+
+    def tool_cards(self) -> tuple[ToolCard, ...]:
+        return self._run.tool_cards
+
+    def result_schema(self) -> Schema | None:
+        return self._run.result_schema
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # ── the channel ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leave(self, last: DoneFrame | FailedFrame) -> None:
+        """Send the outcome; tasks that the agent left running can ask for nothing after that."""
+        with self._speaking:
+            self._channel.send(last)
+            self._left = True
+
+    def settle(self, reply: ReplyFrame) -> None:
+        """Complete the request that a reply belongs to."""
+        self._update(reply.account)
+        future = self._waiting.pop(reply.number, None)
+        if future is None or future.done():
+            return
+        if reply.fault is None:
+            future.set_result(reply.value)
+        else:
+            future.set_exception(RemitError(reply.fault))
+
+    async def _ask(self, frame: AgentRequest, kind: type[T]) -> T:
+        future = self._waiting[frame.number] = self._loop.create_future()
+        try:
+            self._say(frame)
+        except BaseException:
+            del self._waiting[frame.number]
+            raise
+        try:
+            return unraw(await asyncio.shield(future), kind)
+        except asyncio.CancelledError:
+            if not future.done():
+                self._say(WithdrawFrame(number=frame.number))
+                await asyncio.wait({future})  # the hub ends the request within its grace time
+            if not future.cancelled():
+                future.exception()
+            raise
+
+    def _say(self, frame: ChannelFrame) -> None:
+        with self._speaking:
+            if self._left:
+                message = f"{self._run.request.target} has answered and can do nothing more in this delegation"
+                raise RemitError(fault(Code.CANCELLED, message))
+            self._channel.send(frame)
+
+    # ── the account ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _update(self, account: RemainingBudget) -> None:
+        self._account = account
+        self._deadline = time.monotonic() + account.time_left_ms / 1_000
+
+    def _tokens_left(self) -> int:
+        return self._account.tokens_left - (self._spent - self._account.heard)
+
+    def _count(self, response: Response) -> Response:
+        self._spent_below += response.usage.total
+        return response
+
+    def _refused(self, call: Call, error: Exception) -> Response:
+        """Refuse a call that cannot be encoded for the hub."""
+        request = self._run.request
+        why = fault(Code.INPUT_VALIDATION_FAILED, f"the call is not valid: {error}")
+        return Response(
+            version=VERSION,
+            id=f"{request.id}.{next(self._numbers)}-unsaid",
+            target=str(call.target or call.capability or "?"),
+            status=Status.REFUSED,
+            run=request.run,
+            fault=why,
+        )
+
+
+class RawRecord(Struct, frozen=True, kw_only=True):
+    """A record in transit: the type of its body depends on its kind."""
+
+    seq: int
+    kind: Kind
+    at_ms: int
+    run: str
+    session: str
+    body: Raw
+
+    def record(self) -> Record:
+        return Record(
+            seq=self.seq,
+            kind=self.kind,
+            at_ms=self.at_ms,
+            run=self.run,
+            session=self.session,
+            body=read_body(self.kind, bytes(self.body)),
+        )
+
 
 log = logging.getLogger("remit")
 

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
-
 from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
@@ -24,7 +22,7 @@ from remit.protocol.records import (
 )
 from remit.runtime.run_tree import Node, Tree
 from remit.words.terminal import one_line
-from remit_cli.show.screen import spell_ms
+from remit_cli.show.screen import cell_sized, cells, spell_ms
 from remit_server.documents.delegation_table import handling_in, model_in
 from remit_server.documents.runs import DelegationLine
 
@@ -241,7 +239,7 @@ def in_columns(lines: Iterable[TreeLine], width: int, *, unicode: bool = True, h
     rows = list(lines)
     if head and width >= WIDTH_FOR_TOKENS and rows:
         rows.insert(0, _HEAD)
-    widest = max((cell_len(row.guides + row.name) for row in rows if row.state), default=0)
+    widest = max((cells(row.guides + row.name) for row in rows if row.state), default=0)
     name_width = min(widest, max(MIN_NAME, int(width * MAX_NAME_SHARE)))
     state_width = max((len(row.state) for row in rows), default=0)
     time_width = max((len(row.time) for row in rows), default=0) if width >= WIDTH_FOR_TIME else 0
@@ -258,10 +256,10 @@ def _parts(row: TreeLine, name_width: int, state_width: int, time_width: int, to
         yield f"{row.name}: {row.detail}", row.style
         return
     # Deep in the tree, the guide lines would leave no room for the name.
-    guides = row.guides[-max(name_width // 2, name_width - cell_len(row.name)) :]
+    guides = row.guides[-max(name_width // 2, name_width - cells(row.name)) :]
     room = name_width - len(guides)
     yield guides, "guides"
-    yield set_cell_size(_cut(row.name, room), room) + "  ", "name" if row.style != "head" else "head"
+    yield cell_sized(_cut(row.name, room), room) + "  ", "name" if row.style != "head" else "head"
     yield f"{row.state:{state_width}}", row.style
     if time_width:
         yield f"  {row.time:>{time_width}}", row.style if row.style == "head" else "figures"
@@ -276,17 +274,17 @@ def _fitted(parts: Iterable[Part], width: int, *, unicode: bool) -> Iterator[Par
     for text, style in parts:
         if not unicode:
             text = plain_ascii(text)
-        if cell_len(text) > left:
+        if cells(text) > left:
             text = _cut(text, left) if unicode else text[:left]
-        left -= cell_len(text)
+        left -= cells(text)
         yield (text, style)
 
 
 def _cut(text: str, width: int) -> str:
     """Return a text in at most *width* cells, with an ellipsis if it was cut."""
-    if cell_len(text) <= width:
+    if cells(text) <= width:
         return text
-    return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else text[:0]
+    return cell_sized(text, width - 1).rstrip() + "…" if width > 1 else text[:0]
 
 
 def plain_ascii(text: str) -> str:

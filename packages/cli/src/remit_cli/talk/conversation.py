@@ -1,4 +1,4 @@
-"""One conversation with an agent: each request is a run in the same session."""
+"""One conversation with an agent: each request is a run in the same session, and lines with `/` are commands."""
 
 import asyncio
 import os
@@ -6,43 +6,276 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import click
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
-from remit.protocol.envelope import Message, Response
+from remit.policy.limits import Limits
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response, Usage
 from remit.protocol.errors import TABLE, Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.approvers import InboxApprover
-from remit.runtime.ports import Decision, Question
+from remit.runtime.ports import Decision, Question, Store
+from remit.runtime.redactor import Redactor
 from remit.runtime.run_tree import Tree
-from remit.words.terminal import one_line
+from remit.runtime.sessions import session_of
+from remit.words.terminal import one_line, several_lines
 from remit_cli.config.composition import hub_of, vault_key_of
 from remit_cli.config.load import load_team
-from remit_cli.config.team import Team
-from remit_cli.config.team_section import tables
+from remit_cli.config.team import Team, tables
 from remit_cli.drive import running
 from remit_cli.drive.approver import TerminalApprover
 from remit_cli.drive.order import Order
 from remit_cli.drive.run_order import RunFollower, refuse_unknown
 from remit_cli.drive.running import INTERRUPTED, Data, data_only, hearing, logging_to
-from remit_cli.places import relative_path
-from remit_cli.show.report import exit_code, summary
-from remit_cli.show.run_list import short
-from remit_cli.show.screen import worded
-from remit_cli.store_view import place_of
-from remit_cli.talk.commands import COMMANDS, ChatCommands, command_in, request_in, shortly
-from remit_cli.talk.history import ConversationHistory
+from remit_cli.places import current_user, place_of, relative_path
+from remit_cli.show.runs import delegation, exit_code, short, summary
+from remit_cli.show.screen import clock_time, many, now_ms, spell_ms, worded
+from remit_cli.show.tree_lines import history
 from remit_cli.talk.reading import PipedLines, input_line
 from remit_cli.talk.transcript import Printed, Transcript
-from remit_cli.teams import current_user
 from remit_server.documents.common import failure_of
-from remit_server.documents.runs import ChatBegun, record_line
+from remit_server.documents.runs import ChatBegun, DelegationLine, record_line
+
+# As many as anybody would read again; the limits of a model do not matter here.
+_TOKENS = 10_000_000
+
+
+class ConversationUsage(NamedTuple):
+    """The usage of all requests in a conversation so far."""
+
+    requests: int
+    usage: Usage
+    duration_ms: int
+
+
+class ConversationHistory:
+    """One session of a store, as its user may see it."""
+
+    def __init__(self, store: Store, session: str, user: str, agent: str, key: bytes | None) -> None:
+        self._store = store
+        self._session = session
+        self._user = user
+        self._agent = agent
+        self._redactor = Redactor(None, key)
+
+    async def check(self) -> None:
+        """Find the user's session of this name; raise a `RemitError` if it is somebody else's or another agent's."""
+        name = self._session
+        self._session, owner = await session_of(self._store, name, self._user)
+        if owner is None or owner == (self._user, self._agent):
+            return
+        # Another user's conversation reveals not even its agent.
+        whose = f"with {owner.agent}, not with {self._agent}" if owner.user == self._user else "of another user"
+        other = f"`remit chat {owner.agent}` continues it" if owner.user == self._user else "--user sets the user"
+        code = Code.PERMISSION_DENIED if owner.user == self._user else Code.USER_MISMATCH
+        raise RemitError(
+            fault(
+                code,
+                f"session {name} belongs to a conversation {whose}",
+                suggestion=f"Leave out --session to start a new one; {other}.",
+            )
+        )
+
+    async def messages(self, last: int) -> list[Message]:
+        """Return the last messages, oldest first, with their original values as far as these are still stored."""
+        wanted = ContextFilter(last_messages=last)
+        found = await self._store.messages(self._session, wanted, now_ms=now_ms(), tokens=_TOKENS)
+        texts = await self._as_typed([message.text for message in found])
+        return [replace(message, text=text) for message, text in zip(found, texts, strict=True)]
+
+    async def calls(self) -> list[DelegationLine]:
+        """Return the calls of sub-agents, oldest first."""
+        found: list[DelegationLine] = []
+        for run in await self._runs():
+            tree = Tree()
+            async for record in self._records(run=run):
+                tree.feed(record)
+            found += [delegation(node, now_ms()) for node in tree.nodes.values() if node.parent is not None]
+        return found
+
+    async def spent(self) -> ConversationUsage:
+        """Return the usage so far."""
+        requests, usage, duration_ms = set[str](), Usage(), 0
+        async for record in self._records(session=self._session):
+            match record.body:
+                case Request(parent=None) as request:
+                    requests.add(request.id)
+                case Response() as response if response.id in requests:
+                    usage += response.usage
+                    duration_ms += response.duration_ms
+                case _:
+                    pass
+        return ConversationUsage(len(requests), usage, duration_ms)
+
+    async def _runs(self) -> Sequence[str]:
+        return list(dict.fromkeys([record.run async for record in self._records(session=self._session)]))
+
+    async def _records(self, *, run: str | None = None, session: str | None = None) -> AsyncIterator[Record]:
+        after = 0
+        while page := await self._store.records(run=run, session=session, after=after):
+            for record in page:
+                yield record
+            after = page[-1].seq
+
+    async def _as_typed(self, texts: list[str]) -> list[str]:
+        """Return texts with the original values that came from this user."""
+        self._redactor.open(self._store)
+        whole = Response(
+            version=VERSION,
+            id=self._session,
+            target=self._agent,
+            status=Status.SUCCESS,
+            session=self._session,
+            result=texts,
+        )
+        return (await self._redactor.for_user(self._session, whole)).result
+
+
+COMMANDS = {
+    "help": "list the commands",
+    "agents": "list the agents, and those that this agent may call",
+    "history": "show messages: /history 50 shows the last 50",
+    "calls": "show calls of sub-agents: /calls 50 shows the last 50",
+    "budget": "show tokens and time spent, and the limits of one answer",
+    "cancel": "cancel the current answer; also: Ctrl-C",
+    "quit": "exit; also: Ctrl-D",
+}
+DEFAULT_COUNT = 20
+_LONGEST = max(map(len, COMMANDS))
+
+HELP = [
+    *(f"/{name:{_LONGEST}}  {means}" for name, means in COMMANDS.items()),
+    "",
+    "Everything else is a request. For several lines, end each but the last with \\, or paste the text.",
+    "To send a request that starts with /, type // instead.",
+]
+
+
+def command_in(text: str) -> str | None:
+    """Return the typed command without its slash; None if the line is a request."""
+    text = text.strip()
+    return text[1:] if text.startswith("/") and not text.startswith("//") else None
+
+
+def request_in(text: str) -> str:
+    """Return the request that was typed."""
+    text = text.strip()
+    return text[1:] if text.startswith("//") else text
+
+
+class ChatCommands:
+    """The slash commands of one conversation."""
+
+    def __init__(
+        self, order: Order, past: ConversationHistory, cards: Callable[[], dict[str, AgentCard]], limits: Limits
+    ) -> None:
+        self._order = order
+        self._past = past
+        self._cards = cards
+        self._limits = limits
+        self.last: Tree | None = None
+        """The newest run."""
+
+    async def tell(self, command: str) -> list[str]:
+        """Return the output of a command, or a suggestion for an unknown one."""
+        name, _, argument = command.partition(" ")
+        known: dict[str, Callable[[int], Awaitable[list[str]]]] = {
+            "help": self._help,
+            "agents": self._agents,
+            "history": self._history,
+            "calls": self._calls,
+            "budget": self._budget,
+        }
+        if name not in known:
+            near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
+            return [f"No such command /{one_line(name, 60)}{near or '; see /help'}"]
+        argument = argument.strip()
+        if argument and not (argument.isdecimal() and int(argument)):
+            return [f"/{name} takes a number: /{name} {DEFAULT_COUNT}"]
+        return await known[name](int(argument or DEFAULT_COUNT))
+
+    async def _help(self, _: int) -> list[str]:
+        return HELP
+
+    async def _agents(self, _: int) -> list[str]:
+        cards = self._cards()
+        ours = cards[self._order.agent]
+        widest = max(map(len, cards))
+        return [
+            f"{one_line(name):{widest}}  {_relation(ours, card)}  {one_line(card.description, 100)}".rstrip()
+            for name, card in cards.items()
+        ]
+
+    async def _history(self, count: int) -> list[str]:
+        return list(format_messages(await self._past.messages(count))) or ["No messages yet."]
+
+    async def _calls(self, count: int) -> list[str]:
+        return list(history((await self._past.calls())[-count:])) or ["No calls yet."]
+
+    async def _budget(self, _: int) -> list[str]:
+        tokens = self._order.options.get("max_tokens") or self._limits.root_tokens
+        time_ms = self._order.options.get("deadline_ms") or self._limits.root_time_ms
+        spent = await self._past.spent()
+        root = self.last.root if self.last else None
+        asked = many(spent.requests, "request")
+        last = "no requests yet"
+        if root is not None and root.response is not None:
+            last = f"{_tokens(root.response.usage)}, {spell_ms(root.response.duration_ms)}"
+        return [
+            f"the last answer    {last}",
+            f"this conversation  {_tokens(spent.usage)}, {spell_ms(spent.duration_ms)}, {asked}",
+            f"an answer may take {tokens:,} tokens, {spell_ms(time_ms)}",
+        ]
+
+
+def format_messages(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the messages of a conversation, each below its author and time."""
+    for message, answered in _with_answers(messages):
+        yield f"{clock_time(message.at_ms)}  {_speaker(message)}"
+        yield from (f"    {line}" for line in several_lines(message.text).splitlines())
+        if not answered:
+            yield "    (no answer)"
+
+
+def shortly(messages: Sequence[Message], width: int) -> Iterator[str]:
+    """Yield one line for each message of a conversation."""
+    for message, answered in _with_answers(messages):
+        name = _speaker(message)
+        yield f"  {name}: {one_line(message.text, max(20, width - len(name) - 4))}"
+        if not answered:
+            yield "  (no answer)"
+
+
+def _with_answers(messages: Sequence[Message]) -> Iterator[tuple[Message, bool]]:
+    """Yield each message, and whether it needs no answer or got one."""
+    roles = [message.role for message in messages] + ["user"]
+    for message, following in zip(messages, roles[1:], strict=True):
+        yield message, message.role == "assistant" or following == "assistant"
+
+
+def _speaker(message: Message) -> str:
+    return "you" if message.role == "user" else one_line(message.name or "agent")
+
+
+def _relation(ours: AgentCard, card: AgentCard) -> str:
+    if card.name == ours.name:
+        return "you talk to it "
+    return "may be called  " if ours.may_reach(card.name) else "               "
+
+
+def _tokens(usage: Usage) -> str:
+    return f"{'about ' if usage.estimated else ''}{usage.total:,} tokens"
+
 
 # As much of an earlier conversation as a reminder needs.
 REMINDED = 6

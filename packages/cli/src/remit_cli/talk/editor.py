@@ -29,7 +29,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from remit.words.terminal import CONTROL_BUT_LAYOUT, REPLACEMENT, speaks_unicode
 from remit_cli.show.screen import without_style
-from remit_cli.talk.input_line import PROMPT, Entered, Fragments
+from remit_cli.talk.transcript import PROMPT, Entered, Fragments
 
 # Undoes what prompt_toolkit changes while it reads: paste marks, hidden cursor, unwrapped lines, style.
 _UNDO = b"\x1b[?2004l\x1b[?25h\x1b[?7h\x1b[0m\r\n"

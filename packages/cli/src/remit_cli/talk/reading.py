@@ -1,16 +1,20 @@
-"""Reads the input of a chat: from a terminal or from a pipe."""
+"""The input line of a chat at a terminal, as the rest of the chat sees it."""
 
 import asyncio
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from threading import RLock, Thread
 
 import click
 
 from remit_cli.show.display import can_redraw
-from remit_cli.talk.input_line import PROMPT, Entered, Fragments, InputLine
+from remit_cli.talk.transcript import PROMPT, Entered, Fragments, InputLine
 
 # A terminal that edits lines itself drops what is typed beyond this, with the line break (N_TTY_BUF_SIZE of Linux).
 LONGEST_LINE = 4_096

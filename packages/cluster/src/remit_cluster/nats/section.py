@@ -12,8 +12,7 @@ from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of, unknown
 from remit_cli.config.peers import key_of, unusable_key
-from remit_cli.config.team import Team, TeamFile
-from remit_cli.config.team_section import Composition, Inspection, TeamSection, is_hosted
+from remit_cli.config.team import Composition, Inspection, Team, TeamFile, TeamSection, is_hosted
 from remit_cli.config.values import AgentName, Callee, Duration, PublicKey, Secret, Section, duration_ms
 
 if TYPE_CHECKING:  # most teams have no bus

@@ -17,7 +17,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.words.terminal import several_lines
 from remit_cli.config.team import Team
 from remit_cli.drive.login_service import LoginService
-from remit_cli.teams import current_user
+from remit_cli.places import current_user
 from remit_guard.commands.guard_question import show_question
 from remit_guard.daemon import running_guard
 from remit_guard.lock import holder, is_guarded

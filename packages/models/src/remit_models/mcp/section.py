@@ -15,8 +15,7 @@ from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME
 from remit_cli.config.checks import known_kinds, secret_of, unknown_kinds
 from remit_cli.config.peers import is_plain
-from remit_cli.config.team import Team, TeamFile
-from remit_cli.config.team_section import Composition, Inspection, TeamSection
+from remit_cli.config.team import Composition, Inspection, Team, TeamFile, TeamSection
 from remit_cli.config.values import (
     AgentName,
     Duration,

@@ -12,8 +12,7 @@ from remit.protocol.records import Record
 from remit.runtime.ports import StoreError
 from remit.runtime.track_record import NEWEST, tracks
 from remit_cli.config.team import Team
-from remit_cli.places import reading
-from remit_cli.store_view import place_of
+from remit_cli.places import place_of, reading
 from remit_orchestrator.adding import trainer
 from remit_orchestrator.placement import WHY, Case, Route
 from remit_orchestrator.placement import place as decide_place

@@ -120,7 +120,7 @@ def _chat(
         objective = ask_objective()
     if objective is not None and not objective.strip():
         raise click.BadParameter("must not be empty", param_hint="--objective")
-    from remit_cli.teams import team_path
+    from remit_cli.places import team_path
     from remit_relay.commands.shared.hold import SharedOrder, chat_with_shared_agent
 
     order = SharedOrder(

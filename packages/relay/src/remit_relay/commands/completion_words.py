@@ -1,6 +1,6 @@
 """Shell completion of the names of profiles, devices and shared agents, and of the ids of their runs.
 
-As in `remit_cli.completion_words`, no function here raises, and none imports more than it needs.
+As in `remit_cli.completion`, no function here raises, and none imports more than it needs.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from remit_cli.completion_words import MOST, agent_items, plain, short, store_of, tables_of, team_content
+from remit_cli.completion import MOST, agent_items, plain, short, store_of, tables_of, team_content
 
 
 @plain

@@ -10,11 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from remit_cli.config.composition import hub_of
-from remit_cli.config.file_trust import make_private
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
+from remit_cli.config.team_search import make_private
 from remit_cli.drive.dev import ChatDemo, DevOrder, Shown, copied, team_shown
-from remit_cli.teams import importing
+from remit_cli.places import importing
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Peers
 from remit_relay.e2e.account import Device

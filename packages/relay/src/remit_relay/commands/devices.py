@@ -99,8 +99,8 @@ def own(device: str, remove: bool, team_file: Path | None, overrides: tuple[str,
       remit devices own my-laptop --remove
     """
     from remit_cli.config.load import load_team
+    from remit_cli.places import team_path
     from remit_cli.show.screen import print_json
-    from remit_cli.teams import team_path
     from remit_relay.device.peers import Grants, Peers
     from remit_relay.team.device import find_device, using_device
     from remit_server.documents.shared import DeviceChanged
@@ -175,8 +175,8 @@ def group(
       remit devices group reviewers --remove
     """
     from remit_cli.config.load import load_team
+    from remit_cli.places import team_path
     from remit_cli.show.screen import print_json
-    from remit_cli.teams import team_path
     from remit_relay.device.peers import Peers
     from remit_relay.team.device import find_device, using_device
     from remit_server.documents.shared import DeviceGroup
@@ -537,7 +537,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
 
 def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
     from remit_cli.config.load import load_team
-    from remit_cli.teams import team_path
+    from remit_cli.places import team_path
 
     return load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
 

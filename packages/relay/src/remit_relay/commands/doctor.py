@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from remit.protocol.errors import RemitError
 from remit_cli.config.team import Team
-from remit_cli.doctor_store_checks import ok, warning
+from remit_cli.doctor_checks import ok, warning
 from remit_cli.places import relative_path
 from remit_cli.show.screen import many
 from remit_relay.team.section import PROFILES, RELAY, SHARED, relay_of

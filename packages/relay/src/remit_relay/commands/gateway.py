@@ -11,7 +11,7 @@ from msgspec import Struct, ValidationError, convert, structs
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import StoreError
 from remit_cli.config.checks import secret_of
-from remit_cli.config.file_trust import make_private
+from remit_cli.config.team_search import make_private
 from remit_cli.config.values import DatabaseUrl, Duration, duration, duration_ms
 from remit_cli.drive.running import Data
 from remit_relay.gateway.limits import DAY_S, GatewayLimits, HourlyRate, Network, networks

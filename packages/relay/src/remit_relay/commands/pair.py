@@ -129,7 +129,7 @@ def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
     from remit.protocol.errors import Code, RemitError, fault
     from remit_cli.config.load import load_team
     from remit_cli.config.team_search import find_team
-    from remit_cli.teams import team_path
+    from remit_cli.places import team_path
 
     if find_team(team_file) is None:
         raise RemitError(

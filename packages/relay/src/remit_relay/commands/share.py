@@ -50,7 +50,7 @@ def share(
     from remit_cli.config.load import load_team
     from remit_cli.drive import running
     from remit_cli.drive.running import data_only, logging_to
-    from remit_cli.teams import importing, team_path
+    from remit_cli.places import importing, team_path
     from remit_relay.commands.shared.sharing import Documents, chosen, run_sharing
 
     if devices and agent is None:

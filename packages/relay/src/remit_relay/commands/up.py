@@ -69,7 +69,7 @@ def up(
     if prints and not installs:
         raise click.UsageError("--print needs --install")
     from remit_cli.config.load import load_team
-    from remit_cli.teams import team_path
+    from remit_cli.places import team_path
 
     path = team_path(team_file)
     if chosen:
@@ -93,7 +93,7 @@ def up(
         raise SystemExit(up_control.detach(order, as_json=as_json))
     from remit_cli.drive import running
     from remit_cli.drive.running import data_only, logging_to
-    from remit_cli.teams import importing
+    from remit_cli.places import importing
     from remit_relay.commands.shared.up_run import run_device
 
     with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):

@@ -17,8 +17,8 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of
-from remit_cli.config.file_trust import make_private
 from remit_cli.config.team import Team
+from remit_cli.config.team_search import make_private
 from remit_relay.device.peers import PeerDevice
 from remit_relay.device.state import DEVICE_FILE, KEY_FILE, DeviceFile, open_keys
 from remit_relay.e2e.account import Device

@@ -9,7 +9,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.errors import RemitError
 from remit_cli.config.composition import remote_options
 from remit_cli.config.sections.agents import AgentSection
-from remit_cli.config.team_section import Composition
+from remit_cli.config.team import Composition
 from remit_relay.call_shared import DeviceAccess, DeviceAgent, RemoteCaller, device_access_of
 from remit_relay.team.section import SHARED
 

@@ -18,8 +18,7 @@ from remit.protocol.records import SharedStep
 from remit.runtime.clock import LoopClock, sleep_to_tick
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
-from remit_cli.config.models import detector_of
-from remit_cli.config.stores import store_of
+from remit_cli.config.resources import detector_of, store_of
 from remit_cli.config.team import Team
 from remit_cli.config.values import duration_ms
 from remit_redaction.pipeline import detector_pipeline

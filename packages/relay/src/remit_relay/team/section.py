@@ -13,8 +13,7 @@ from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart, did_you_mean
 from remit.protocol.remit import Count
 from remit_cli.config.sections.agents import AgentSection
-from remit_cli.config.team import Team, TeamFile
-from remit_cli.config.team_section import Composition, Inspection, TeamSection
+from remit_cli.config.team import Composition, Inspection, Team, TeamFile, TeamSection
 from remit_cli.config.values import (
     AgentName,
     DeviceName,

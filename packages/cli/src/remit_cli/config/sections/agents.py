@@ -1,11 +1,24 @@
-"""Sections for agents, their capabilities and their tools."""
+"""Sections for agents, their capabilities and tools, workflows and the orchestrator."""
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
+from remit.protocol.envelope import ContextFilter
+from remit.protocol.orchestration import (
+    DECISION_MS,
+    ENTAILMENT_THRESHOLD,
+    MAX_ATTEMPTS,
+    MAX_CONDITION,
+    THRESHOLDS,
+    Share,
+    Step,
+    Thresholds,
+    Workflow,
+)
 from remit.protocol.remit import Count
 from remit.runtime.brief import HISTORY_TOKENS
 from remit_cli.config.values import (
@@ -22,8 +35,11 @@ from remit_cli.config.values import (
     Run,
     Secret,
     Section,
+    StepAfter,
+    StepName,
     Url,
     VariableName,
+    duration,
     in_code,
 )
 from remit_server.dialects.a2a.types import Binding
@@ -35,145 +51,80 @@ _CAPABILITY = Capability(code="-")
 class AgentSection(Section, frozen=True, kw_only=True):
     """One agent: its code or its model, and what its team allows it to do."""
 
-    run: Annotated[
-        Run | None,
-        Meta(
-            description="The agent's code, imported with the team file's folder on the path: a function, a "
-            "`ModelAgent`, or an agent of a framework. An agent has one of `run`, `model`, "
-            "`peer`, `card` and `device`."
-        ),
-    ] = None
-    model: Annotated[
-        ModelName | None,
-        Meta(
-            description="The language model behind the agent, which uses the hub's tools: `provider:name` as "
-            "in pydantic-ai, or the model's name on the server at `base_url`."
-        ),
-    ] = None
-    priced_as: Annotated[
-        ModelName | None,
-        Meta(
-            description="The model whose price counts for the tokens of an agent that has no `model` and names "
-            "none in its answer."
-        ),
-    ] = None
-    base_url: Annotated[Url | None, Meta(description="The URL of an OpenAI-compatible server for the model.")] = None
-    api_key: Annotated[
-        Secret | None, Meta(description="The API key for the model (default: the provider's environment variable).")
-    ] = None
-    max_tool_rounds: Annotated[
-        Count,
-        Meta(description="How many rounds of tool calls the model may make for one request before it must answer."),
-    ] = TOOL_ROUNDS
-    max_output_tokens: Annotated[
-        Positive | None,
-        Meta(description="Maximum tokens of one answer of the model (default: 8192, and never more than are left)."),
-    ] = None
-    history_tokens: Annotated[
-        Count, Meta(description="Tokens of earlier messages of the session that the model is given.")
-    ] = HISTORY_TOKENS
-    sub_agent_arguments: Annotated[
-        Arguments,
-        Meta(
-            description="Which arguments of the tool `sub_agent` the model is offered: `short` (`agent_name`, "
-            "`task`, `input`), which small models can use, or `full`."
-        ),
-    ] = "short"
-    structured_answers: Annotated[
-        bool,
-        Meta(
-            description="Whether the model can return more than a text to other agents: summary, confidence, "
-            "sources, facts, artifacts, and whether it has a question."
-        ),
-    ] = True
-    settings: Annotated[
-        dict[str, Any],
-        Meta(description="Settings of the model, such as `{ temperature = 0.2, max_retries = 0 }`."),
-    ] = {}
-    peer: Annotated[
-        AgentName | None,
-        Meta(
-            description="The hub where the agent runs: one of `[peers.NAME]` that has a `url`. It is called over HTTP."
-        ),
-    ] = None
-    remote: Annotated[
-        AgentName | None,
-        Meta(
-            description="The agent's name there (default: the same). On a `device` that shares several agents "
-            "with this one, the name under which it is shared."
-        ),
-    ] = None
-    card: Annotated[
-        Url | None,
-        Meta(description="The URL of the agent card, for an agent that speaks A2A; see `remit docs a2a-agents`."),
-    ] = None
-    card_token: Annotated[Secret | None, Meta(description="The token for the A2A agent, if it requires one.")] = None
-    card_keys: Annotated[
-        tuple[PublicKey, ...], Meta(description="Public keys, one of which must have signed the agent card.")
-    ] = ()
-    card_hosts: Annotated[
-        frozenset[HostName],
-        Meta(description="Hosts that the agent card may refer to besides its own; they may be in a private network."),
-    ] = frozenset()
-    card_binding: Annotated[
-        Binding | None,
-        Meta(description="How the A2A agent is called (default: the first binding of its card, in JSON before gRPC)."),
-    ] = None
-    card_streaming: Annotated[
-        bool,
-        Meta(description="Whether answers of the A2A agent are streamed if it can; otherwise its tasks are polled."),
-    ] = True
-    card_notify: Annotated[
-        Url | None, Meta(description="A URL that the A2A agent notifies about every task of this hub.")
-    ] = None
-    card_notify_token: Annotated[
-        Secret | None, Meta(description="What the A2A agent sends there as `X-A2A-Notification-Token`.")
-    ] = None
-    device: Annotated[
-        DeviceName | None,
-        Meta(
-            description="The device that shares the agent, by name or id; see `remit docs shared-agents`. Calls are "
-            "end-to-end encrypted."
-        ),
-    ] = None
-    max_hop_count: Annotated[
-        Count,
-        Meta(description="Maximum hops of a task on its way to the `device`; the hop from here to there is 1."),
-    ] = 2
-    description: Annotated[
-        str | None, Meta(description="The purpose of the agent (default: the docstring of its code).")
-    ] = None
-    prompt: Annotated[
-        str, Meta(description="Instructions: the system prompt of the model; code reads them from the brief.")
-    ] = _CARD.prompt
-    version: Annotated[str, Meta(min_length=1, description="The version of the agent.")] = _CARD.version
-    capabilities: Annotated[
-        tuple[Code, ...], Meta(description="The agent's capabilities: codes of `[capabilities.CODE]`.")
-    ] = ()
-    tools: Annotated[frozenset[AgentName], Meta(description="Tools that the agent may use.")] = _CARD.tools
-    may_call: Annotated[frozenset[Callee], Meta(description='Agents that it may call; `"*"` means all.')] = (
-        _CARD.may_call
-    )
-    allow_sub_agent_calls: Annotated[
-        bool | None,
-        Meta(
-            description="`true` without `may_call`: it may call every agent of the team. `false` forbids "
-            "every call, whatever `may_call` says."
-        ),
-    ] = _CARD.allow_sub_agent_calls
-    max_sub_agent_depth: Annotated[Count | None, Meta(description="Maximum levels of delegation below the agent.")] = (
-        _CARD.max_sub_agent_depth
-    )
-    recursive: Annotated[
-        bool, Meta(description="Whether the agent may be called below itself; the limits on depth still hold.")
-    ] = _CARD.recursive
-    authority: Annotated[
-        Authority | None,
-        Meta(
-            description='With `"caller"` the agent is limited to the tools and targets that its caller also '
-            'has; with `"own"` it has its own (default: `limits.authority`).'
-        ),
-    ] = _CARD.authority
+    run: Run | None = None
+    """The agent's code, imported with the team file's folder on the path: a function, a `ModelAgent`, or an agent of a
+    framework. An agent has one of `run`, `model`, `peer`, `card` and `device`."""
+    model: ModelName | None = None
+    """The language model behind the agent, which uses the hub's tools: `provider:name` as in pydantic-ai, or the
+    model's name on the server at `base_url`."""
+    priced_as: ModelName | None = None
+    """The model whose price counts for the tokens of an agent that has no `model` and names none in its answer."""
+    base_url: Url | None = None
+    """The URL of an OpenAI-compatible server for the model."""
+    api_key: Secret | None = None
+    """The API key for the model (default: the provider's environment variable)."""
+    max_tool_rounds: Count = TOOL_ROUNDS
+    """How many rounds of tool calls the model may make for one request before it must answer."""
+    max_output_tokens: Positive | None = None
+    """Maximum tokens of one answer of the model (default: 8192, and never more than are left)."""
+    history_tokens: Count = HISTORY_TOKENS
+    """Tokens of earlier messages of the session that the model is given."""
+    sub_agent_arguments: Arguments = "short"
+    """Which arguments of the tool `sub_agent` the model is offered: `short` (`agent_name`, `task`, `input`), which
+    small models can use, or `full`."""
+    structured_answers: bool = True
+    """Whether the model can return more than a text to other agents: summary, confidence, sources, facts, artifacts,
+    and whether it has a question."""
+    settings: dict[str, Any] = {}
+    """Settings of the model, such as `{ temperature = 0.2, max_retries = 0 }`."""
+    peer: AgentName | None = None
+    """The hub where the agent runs: one of `[peers.NAME]` that has a `url`. It is called over HTTP."""
+    remote: AgentName | None = None
+    """The agent's name there (default: the same). On a `device` that shares several agents with this one, the name
+    under which it is shared."""
+    card: Url | None = None
+    """The URL of the agent card, for an agent that speaks A2A; see `remit docs a2a-agents`."""
+    card_token: Secret | None = None
+    """The token for the A2A agent, if it requires one."""
+    card_keys: tuple[PublicKey, ...] = ()
+    """Public keys, one of which must have signed the agent card."""
+    card_hosts: frozenset[HostName] = frozenset()
+    """Hosts that the agent card may refer to besides its own; they may be in a private network."""
+    card_binding: Binding | None = None
+    """How the A2A agent is called (default: the first binding of its card, in JSON before gRPC)."""
+    card_streaming: bool = True
+    """Whether answers of the A2A agent are streamed if it can; otherwise its tasks are polled."""
+    card_notify: Url | None = None
+    """A URL that the A2A agent notifies about every task of this hub."""
+    card_notify_token: Secret | None = None
+    """What the A2A agent sends there as `X-A2A-Notification-Token`."""
+    device: DeviceName | None = None
+    """The device that shares the agent, by name or id; see `remit docs shared-agents`. Calls are end-to-end
+    encrypted."""
+    max_hop_count: Count = 2
+    """Maximum hops of a task on its way to the `device`; the hop from here to there is 1."""
+    description: str | None = None
+    """The purpose of the agent (default: the docstring of its code)."""
+    prompt: str = _CARD.prompt
+    """Instructions: the system prompt of the model; code reads them from the brief."""
+    version: Annotated[str, Meta(min_length=1)] = _CARD.version
+    """The version of the agent."""
+    capabilities: tuple[Code, ...] = ()
+    """The agent's capabilities: codes of `[capabilities.CODE]`."""
+    tools: frozenset[AgentName] = _CARD.tools
+    """Tools that the agent may use."""
+    may_call: frozenset[Callee] = _CARD.may_call
+    """Agents that it may call; `"*"` means all."""
+    allow_sub_agent_calls: bool | None = _CARD.allow_sub_agent_calls
+    """`true` without `may_call`: it may call every agent of the team. `false` forbids every call, whatever `may_call`
+    says."""
+    max_sub_agent_depth: Count | None = _CARD.max_sub_agent_depth
+    """Maximum levels of delegation below the agent."""
+    recursive: bool = _CARD.recursive
+    """Whether the agent may be called below itself; the limits on depth still hold."""
+    authority: Authority | None = _CARD.authority
+    """With `"caller"` the agent is limited to the tools and targets that its caller also has; with `"own"` it has its
+    own (default: `limits.authority`)."""
     concurrency: Annotated[
         Positive | None,
         Meta(
@@ -181,127 +132,76 @@ class AgentSection(Section, frozen=True, kw_only=True):
             "its own, twice the number of processors; for one on a `device`, 3)."
         ),
     ] = None
-    queue: Annotated[Count, Meta(description="Maximum requests that may wait for the agent.")] = QUEUE
-    rate: Annotated[
-        Rate | None,
-        Meta(
-            description="How often the agent may be called: `{ calls = 10, seconds = 60 }` (default for an "
-            "agent on a `device`: 30 times in 60 s)."
-        ),
-    ] = _CARD.rate
-    time: Annotated[
-        Duration | None, Meta(description="Time for one request (default: the caller's or the budget's).")
-    ] = None
-    tokens: Annotated[
-        Count | None, Meta(description="Tokens for one request (default: the caller's or the budget's).")
-    ] = _CARD.tokens
-    draws: Annotated[
-        bool,
-        Meta(description="Whether it goes on with its caller's tokens, if any, once its own are spent."),
-    ] = _CARD.draws
-    resumable: Annotated[
-        bool,
-        Meta(
-            description="Whether the agent's code may run again after a restart, with finished steps answered "
-            "from the journal."
-        ),
-    ] = _CARD.resumable
-    route: Annotated[
-        bool,
-        Meta(
-            description="Whether it is decided for each request if the agent answers it or another one that it may "
-            "call; the metadata `handling` says why."
-        ),
-    ] = False
-    isolation: Annotated[
-        Literal["task", "process"],
-        Meta(
-            description="Whether the agent runs inside the hub (`task`), or in processes that can be killed "
-            "(`process`)."
-        ),
-    ] = _CARD.isolation
-    env: Annotated[
-        frozenset[VariableName],
-        Meta(
-            description="Environment variables that are passed to its process besides `PATH` and the like, "
-            'with `isolation = "process"`.'
-        ),
-    ] = frozenset()
-    sandbox: Annotated[
-        bool,
-        Meta(
-            description="Whether the operating system keeps its process from files, network and other "
-            "processes; see `remit docs isolation`."
-        ),
-    ] = False
-    reads: Annotated[
-        tuple[str, ...], Meta(description="Files and folders that the agent may read in its sandbox.")
-    ] = ()
-    writes: Annotated[
-        tuple[str, ...], Meta(description="Files and folders that the agent may change in its sandbox.")
-    ] = ()
-    network: Annotated[
-        tuple[str, ...], Meta(description='Hosts that the agent may reach from its sandbox: `"api.example.com:443"`.')
-    ] = ()
-    sees: Annotated[frozenset[Kind], Meta(description="Kinds of personal data that the agent is given in clear.")] = (
-        _CARD.sees
-    )
+    queue: Count = QUEUE
+    """Maximum requests that may wait for the agent."""
+    rate: Rate | None = _CARD.rate
+    """How often the agent may be called: `{ calls = 10, seconds = 60 }` (default for an agent on a `device`: 30 times
+    in 60 s)."""
+    time: Duration | None = None
+    """Time for one request (default: the caller's or the budget's)."""
+    tokens: Count | None = _CARD.tokens
+    """Tokens for one request (default: the caller's or the budget's)."""
+    draws: bool = _CARD.draws
+    """Whether it goes on with its caller's tokens, if any, once its own are spent."""
+    resumable: bool = _CARD.resumable
+    """Whether the agent's code may run again after a restart, with finished steps answered from the journal."""
+    route: bool = False
+    """Whether it is decided for each request if the agent answers it or another one that it may call; the metadata
+    `handling` says why."""
+    isolation: Literal["task", "process"] = _CARD.isolation
+    """Whether the agent runs inside the hub (`task`), or in processes that can be killed (`process`)."""
+    env: frozenset[VariableName] = frozenset()
+    """Environment variables that are passed to its process besides `PATH` and the like, with `isolation =
+    "process"`."""
+    sandbox: bool = False
+    """Whether the operating system keeps its process from files, network and other processes; see `remit docs
+    isolation`."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that the agent may read in its sandbox."""
+    writes: tuple[str, ...] = ()
+    """Files and folders that the agent may change in its sandbox."""
+    network: tuple[str, ...] = ()
+    """Hosts that the agent may reach from its sandbox: `"api.example.com:443"`."""
+    sees: frozenset[Kind] = _CARD.sees
+    """Kinds of personal data that the agent is given in clear."""
 
 
 class CapabilitySection(Section, frozen=True, kw_only=True):
     """A capability of agents, by code."""
 
-    version: Annotated[str, Meta(min_length=1, description="The version of the capability.")] = _CAPABILITY.version
-    description: Annotated[str, Meta(description="The purpose of the capability.")] = _CAPABILITY.description
-    input_schema: Annotated[
-        dict[str, Any] | str | None,
-        Meta(description="JSON Schema of the input: a table, or a `.json` file from the team file's folder."),
-    ] = None
-    result_schema: Annotated[
-        dict[str, Any] | str | None,
-        Meta(description="JSON Schema of the result: a table, or a `.json` file from the team file's folder."),
-    ] = None
-    time: Annotated[Duration | None, Meta(description="Time for one request.")] = None
-    tokens: Annotated[Count | None, Meta(description="Tokens for one request.")] = _CAPABILITY.tokens
-    read_only: Annotated[bool, Meta(description="Whether the capability changes nothing.")] = _CAPABILITY.read_only
-    cache: Annotated[
-        Duration | None,
-        Meta(description="How long an answer is reused for equal requests; only if `read_only`."),
-    ] = None
-    cache_similar: Annotated[
-        bool,
-        Meta(
-            description="Whether an answer is also reused for requests that ask the same in other words; only "
-            "with `cache`."
-        ),
-    ] = _CAPABILITY.cache_similar
-    public: Annotated[bool, Meta(description="Whether cached answers are shared between users.")] = _CAPABILITY.public
-    hedge: Annotated[
-        Duration | None,
-        Meta(
-            description="How long to wait before a second agent with the capability is asked as well; only if "
-            "`read_only`."
-        ),
-    ] = None
-    examples: Annotated[tuple[str, ...], Meta(description="Examples of what users say when they want it.")] = (
-        _CAPABILITY.examples
-    )
-    confirm: Annotated[
-        Confirmation | None,
-        Meta(
-            description="When a user has to agree before an orchestrator has it done (default: never if `read_only`, "
-            "else as `[orchestrator]` says)."
-        ),
-    ] = _CAPABILITY.confirm
-    phrase: Annotated[
-        str, Meta(description='What users read while it is in progress: `"Working out the financial side…"`.')
-    ] = ""
-    sees: Annotated[
-        frozenset[Kind], Meta(description="Kinds of personal data that its agent is given in clear when asked for it.")
-    ] = _CAPABILITY.sees
-    sees_fields: Annotated[
-        frozenset[str], Meta(description="Fields of its input, by dotted path, that its agent is given in clear.")
-    ] = _CAPABILITY.sees_fields
+    version: Annotated[str, Meta(min_length=1)] = _CAPABILITY.version
+    """The version of the capability."""
+    description: str = _CAPABILITY.description
+    """The purpose of the capability."""
+    input_schema: dict[str, Any] | str | None = None
+    """JSON Schema of the input: a table, or a `.json` file from the team file's folder."""
+    result_schema: dict[str, Any] | str | None = None
+    """JSON Schema of the result: a table, or a `.json` file from the team file's folder."""
+    time: Duration | None = None
+    """Time for one request."""
+    tokens: Count | None = _CAPABILITY.tokens
+    """Tokens for one request."""
+    read_only: bool = _CAPABILITY.read_only
+    """Whether the capability changes nothing."""
+    cache: Duration | None = None
+    """How long an answer is reused for equal requests; only if `read_only`."""
+    cache_similar: bool = _CAPABILITY.cache_similar
+    """Whether an answer is also reused for requests that ask the same in other words; only with `cache`."""
+    public: bool = _CAPABILITY.public
+    """Whether cached answers are shared between users."""
+    hedge: Duration | None = None
+    """How long to wait before a second agent with the capability is asked as well; only if `read_only`."""
+    examples: tuple[str, ...] = _CAPABILITY.examples
+    """Examples of what users say when they want it."""
+    confirm: Confirmation | None = _CAPABILITY.confirm
+    """When a user has to agree before an orchestrator has it done (default: never if `read_only`, else as
+    `[orchestrator]` says)."""
+    phrase: str = ""
+    """What users read while it is in progress: `"Working out the financial side…"`."""
+    sees: frozenset[Kind] = _CAPABILITY.sees
+    """Kinds of personal data that its agent is given in clear when asked for it."""
+    sees_fields: frozenset[str] = _CAPABILITY.sees_fields
+    """Fields of its input, by dotted path, that its agent is given in clear."""
 
     def capability(self, code: str) -> Capability:
         """Return the capability as a card holds it; its schemas must have been read."""
@@ -318,21 +218,176 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
 class ToolSection(Section, frozen=True, kw_only=True):
     """A function that agents may use; its parameters are its schema."""
 
-    run: Annotated[Run, Meta(description="The tool's code, imported with the team file's folder on the path.")]
-    description: Annotated[
-        str | None, Meta(description="The purpose of the tool (default: the docstring of its code).")
-    ] = None
-    safe_to_repeat: Annotated[bool, Meta(description="Whether running it twice does no harm.")] = False
-    sees: Annotated[
-        frozenset[Kind] | dict[str, frozenset[Kind]],
-        Meta(
-            description='Kinds of personal data that the tool is given in clear: `["EMAIL"]`, or by parameter '
-            '`{ email = ["EMAIL"] }`. Its agents get placeholders, also in its results.'
-        ),
-    ] = frozenset()
+    run: Run
+    """The tool's code, imported with the team file's folder on the path."""
+    description: str | None = None
+    """The purpose of the tool (default: the docstring of its code)."""
+    safe_to_repeat: bool = False
+    """Whether running it twice does no harm."""
+    sees: frozenset[Kind] | dict[str, frozenset[Kind]] = frozenset()
+    """Kinds of personal data that the tool is given in clear: `["EMAIL"]`, or by parameter `{ email = ["EMAIL"] }`. Its
+    agents get placeholders, also in its results."""
 
 
 def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:
     if isinstance(schema, str):
         raise ValueError(f"the schema in {schema!r} has not been read")
     return schema
+
+
+class StepSection(Section, frozen=True, kw_only=True):
+    """One step: which agent is asked, when, and what happens if it fails. It needs `agent`, `capability` or both."""
+
+    name: StepName
+    """The name by which other steps refer to it."""
+    agent: AgentName | None = None
+    """The agent or workflow that is asked."""
+    capability: Code | None = None
+    """The capability that is asked for; without `agent`, an agent that has it is found."""
+    objective: str = ""
+    """The objective; `{step}` and `{step.path}` are replaced by results (default: the step's title or name)."""
+    input: Any = None
+    """The input; a text that is only a reference, `{step.path}`, is replaced by the value itself."""
+    after: tuple[StepAfter, ...] = ()
+    """Steps that must have ended before, besides those that it refers to; `a?` means: however `a` ended."""
+    when: Annotated[str, Meta(max_length=MAX_CONDITION)] | None = None
+    """A condition, such as `npv.value > 0 and not audit.failed`; if it is false, the step is skipped."""
+    fallback: tuple[AgentName, ...] = ()
+    """Agents that are asked in turn if the step fails."""
+    attempts: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)],
+        Meta(description=f"How often each agent is asked if a retry may help, at most {MAX_ATTEMPTS} times."),
+    ] = 1
+    time: Duration | None = None
+    """Time for the step (default: as for any delegation)."""
+    tokens: Count | None = None
+    """Tokens for the step (default: as for any delegation)."""
+    share: Share | None = None
+    """The step's share of the workflow's tokens, such as `0.25`; replaces `tokens`."""
+    optional: bool = False
+    """Whether the workflow can succeed, and steps that refer to it can start, without it."""
+    default: Any = None
+    """The value of references to it if it was skipped, or if it failed and other steps continue without it."""
+    title: str = ""
+    """What the user reads while it is in progress (default: the capability's `phrase`)."""
+    context: ContextFilter | None = None
+    """What its callee sees of the conversation, by `last_messages`, `roles`, `keywords`, `max_age_seconds`,
+    `include_summary`, `include_workspace`, `workspace_files` and `include_contents`, and of its notes by `known`
+    (default: all)."""
+    files: bool = False
+    """Whether its callee gets the files of the workflow's request."""
+
+    def step(self) -> Step:
+        """Return the step for a workflow."""
+        said = in_code(self, Step.__struct_fields__)
+        # TOML has dates, JSON does not.
+        said["input"], said["default"] = msgspec.to_builtins((self.input, self.default))
+        return Step(**said)
+
+
+class WorkflowSection(Section, frozen=True, kw_only=True):
+    """A workflow: steps that run in order or in parallel when the agent of the same name is asked."""
+
+    description: str = ""
+    """The purpose of the workflow."""
+    examples: tuple[str, ...] = ()
+    """Examples of what users say when they want it."""
+    result: StepName | None = None
+    """The step whose result is the workflow's (default: all results as one text)."""
+    compare: tuple[StepName, ...] = ()
+    """Steps that check each other, `["a", "b"]`: contradictions between their results are told (default: only those
+    between steps that ask the same)."""
+    narrate: Literal["template", "model"] = "template"
+    """What combines the results into one text: a template, or the orchestrator's model."""
+    time: Duration | None = None
+    """Time for one request (default: the caller's or the budget's)."""
+    tokens: Count | None = None
+    """Tokens for one request (default: the caller's or the budget's)."""
+    steps: tuple[StepSection, ...] = ()
+    """The steps, in the order of their results in the answer."""
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow for the hub."""
+        return Workflow(
+            name=name,
+            description=self.description,
+            steps=tuple(each.step() for each in self.steps),
+            result=self.result,
+            compare=self.compare,
+            examples=self.examples,
+        )
+
+
+class ConflictsSection(Section, frozen=True, kw_only=True):
+    """The second reader of results, which looks for contradictions after the rules: a `model`, or an `onnx` file."""
+
+    model: ModelName | None = None
+    """The language model that reads the results, named as for an agent."""
+    base_url: Url | None = None
+    """The server of that model, as for an agent."""
+    api_key: Secret | None = None
+    """The API key for that model, as for an agent."""
+    settings: dict[str, Any] = {}
+    """Settings of that model, as for an agent."""
+    onnx: Annotated[str, Meta(min_length=1)] | None = None
+    """In place of `model`: an entailment model (ONNX), relative to the team file's folder, with its `tokenizer.json`
+    beside it. It needs the extra `intent`."""
+    labels: tuple[str, ...] = ()
+    """The names of its outputs in their order, one of them `contradiction` (default: `id2label` of the `config.json`
+    beside it)."""
+    threshold: Share = ENTAILMENT_THRESHOLD
+    """How probable a contradiction has to be to be pointed out by that model."""
+
+
+class OrchestratorSection(Section, frozen=True, kw_only=True):
+    """An agent that finds the capability or workflow that a user asks for, and delegates to it."""
+
+    name: AgentName = "orchestrator"
+    """The name of the orchestrator."""
+    classifier: Literal["words", "embeddings", "model"] = "words"
+    """How requests are classified: by words; by meaning (`embeddings`), which needs the extra `intent`; or by the
+    `model`."""
+    model: ModelName | None = None
+    """The model for `classifier = "model"`, `narrate = "model"` and `plans = "model"`, named as for an agent."""
+    base_url: Url | None = None
+    """The server of that model, as for an agent."""
+    api_key: Secret | None = None
+    """The API key for that model, as for an agent."""
+    settings: dict[str, Any] = {}
+    """Settings of that model, as for an agent."""
+    narrate: Literal["template", "model"] = "template"
+    """What makes one text of several results: a template, or the model, as far as they support it."""
+    plans: Literal["rules", "model"] = "rules"
+    """What makes the plan of a request with several parts: rules, or the model, if its proposal stands in the
+    request."""
+    conflicts: ConflictsSection | None = None
+    """A second reader that looks for contradictions as well, in the results of the orchestrator and of all workflows: a
+    `model`, with `base_url`, `api_key` and `settings`; or `onnx`, with `labels` and `threshold` (default: rules
+    alone)."""
+    cache: Duration = duration(DECISION_MS)
+    """How long a decision is reused when a user repeats a request; `"0s"` disables it."""
+    confirm: Confirmation = "unsure"
+    """When a user has to agree before a capability that is not `read_only` is used: `never`, if it is `unsure` that the
+    request asks for it, or `always`."""
+    act: Share = THRESHOLDS.act
+    """Confidence needed to act, if the classifier does not say how clear a request is."""
+    read: Share = THRESHOLDS.read
+    """Confidence needed for a capability that is `read_only`, if the request is clear."""
+    change: Share = THRESHOLDS.change
+    """Confidence needed for a capability that changes something, if the request is clear."""
+    also: Share = THRESHOLDS.also
+    """Confidence needed for a further capability in the same request."""
+    offer: Share = THRESHOLDS.offer
+    """Confidence needed to offer several options."""
+    close: Share = THRESHOLDS.close
+    """Share of the best option's confidence that another option needs to be offered as well."""
+    nothing: Share = THRESHOLDS.nothing
+    """Below this confidence it answers that nothing fits."""
+    time: Duration | None = None
+    """Time for one request (default: that of a run)."""
+    tokens: Count | None = None
+    """Tokens for one request (default: those of a run)."""
+
+    def thresholds(self) -> Thresholds:
+        """Return the confidence thresholds for the orchestrator."""
+        return Thresholds(**in_code(self, Thresholds.__struct_fields__))

@@ -15,9 +15,8 @@ from remit_cli.config.checks import secret_of
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
 from remit_cli.config.team_search import find_team
-from remit_cli.places import DEFAULT_STORE, relative_path
+from remit_cli.places import DEFAULT_STORE, relative_path, team_path
 from remit_cli.show.screen import many, print_text
-from remit_cli.teams import team_path
 from remit_cluster.copying.copy import Copied
 from remit_cluster.copying.places import CopyPlace, DatabaseToCopy
 from remit_server.documents.store import StoreCopy

@@ -10,8 +10,7 @@ from remit.runtime.signing import read_key
 from remit.stores.checkpoints import key_path
 from remit.stores.user_keys import secret_of
 from remit_cli.config.composition import vault_key_of
-from remit_cli.config.team import Team
-from remit_cli.config.team_section import is_hosted
+from remit_cli.config.team import Team, is_hosted
 from remit_cli.show.screen import many
 from remit_cluster.nats.cancels import cancel_over_bus
 from remit_cluster.nats.presence import present_hubs

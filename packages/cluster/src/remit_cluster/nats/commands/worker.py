@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from remit_cli.completion_words import agent_names
+from remit_cli.completion import agent_names
 from remit_cli.options import team_options
 
 
@@ -30,7 +30,7 @@ def worker(agents: tuple[str, ...], verbose: bool, team_file: Path | None, overr
     from remit_cli.config.load import load_team
     from remit_cli.drive import running
     from remit_cli.drive.running import data_only, logging_to
-    from remit_cli.teams import importing, known_agent, team_path
+    from remit_cli.places import importing, known_agent, team_path
     from remit_cluster.nats.commands.run_worker import run_worker
     from remit_cluster.nats.section import BUS
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from remit_cli.config.team import Team
-from remit_cli.doctor_store_checks import ok, warning
+from remit_cli.doctor_checks import ok, warning
 from remit_models.mcp.logins import LoginFile, usable
 from remit_models.mcp.oauth_settings import OauthLogin
 from remit_models.mcp.section import MCP, logins_folder, oauth_keys

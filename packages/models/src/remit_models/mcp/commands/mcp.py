@@ -58,7 +58,7 @@ def mcp(
     from remit_cli.config.load import load_team
     from remit_cli.drive import running
     from remit_cli.drive.running import data_only, logging_to
-    from remit_cli.teams import current_user, importing, team_path
+    from remit_cli.places import current_user, importing, team_path
     from remit_models.mcp.commands.host import introduce, serve_host, stdin_only
     from remit_models.mcp.commands.tools import installed, list_tools
 
@@ -111,7 +111,7 @@ def login(
       remit mcp login crm --scope "files:read files:write"
     """
     from remit_cli.config.load import load_team
-    from remit_cli.teams import team_path
+    from remit_cli.places import team_path
     from remit_models.mcp.commands.logins import log_in
     from remit_models.mcp.commands.tools import installed
 
@@ -135,7 +135,7 @@ def logout(context: click.Context, server: str, team_file: Path | None, override
       remit mcp logout crm
     """
     from remit_cli.config.load import load_team
-    from remit_cli.teams import team_path
+    from remit_cli.places import team_path
     from remit_models.mcp.commands.logins import log_out
 
     team_file, overrides = team_file or context.obj[0], (*context.obj[1], *overrides)

@@ -14,9 +14,9 @@ from remit.protocol.errors import TABLE, Code, Fault, RemitError, fault
 from remit.words.terminal import one_line
 from remit_cli.drive.approver import in_editor
 from remit_cli.drive.running import INTERRUPTED
+from remit_cli.places import current_user
 from remit_cli.show.screen import clock_time, worded
-from remit_cli.talk.input_line import InputLine
-from remit_cli.teams import current_user
+from remit_cli.talk.transcript import InputLine
 from remit_relay.bridge.ports import Mode
 from remit_relay.commands.shared import row_edits
 from remit_relay.commands.shared.client import DeviceClient, DeviceGone

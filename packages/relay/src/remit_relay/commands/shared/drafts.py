@@ -10,7 +10,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.keys import HubKeys
 from remit_cli.config.load import load_team
 from remit_cli.config.team_search import find_team
-from remit_cli.teams import team_path
+from remit_cli.places import team_path
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.commands.shared import wording
 from remit_relay.device.peers import Peers

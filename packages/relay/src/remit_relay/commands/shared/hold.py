@@ -22,9 +22,9 @@ from remit_cli.config.team import Team
 from remit_cli.drive import running
 from remit_cli.drive.running import INTERRUPTED, Data, data_only, hearing, logging_to
 from remit_cli.options import same_team
+from remit_cli.places import team_path
 from remit_cli.talk.reading import input_line
 from remit_cli.talk.transcript import Printed
-from remit_cli.teams import team_path
 from remit_relay.bridge.ports import Mode
 from remit_relay.commands.shared.client import DeviceClient
 from remit_relay.commands.shared.conversation import NEWEST, RequestedRun, SharedConversation, continued

@@ -15,8 +15,8 @@ from remit.protocol.problems import did_you_mean
 from remit.words.terminal import one_line
 from remit_cli.config.team import Team
 from remit_cli.drive.running import Data, interrupts
+from remit_cli.places import known_agent
 from remit_cli.show.screen import clock_time, now_ms
-from remit_cli.teams import known_agent
 from remit_relay.client import connection
 from remit_relay.commands.shared.client import DeviceClient, DeviceGone
 from remit_relay.device.peers import PeerDevice, Peers

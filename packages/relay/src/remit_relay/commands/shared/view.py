@@ -13,7 +13,7 @@ from remit.words.terminal import one_line, speaks_unicode
 from remit_cli.drive.running import Data
 from remit_cli.show.screen import now_ms, styled
 from remit_cli.show.tree_lines import plain_ascii
-from remit_cli.talk.input_line import PROMPT, Fragments, InputLine
+from remit_cli.talk.transcript import PROMPT, Fragments, InputLine
 from remit_relay.commands.shared import wording
 from remit_relay.commands.shared.wording import Connection, cells, folded
 from remit_relay.local_api.views import EntryView, QuestionView, SharedRunView

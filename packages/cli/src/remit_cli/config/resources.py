@@ -1,21 +1,22 @@
-"""Makes the models and the detector that a team file names, and checks that the models can be called."""
+"""Makes what a team file names outside Python: the store, the models and the detector of personal data."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from remit.plugin import brought
+from remit.policy.budget import estimate
 from remit.policy.verdict import Detector
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
+from remit.runtime.ports import Store, TokenCounter
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of
 from remit_cli.config.code import code_at, found
-from remit_cli.config.line_numbers import Place
+from remit_cli.config.origins import Place
 from remit_cli.config.sections.agents import AgentSection
 from remit_cli.config.sections.hub import ContextSection
-from remit_cli.config.team import Team, TeamFile
-from remit_cli.config.team_section import hosted
+from remit_cli.config.team import Team, TeamFile, hosted
 from remit_redaction.pipeline import DEFAULT_REGIONS, detector_pipeline
 
 
@@ -93,4 +94,42 @@ def detector_of(team: Team) -> Detector | bool:
         extra=[found(code_at, run, team.folder) for run in said.detectors],
         patterns=said.patterns,
         regions=DEFAULT_REGIONS if said.regions is None else said.regions,
+    )
+
+
+def store_of(
+    team: Team,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    make_key: bool = True,
+    count: TokenCounter = estimate,
+) -> Store:
+    """Return the store of a team, not open yet. Without *make_key*, a missing key is not created."""
+    section = team.store
+    if section.url is None:
+        from remit.stores.sqlite import SqliteStore  # a file is checked without a store
+
+        return SqliteStore(
+            team.store_path,
+            durability=section.durability,
+            make_key=make_key,
+            count=count,
+            encrypt=section.encrypt,
+        )
+    try:
+        password = None if section.password is None else secret_of(section.password, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+    from remit.stores.addresses import database_at
+    from remit.stores.checkpoints import key_path
+
+    return database_at(
+        section.url,
+        # Where it is for a file, so that a store can be moved without a new key.
+        key=key_path(team.store_path),
+        password=password,
+        pooler=section.pooler,
+        make_key=make_key,
+        encrypt=section.encrypt,
+        count=count,
     )
