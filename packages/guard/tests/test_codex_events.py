@@ -15,8 +15,7 @@ from remit.stores.sqlite import SqliteStore
 from remit_guard.daemon import running_guard
 from remit_guard.install import install, is_in, uninstall
 from remit_guard.settings import GuardSettings
-from remit_guard.tools.codex import HOOKS, Codex
-from remit_guard.tools.codex_trust import hook_hashes
+from remit_guard.tools.codex import HOOKS, Codex, hook_hashes
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
 ROOT = "01a1ecba-0000-7000-8000-000000000000"

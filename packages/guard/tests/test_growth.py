@@ -10,7 +10,7 @@ from remit import Hub, Limits
 from remit_guard.service import SILENT_S, GuardService
 from remit_guard.session import GuardedSession
 from remit_guard.settings import GuardSettings
-from remit_guard.tools.claude_transcripts import ToolTranscript
+from remit_guard.tools.claude_code import ToolTranscript
 from remit_guard.tools.known_tools import TOOLS
 from remit_testing.memory import MemoryStore
 

@@ -13,8 +13,8 @@ from claude_hooks import ClaudeCodeHooking, answered, guarding, record
 from guard_desk import Desk
 from remit.runtime.approvers import decide
 from remit.runtime.ports import Decision, Question
-from remit_guard.commands.guard_question import show_question
-from remit_guard.notices import desktop_command, notify
+from remit_guard.commands.guarding import show_question
+from remit_guard.daemon import desktop_command, notify
 from remit_guard.settings import GuardSettings
 from remit_testing.samples import a_request
 

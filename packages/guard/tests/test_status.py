@@ -11,11 +11,10 @@ from claude_hooks import ClaudeCodeHooking, guarding
 from command_line import remit
 from remit_guard.install import install, installed
 from remit_guard.places import heard_of
-from remit_guard.status import report
+from remit_guard.status import installed_version, report
 from remit_guard.tools.claude_code import ClaudeCode
 from remit_guard.tools.codex import Codex
 from remit_guard.tools.gemini_cli import GeminiCli
-from remit_guard.versions import installed_version
 
 TOOL = ClaudeCode()
 

@@ -8,7 +8,7 @@ from typing import Any
 from claude_hooks import ClaudeCodeHooking, guarding, outcome, record
 from remit.runtime.agent_status import delegations_of
 from remit_guard.settings import GuardSettings
-from remit_guard.tools.claude_agents import SILENT_S
+from remit_guard.tools.claude_code import SILENT_S
 
 SMALL = GuardSettings(tokens=10_000, reserve=100, depth=2, at_once=2, at_limit="stop")
 

@@ -1,26 +1,153 @@
-"""The process that answers the hooks of all tools of one user, over a Unix socket."""
+"""The process that answers the hooks of all tools of one user over a socket, asks people and shows a console."""
 
 import asyncio
+import html
 import logging
 import os
+import shutil
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from remit.hub.hub import Hub
 from remit.policy.limits import Limits
 from remit.protocol.errors import RemitError
-from remit_guard.console import GuardConsole
+from remit.runtime.approvers import InboxApprover
+from remit.runtime.ports import Approver, Decision, Question
 from remit_guard.days import DayLedger
 from remit_guard.lock import only_guard
-from remit_guard.notices import Show, asking
 from remit_guard.places import days_of, guard_store, heard_of, socket_of
 from remit_guard.service import GuardService
 from remit_guard.settings import GuardSettings
 from remit_guard.tools.known_tools import TOOLS
+
+if TYPE_CHECKING:
+    from remit_server.console.console import Console
+
+
+# A notifier that hangs is given up; the question waits in the inbox all the same.
+PATIENCE_S = 10
+_APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+
+Show = Callable[[Question], None]
+"""Shows a question to whoever looks at the guard."""
+
+
+def asking(hub: Callable[[], Hub], show: Show | None, *, desktop: bool) -> Approver:
+    """Return an approver that puts a question into the inbox of a hub, and tells that it waits there."""
+
+    waiting = Counter[str]()
+
+    async def ask(question: Question) -> Decision:
+        store = hub().store
+        await store.put(question)  # it can be answered once it is told
+        telling = None
+        if not waiting[question.id]:
+            if show is not None:
+                show(question)
+            telling = asyncio.create_task(notify("A coding tool waits for you", question.text)) if desktop else None
+        waiting[question.id] += 1
+        try:
+            return await InboxApprover(store)(question)
+        finally:
+            waiting[question.id] -= 1
+            if telling is not None:
+                telling.cancel()
+                await asyncio.wait([telling])
+
+    return ask
+
+
+async def notify(title: str, text: str) -> None:
+    """Show a notification; nothing happens where there is no notifier, or it does not work."""
+    command = desktop_command(title, text)
+    if command is None:
+        return
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return
+    try:
+        await _within(process.wait())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _within(work: Awaitable[object]) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await work
+    except TimeoutError:
+        pass
+
+
+def desktop_command(title: str, text: str) -> list[str] | None:
+    """Return the command that shows a notification on this desktop; None: there is none."""
+    if program := shutil.which("notify-send"):
+        return [program, "--app-name=Remit", "--", title, html.escape(text, quote=False)]  # its text may have markup
+    if program := shutil.which("osascript"):
+        return [program, *(part for line in _APPLE for part in ("-e", line)), title, text]
+    return None
+
+
+TOKEN_FILE = "console.token"
+
+
+class GuardConsole:
+    """Serves the console from the first link on; a guard that nobody looks at opens no port."""
+
+    def __init__(self, hub: Hub, folder: Path) -> None:
+        self._hub = hub
+        self._folder = folder
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._console: Console | None = None
+
+    async def link(self) -> str:
+        """Return a link that signs in one browser, once."""
+        from remit_server.console.hosts import OWNER
+
+        async with self._opening:
+            console = self._console = self._console or await self._open()
+        return console.link(OWNER)
+
+    async def _open(self) -> "Console":
+        from remit_server.access import token_in
+        from remit_server.app import Api
+        from remit_server.console.console import operator_console
+        from remit_server.console.hosts import HOST, ConsoleHosts, owner_alone
+        from remit_server.documents.spend import Pricing
+        from remit_server.model_prices import PriceBook  # a guard that nobody looks at starts without all this
+        from remit_server.server import Server
+        from remit_server.transports.addresses import listening
+
+        async with AsyncExitStack() as stack:
+            bound = stack.enter_context(listening(HOST, 0))
+            hosts = ConsoleHosts(bound.getsockname()[1])
+            clients = owner_alone(token_in(self._folder / TOKEN_FILE))
+            console = operator_console(self._hub, hosts, clients, team="guard", currency="USD")
+            pricing = Pricing(price=PriceBook().price)
+            # Nobody asks an agent of a tool but the tool itself.
+            api = Api(self._hub, clients, exposed=tuple, console=console, hosts=hosts, pricing=pricing)
+            await stack.enter_async_context(Server(api, bound=bound))
+            self._stack = stack.pop_all()
+            return console
+
+    async def close(self) -> None:
+        """Stop serving."""
+        await self._stack.aclose()
+
 
 _log = logging.getLogger("remit.guard")
 # A hook tells a prompt, the input of a tool and its result; the largest of these are files.

@@ -15,7 +15,7 @@ from msgspec.json import decode, encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit_guard.places import script_of, socket_of
 from remit_guard.tools.coding_tool import CodingTool
-from remit_guard.tools.hook_files import forms
+from remit_guard.tools.json_lines import forms
 
 SCRIPT = """\
 #!/bin/sh

@@ -1,6 +1,9 @@
-"""Whether the guard works: what a running one tells when it is asked, and what is known of each tool."""
+"""The state of the guard: whether it runs, where it was put in, and which versions of the tools are installed."""
 
+import re
+import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,8 +14,27 @@ from remit_guard.install import Installed, installed, is_in, script_problem
 from remit_guard.lock import holder
 from remit_guard.places import heard_of, socket_of
 from remit_guard.tools.known_tools import TOOLS
-from remit_guard.versions import installed_version
 from remit_server.documents.common import GuardedTool, GuardReport
+
+# A tool that runs on Node takes a second; one that asks its server for news must not hold up a command.
+VERSION_S = 10
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+
+
+def installed_version(command: str) -> str | None:
+    """Ask a program for its version; None if it is not on the path, or tells none in time."""
+    program = shutil.which(command)
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stdout.decode(errors="replace"))
+    return None if found is None else found[0]
+
 
 # A guard that has just started answers other hooks first.
 PATIENCE_S = 30

@@ -15,8 +15,7 @@ import pytest
 
 from command_line import document, remit
 from guard_desk import SECONDS, Desk
-from remit_guard.tools.codex import Codex
-from remit_guard.tools.codex_trust import hook_hashes
+from remit_guard.tools.codex import Codex, hook_hashes
 from responses_server import INPUT, OUTPUT, Calls, ScriptedResponses
 
 CODEX = next((Path(__file__).parent / "node_modules" / "@openai").glob("codex-*/vendor/*/bin/codex"), Path("none"))

@@ -277,13 +277,13 @@ class Workers:
         self._stopping = True
         if not self._first_up.done():
             self._first_up.set_result(False)
-        self._tell(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     def stop_at_once(self) -> None:
         """End the workers without waiting."""
-        self._tell(signal.SIGKILL)
+        self._signal(signal.SIGKILL)
 
-    def _tell_all(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.send_signal(number)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from remit_cli.options import SubcommandGroup, json_option, team_options
+from remit_cli.show.screen import clock_time, many, print_text
+from remit_server.documents.common import GuardedTool, GuardReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from remit_guard.commands.guarding import GuardOrder
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -219,7 +222,6 @@ def status(as_json: bool) -> None:
       remit guard status
     """
     from remit_cli.show.screen import print_json
-    from remit_guard.commands.guard_status import print_guard_status
     from remit_guard.places import guard_folder
     from remit_guard.status import report
 
@@ -244,3 +246,32 @@ def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
     section = None if found is None else GUARD.of(load_team(found, overrides=list(overrides), code=False))
     settings = GuardSettings() if section is None else section.settings()
     return GuardOrder(settings=settings, team_file=found, overrides=overrides)
+
+
+def print_guard_status(found: GuardReport) -> None:
+    """Print whether the guard runs, and a line or two for each file that it was put into."""
+    if found.unanswering is not None:
+        print_text(
+            f"The guard runs as process {found.unanswering or 'unknown'}, but does not answer: no sub-agent starts in "
+            "the tools that have it.\n→ remit guard stop, then remit guard serve"
+        )
+    elif found.process is None:
+        print_text("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
+    else:
+        print_text(f"The guard runs as process {found.process}; {many(found.sessions, 'session')} open.")
+    for tool in found.tools:
+        print_text(f"{tool.tool}  {tool.path}: {_state(tool)}")
+        if tool.obstacle:
+            print_text(tool.obstacle)
+        if tool.is_untried:
+            print_text(f"{tool.tool}  {tool.version} was not tried; tried: {', '.join(tool.tried)}")
+    if not found.tools:
+        print_text("No tool has it.\n→ remit guard claude-code")
+
+
+def _state(tool: GuardedTool) -> str:
+    if tool.state == "gone":
+        return f"the guard is gone from it\n→ remit guard {tool.tool}"
+    if tool.state == "silent" or tool.heard_ms is None:
+        return "not heard since the guard was put in\n→ Start a session of the tool; it is heard at its start."
+    return f"last heard {clock_time(tool.heard_ms)}, {many(tool.events, 'event')} since the guard was started"

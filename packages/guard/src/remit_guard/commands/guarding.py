@@ -14,11 +14,11 @@ import click
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import Question
 from remit.words.terminal import several_lines
 from remit_cli.config.team import Team
 from remit_cli.drive.login_service import LoginService
 from remit_cli.places import current_user
-from remit_guard.commands.guard_question import show_question
 from remit_guard.daemon import running_guard
 from remit_guard.lock import holder, is_guarded
 from remit_guard.places import guard_folder, usable
@@ -163,3 +163,10 @@ def stop() -> None:
             )
         time.sleep(_LOOK_S)
     click.echo(f"Stopped process {process}. No sub-agent starts in the tools that have the guard.")
+
+
+def show_question(question: Question) -> None:
+    """Print a question with the command that answers it, and ring the bell of a terminal."""
+    bell = "\a" if sys.stderr.isatty() else ""
+    answer = f"remit pending approve {question.id} --store guard"
+    click.echo(f"{bell}{several_lines(question.text)}\n→ {answer}   (or: reject)", err=True)

@@ -1,6 +1,8 @@
-"""Hooks of Claude Code: what it tells of a session, and what it is answered."""
+"""Claude Code under the guard: its hooks, its kinds of sub-agents, and the tokens in its transcripts."""
 
+import asyncio
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +14,132 @@ from msgspec import Struct
 from remit.protocol.errors import Fault, RemitError
 from remit_guard.service import GuardService
 from remit_guard.session import GuardedAgent, GuardedSession
-from remit_guard.tools.claude_agents import AgentNote, is_running, note_of, transcripts_in
-from remit_guard.tools.claude_transcripts import ToolTranscript
+from remit_guard.tokens import TokenUse, day_of, model_name
 from remit_guard.tools.coding_tool import Answering, CodingTool
-from remit_guard.tools.hook_files import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
+from remit_guard.tools.json_lines import (
+    GrowingFile,
+    ToolHook,
+    count,
+    has_hooks,
+    open_file,
+    settings_of,
+    table,
+    with_hooks,
+    without_hooks,
+    written,
+)
+
+# The tool writes a message 30 to 90 ms after its hooks run.
+PATIENCE_S = 0.5
+_POLL_S = 0.01
+
+
+class ToolTranscript:
+    """The transcript of one agent."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.uses: dict[str, TokenUse] = {}
+        """The tokens of each message: the last figures count, since a message is written several times."""
+        self.task = ""
+        """What the agent was first told."""
+        self.is_at_rest = False
+        """Whether the last message is one in which the model ends its turn."""
+        self.failed: set[str] = set()
+        """The uses of tools that were refused, interrupted, or ended in an error."""
+        self._tools: set[str] = set()
+        self._file = GrowingFile(path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the tool writes it: one that is told not to keep sessions does not."""
+        return self._file.is_there
+
+    def read(self) -> None:
+        """Read what was added."""
+        for entry in self._file.added():
+            self._take(entry)
+
+    async def read_up_to(self, tool_call: str) -> None:
+        """Read until the message is there that calls a tool, or for a moment."""
+        self.read()
+        waited = 0.0
+        while tool_call and tool_call not in self._tools and waited < PATIENCE_S:
+            await asyncio.sleep(_POLL_S)
+            waited += _POLL_S
+            self.read()
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        kind, message = entry.get("type"), table(entry.get("message"))
+        if kind in ("user", "assistant"):
+            self.is_at_rest = kind == "assistant" and message.get("stop_reason") not in (None, "tool_use")
+        if kind == "user" and not self.task:
+            self.task = str(message.get("content"))
+        content: Any = message.get("content")
+        blocks = [table(block) for block in cast("list[Any]", content)] if isinstance(content, list) else []
+        results = (block for block in blocks if kind == "user" and block.get("type") == "tool_result")
+        self.failed.update(str(each.get("tool_use_id")) for each in results if each.get("is_error") is True)
+        usage, name = table(message.get("usage")), message.get("id")
+        if message.get("role") != "assistant" or not isinstance(name, str):
+            return
+        known = self.uses.get(name)
+        self.uses[name] = TokenUse(
+            day=day_of(entry.get("timestamp")) if known is None else known.day,
+            input=count(usage, "input_tokens") + count(usage, "cache_creation_input_tokens"),
+            output=count(usage, "output_tokens"),
+            cached=count(usage, "cache_read_input_tokens"),
+            model=model_name("anthropic", message.get("model")),
+        )
+        self._tools.update(str(block.get("id")) for block in blocks if block.get("type") == "tool_use")
+
+
+# The longest that a sub-agent waits: an hour for a person. One that wrote nothing for longer has died with its tool.
+SILENT_S = 3_600
+
+
+class AgentNote(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the tool notes of one sub-agent; fields that do not matter here are left out."""
+
+    agent_type: str = "general-purpose"
+    description: str = "A sub-agent"
+    tool_use_id: str = ""
+    """The request that started it."""
+    parent_agent_id: str = ""
+    """The sub-agent that started it; empty: the session itself."""
+    spawn_depth: int = 1
+    finished: bool = False
+
+
+def note_of(folder: Path, agent: str) -> AgentNote | None:
+    """Return what is noted of a sub-agent; None: nothing, or nothing that can be read."""
+    try:
+        with open_file(folder / f"agent-{agent}.meta.json") as file:
+            return msgspec.json.decode(file.read(), type=AgentNote)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def transcripts_in(folder: Path) -> list[tuple[str, ToolTranscript]]:
+    """Return the transcripts of all sub-agents as far as they are written, by the sub-agents' ids."""
+    found = [(path.stem.removeprefix("agent-"), ToolTranscript(path)) for path in sorted(folder.glob("agent-*.jsonl"))]
+    for _, transcript in found:
+        transcript.read()
+    return found
+
+
+def is_running(note: AgentNote | None, transcript: ToolTranscript) -> bool:
+    """Return whether a sub-agent is still at work.
+
+    The tool notes the end of each. One that was broken off has no such note, and one that has said its last word may
+    get it in a moment.
+    """
+    if note is None or note.finished or transcript.is_at_rest:
+        return False
+    try:
+        return time.time() - transcript.path.stat().st_mtime < SILENT_S
+    except OSError:
+        return False
+
 
 TOOL = "claude-code"
 # The tool that starts a sub-agent, under its present and its former name.

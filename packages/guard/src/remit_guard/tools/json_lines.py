@@ -1,12 +1,18 @@
-"""Reads a file of JSON lines that grows while an agent works."""
+"""The files of coding tools: lines of JSON that grow, and files of hooks that are changed whole."""
 
 import errno
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO, cast
+
+from msgspec import Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit_guard.places import script_of
 
 
 class GrowingFile:
@@ -72,3 +78,105 @@ def count(usage: dict[str, Any], name: str) -> int:
     """Return a number of tokens; zero if it is missing or no such number."""
     value = usage.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+# A person may take an hour to answer. The tool goes on without an answer after that, so the script answers before.
+HOOK_S = 3_600
+_ANSWER_S = HOOK_S - 60
+
+
+class ToolHook(Struct, frozen=True):
+    """An event that the guard is told of."""
+
+    event: str
+    matcher: str = ""
+    """The tools of the agent that it is for; empty: it is not about a tool."""
+    is_spawn: bool = False
+    """Whether nothing may start without an answer."""
+    is_patient: bool = False
+    """Whether a person may be asked; the tool goes on if the guard does not run."""
+    # An answer that is late changes nothing here.
+    seconds: int = 10
+    """How long the tool waits for a hook that only meters."""
+
+
+def with_hooks(text: str | None, folder: Path, tool: str, hooks: tuple[ToolHook, ...], *, second: int = 1) -> str:
+    """Return settings with hooks added to those that are there; *second* is one in the unit of the tool's limits."""
+    settings = without_hooks(settings_of(text), folder)
+    entries = cast("dict[str, Any]", settings.setdefault("hooks", {}))
+    for event in {hook.event for hook in hooks} & entries.keys():
+        if not isinstance(entries[event], list):
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, f'"hooks.{event}" in the settings is not a list'))
+    for hook in hooks:
+        seconds, answer = (HOOK_S, _ANSWER_S) if hook.is_spawn or hook.is_patient else (hook.seconds, hook.seconds - 2)
+        # Tools take 2 for a refusal, and go on after anything else: a shell says 127 if the script is gone.
+        mode = f"spawn {answer} || exit 2" if hook.is_spawn else f"meter {answer}"
+        command = f"{_called(folder)} {tool} {mode}"
+        entry: dict[str, Any] = {"hooks": [{"type": "command", "command": command, "timeout": seconds * second}]}
+        entries.setdefault(hook.event, []).append({"matcher": hook.matcher, **entry} if hook.matcher else entry)
+    return written(settings)
+
+
+def without_hooks(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return settings without the hooks of the guard; what else is under `hooks` stays as it is."""
+    hooks = cast("dict[str, Any]", settings.get("hooks", {}))
+    kept = {
+        event: [rest for each in cast("list[Any]", entries) if (rest := _without_ours(each, folder)) is not None]
+        if isinstance(entries, list)
+        else entries
+        for event, entries in hooks.items()
+    }
+    kept = {event: entries for event, entries in kept.items() if entries != []}
+    others = {name: value for name, value in settings.items() if name != "hooks"}
+    return others | ({"hooks": kept} if kept else {})
+
+
+def _without_ours(entry: Any, folder: Path) -> Any:
+    """Return one entry of an event without the hooks of the guard; None: it had no others."""
+    hooks = table(entry).get("hooks")
+    listed = cast("list[Any]", hooks) if isinstance(hooks, list) else []
+    kept = [each for each in listed if _called(folder) not in str(table(each).get("command"))]
+    if len(kept) == len(listed):
+        return entry
+    return {**entry, "hooks": kept} if kept else None
+
+
+def _called(folder: Path) -> str:
+    """Return the script as commands call it."""
+    return shlex.quote(str(script_of(folder)))
+
+
+def has_hooks(text: str, folder: Path, hooks: tuple[ToolHook, ...]) -> bool:
+    """Return whether settings name the script for every hook; letters that are not ASCII may be escaped in them."""
+    return sum(text.count(each) for each in forms(_called(folder))) >= len(hooks)
+
+
+def forms(text: str) -> set[str]:
+    """Return a text as it may stand in a string of JSON."""
+    return {json.dumps(text, ensure_ascii=escapes)[1:-1] for escapes in (True, False)}
+
+
+def settings_of(text: str | None) -> dict[str, Any]:
+    """Read settings; an empty file has none."""
+    try:
+        given = (text or "").removeprefix("\ufeff")
+        found: Any = json.loads(given) if given.strip() else {}
+    except ValueError as error:
+        raise RemitError(
+            fault(
+                Code.INPUT_VALIDATION_FAILED,
+                f"the settings are not valid JSON: {error}",
+                suggestion="Correct them. Comments are not JSON either.",
+            )
+        ) from error
+    if not isinstance(found, dict):
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "the settings are not a JSON object"))
+    settings = cast("dict[str, Any]", found)
+    if not isinstance(settings.get("hooks", {}), dict):
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, '"hooks" in the settings is not a JSON object'))
+    return settings
+
+
+def written(settings: dict[str, Any]) -> str:
+    """Return settings as the text of their file."""
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
