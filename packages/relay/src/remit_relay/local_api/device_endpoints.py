@@ -16,6 +16,7 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Fault
 from remit_relay.client.connection import State
 from remit_relay.local_api.access import NO_STORE, LocalRequest, operation
+from remit_relay.local_api.views import shown_as
 from remit_relay.serve_shared import SharingEvent
 from remit_relay.session.repository import RemoteCommand
 from remit_server.bodies import Receive, Scope, Send
@@ -124,17 +125,7 @@ class DeviceNews:
 
     def told(self, what: SharingEvent) -> None:
         """Note a call to a shared agent."""
-        self._pass(
-            CallNews(
-                at_ms=self._now_ms(),
-                device=what.device,
-                name=self.name_of(what.device),
-                requester=what.requester,
-                shared=what.shared,
-                event=what.event,
-                code=what.code,
-            )
-        )
+        self._pass(shown_as(CallNews, what, at_ms=self._now_ms(), name=self.name_of(what.device)))
 
     def trouble(self, device: str, why: Fault | None) -> None:
         """Note that a device cannot be reached, or can be again."""

@@ -12,6 +12,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.local_api.access import LocalRequest, operation
+from remit_relay.local_api.views import shown_as
 from remit_relay.pairing.client import PairingService, PairingState, PairingTask
 from remit_relay.pairing.code import read_code
 from remit_server.operations import Operation
@@ -105,16 +106,12 @@ def policy_routes(on_peers: OnPeers, names: GrantNames) -> list[Operation]:
 
 def policy_view(peer: PeerDevice) -> DevicePolicy:
     """Return the policy of a device."""
-    return DevicePolicy(
-        device=peer.device,
+    return shown_as(
+        DevicePolicy,
+        peer,
         name=peer.card.name,
-        verified=peer.verified,
-        allowed=peer.allowed,
-        shared=peer.shared,
-        revoked=peer.revoked,
-        agents=tuple(sorted(peer.agents)),
-        profiles=tuple(sorted(peer.profiles)),
-        own=peer.own,
+        agents=sorted(peer.agents),
+        profiles=sorted(peer.profiles),
     )
 
 

@@ -4,32 +4,39 @@ These are separate types: a field that is not named here is never shown, whateve
 place for keys, tokens, cards, encrypted messages, control envelopes or frames of a local agent.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
-from remit_relay.bridge.ports import Mode, PermissionRequest, Role
+from remit_relay.bridge.ports import Mode, Role
 from remit_relay.client.connection import DevicePresence, State
 from remit_relay.device.peers import PeerDevice
 from remit_relay.local_api.run_commands import ActName, possible
 from remit_relay.messages.types import AgentOffer, shares
 from remit_relay.session.moves import Label, Reason, SessionState
 from remit_relay.session.profile import Attachment, Profile, ProfileActivity
-from remit_relay.session.review import RULES, Review
+from remit_relay.session.review import RULES
 from remit_relay.session.run import (
     DeliveryState,
-    MessageProgress,
     Overlay,
-    PendingDraft,
     Person,
     RejectedDraft,
     TimelineEntry,
     delivery_of,
 )
 
-# ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
+S = TypeVar("S", bound=Struct)
 
-# As in `public_runs`, a field that is not named here is never shown; no field holds a key, token or card.
+
+def shown_as(kind: type[S], source: object, **more: Any) -> S:
+    """Return a view with the fields that *source* has under the same names, and *more*: only what *kind* declares."""
+    same = {
+        name: getattr(source, name) for name in kind.__struct_fields__ if name not in more and hasattr(source, name)
+    }
+    return convert({**same, **more}, kind, from_attributes=True)
+
+
+# ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class ProfileView(Struct, frozen=True, kw_only=True):
@@ -167,28 +174,20 @@ def device_view(
     peer: PeerDevice, offer: tuple[AgentOffer, ...] | None, presence: DevicePresence | None = None
 ) -> DeviceView:
     """Return the view of a device; its card contributes only the name."""
-    return DeviceView(
+    return shown_as(
+        DeviceView,
+        peer,
         id=peer.device,
         name=peer.card.name,
-        verified=peer.verified,
         shared=shares(peer, offer),
-        offers=None
-        if offer is None
-        else tuple(OfferView(name=each.name, description=each.description) for each in offer),
-        allowed=peer.allowed,
-        revoked=peer.revoked,
-        revoked_there=peer.revoked_there,
-        groups=tuple(sorted(peer.groups)),
-        own=peer.own,
+        offers=offer,
+        groups=sorted(peer.groups),
         present=None if presence is None else presence.present,
         last_heard_ms=None if presence is None else presence.last_heard_ms,
     )
 
 
 # ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-# These are separate types: a field that is not named here is never shown, whatever a run may hold later. They have no
-# place for keys, tokens, encrypted messages, control envelopes or frames of a local agent.
 
 # A longer run is read in pages: each event of the stream holds a whole view.
 MOST_SHOWN = 200
@@ -216,7 +215,7 @@ class FileList(Struct, frozen=True, kw_only=True):
 
 def file_view(file: Attachment) -> FileView:
     """Return the view of a file."""
-    return FileView(id=file.id, name=file.name, media_type=file.media_type, size=file.size, refused=file.refused)
+    return shown_as(FileView, file)
 
 
 class ReviewView(Struct, frozen=True, kw_only=True):
@@ -440,30 +439,23 @@ def view(run: Overlay, around: Surroundings) -> SharedRunView:
     """Return the view of a run, with its newest entries."""
     limits, now_ms = run.limits, around.now_ms
     entries, earlier = entries_of(run, MOST_SHOWN)
-    return SharedRunView(
-        **_head(run, around.unread),
-        decides=run.decides,
+    return shown_as(
+        SharedRunView,
+        run,
+        unread=around.unread,
         acts=possible(run),
         max_turns=limits.max_turns,
         active_ms=run.spent_ms(now_ms),
         is_active=run.since_ms is not None,
         max_duration_ms=limits.max_duration_ms,
-        failures=run.failures,
         max_failures=limits.max_failures,
-        tokens=run.tokens,
         max_tokens=limits.max_tokens_budget,
         limits=None if around.profile is None else _limits(run, around.profile, around),
         earlier=earlier,
-        timeline=tuple(each for each in entries if each.label != "rejected"),
-        rejected=tuple(each for each in entries if each.label == "rejected"),
+        timeline=[each for each in entries if each.label != "rejected"],
+        rejected=[each for each in entries if each.label == "rejected"],
         kept=len(run.kept),
-        kept_replies=tuple(_entry(run, each) for each in run.kept),
-        draft=None if run.draft is None else _draft(run.draft),
-        attached=tuple(map(file_view, run.attached)),
-        questions=tuple(map(_question, run.questions)),
-        failure=run.failure,
-        banner=run.banner,
-        result=run.result,
+        kept_replies=[_entry(run, each) for each in run.kept],
     )
 
 
@@ -502,22 +494,8 @@ def _limits(run: Overlay, profile: Profile, around: Surroundings) -> LimitsView:
 
 def line(run: Overlay, unread: int = 0) -> SharedRunLine:
     """Return a run in one line."""
-    return SharedRunLine(
-        **_head(run, unread),
-        waits=run.waits,
-        questions=len(run.questions),
-        at_ms=run.timeline[-1].at_ms if run.timeline else None,
-    )
-
-
-def _head(run: Overlay, unread: int) -> dict[str, Any]:
-    head = {name: getattr(run, name) for name in SharedRunHead.__struct_fields__ if name != "unread"}
-    return {**head, "unread": unread}
-
-
-def _question(asks: PermissionRequest) -> QuestionView:
-    choices = tuple(ChoiceView(id=each.id, name=each.name, kind=each.kind) for each in asks.choices)
-    return QuestionView(id=asks.id, title=asks.title, kind=asks.kind, details=asks.details, choices=choices)
+    at_ms = run.timeline[-1].at_ms if run.timeline else None
+    return shown_as(SharedRunLine, run, unread=unread, questions=len(run.questions), at_ms=at_ms)
 
 
 def entry_id(run: Overlay, number: int) -> str:
@@ -526,54 +504,36 @@ def entry_id(run: Overlay, number: int) -> str:
 
 
 def _entry(run: Overlay, entry: TimelineEntry) -> EntryView:
-    return EntryView(
+    return shown_as(
+        EntryView,
+        entry,
         id=entry_id(run, entry.number),
-        role=entry.role,
-        text=entry.text,
-        turn=entry.turn,
-        at_ms=entry.at_ms,
-        took_ms=entry.took_ms,
-        label=entry.label,
-        reviews=_reviews(entry.reviews),
-        original=entry.original,
         written_by=_author(run, entry),
         edited_by=_person(entry.edited_by),
         approved_by=_person(entry.released_by) if entry.label in ("approved", "edited") else None,
         rejected_by=None,
         reason="",
         sent=entry.sent_ms is not None,
-        delivery=_delivery(delivery_of(run, entry)),
-        failed=entry.failed,
-        files=tuple(map(file_view, entry.files)),
+        delivery=delivery_of(run, entry),
     )
 
 
 def _rejected(run: Overlay, draft: RejectedDraft) -> EntryView:
-    return EntryView(
+    return shown_as(
+        EntryView,
+        draft,
         id=entry_id(run, draft.number),
         role="local_agent",
-        text=draft.text,
-        turn=draft.turn,
-        at_ms=draft.at_ms,
-        took_ms=draft.took_ms,
         label="rejected",
-        reviews=_reviews(draft.reviews),
         original="",
         written_by=AuthorView(role="local_agent", name=run.profile, via=""),
         edited_by=None,
         approved_by=None,
         rejected_by=_person(draft.rejected_by),
-        reason=draft.reason,
         sent=False,
         delivery=None,
         files=(),
         failed="",
-    )
-
-
-def _delivery(progress: MessageProgress | None) -> DeliveryView | None:
-    return (
-        None if progress is None else DeliveryView(state=progress.state, since_ms=progress.since_ms, why=progress.why)
     )
 
 
@@ -589,11 +549,3 @@ def _author(run: Overlay, entry: TimelineEntry) -> AuthorView:
 
 def _person(person: Person | None) -> AuthorView | None:
     return None if person is None else AuthorView(role="user", name=person.name, via=person.via)
-
-
-def _draft(pending: PendingDraft) -> DraftView:
-    return DraftView(id=pending.id, text=pending.text, reviews=_reviews(pending.reviews), took_ms=pending.took_ms)
-
-
-def _reviews(reviews: tuple[Review, ...]) -> tuple[ReviewView, ...]:
-    return tuple(ReviewView(rule=each.rule, why=each.why) for each in reviews)

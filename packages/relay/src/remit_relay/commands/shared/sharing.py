@@ -21,10 +21,11 @@ from remit_relay.client import connection
 from remit_relay.commands.shared.client import DeviceClient, DeviceGone
 from remit_relay.device.peers import PeerDevice, Peers
 from remit_relay.local_api.device_endpoints import CallNews, EndedNews, News, OwnDeviceStatus, RefusedNews, TroubleNews
+from remit_relay.local_api.views import shown_as
 from remit_relay.team.device import device_path, device_warnings, find_devices, using_device, with_gateway
 from remit_relay.team.device_process import Command, DeviceProcess, file_digest, find_process
 from remit_relay.team.section import SHARED, SharedSection
-from remit_server.documents.shared import SharedAgent, SharedQuestion, SharingUp
+from remit_server.documents.shared import SharedQuestion, SharingUp
 
 # ── reaching a device ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,16 +229,15 @@ def _tell(
     status: OwnDeviceStatus, to: Documents | None, names: Mapping[str, str], process: DeviceProcess | None
 ) -> None:
     """Print what is shared; *process* shares it, if that is another one."""
-    lines = tuple(SharedAgent(name=each.name, agent=each.agent, devices=each.devices) for each in status.shared)
     if to is not None:
-        to.data.document(SharingUp(device=status.id, gateway=status.gateway, shared=lines))
+        to.data.document(shown_as(SharingUp, status, device=status.id))
         return
     ends = "Ctrl-C to stop" if process is None else f"by {process.title}; Ctrl-C leaves it running"
-    for each in lines:
+    for each in status.shared:
         called = each.agent if each.name == each.agent else f"{each.agent} as {each.name}"
         whom = ", ".join(one_line(names.get(device, device)) for device in each.devices) or "nobody"
         click.echo(f"Sharing {called} with {whom} ({ends}).", err=True)
-    if not lines and process is not None:
+    if not status.shared and process is not None:
         click.echo(f"{process.title} shares nothing.", err=True)
 
 
@@ -282,17 +282,7 @@ class EventPrinter:
         if self._to is None or not self._to.everything:
             self._say(said_of(news, news.name))
             return
-        self._to.data.document(
-            SharedQuestion(
-                at_ms=news.at_ms,
-                device=news.device,
-                name=news.name,
-                requester=news.requester,
-                shared=news.shared,
-                event=news.event,
-                code=news.code,
-            )
-        )
+        self._to.data.document(shown_as(SharedQuestion, news))
 
     def _show_connection(self, state: connection.State, why: str) -> None:
         if why == self._why:

@@ -23,9 +23,10 @@ from remit_cli.places import relative_path
 from remit_cli.show.screen import clock_time, many, now_ms, print_json, print_text, spoken
 from remit_relay.commands.shared.client import DeviceClient
 from remit_relay.local_api.device_endpoints import OwnDeviceStatus
+from remit_relay.local_api.views import shown_as
 from remit_relay.team.device import device_path, using_device
 from remit_relay.team.device_process import DeviceProcess, find_process, holder_of
-from remit_server.documents.shared import DeviceDown, DeviceUp, SharedAgent
+from remit_server.documents.shared import DeviceDown, DeviceUp
 
 LOG_FILE = "up.log"
 ENVIRONMENT_FILE = "up.env"
@@ -115,19 +116,15 @@ def print_link(order: UpOrder) -> int:
 
 def document_of(status: OwnDeviceStatus, process: DeviceProcess) -> DeviceUp:
     """Return the state of a device as a document."""
-    return DeviceUp(
+    return shown_as(
+        DeviceUp,
+        status,
         device=status.id,
-        name=status.name,
         command=process.command,
         pid=process.pid,
         version=process.version,
         since_ms=process.since_ms,
         address=process.address,
-        gateway=status.gateway,
-        connection=status.connection,
-        shared=tuple(SharedAgent(name=each.name, agent=each.agent, devices=each.devices) for each in status.shared),
-        open_runs=status.open_runs,
-        waiting_drafts=status.waiting_drafts,
     )
 
 

@@ -11,10 +11,10 @@ from remit.protocol.errors import Code
 from remit.words.terminal import one_line, several_lines
 from remit_cli.show.screen import clock_time, cut, spoken
 from remit_relay.bridge.ports import Mode
-from remit_relay.local_api.views import DeliveryView, EntryView, FileView, QuestionView, SharedRunView
+from remit_relay.local_api.views import DeliveryView, EntryView, FileView, QuestionView, SharedRunView, shown_as
 from remit_relay.session.moves import Label, SessionState
 from remit_relay.session.run import DeliveryState
-from remit_server.documents.shared import SharedDelivery, SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
+from remit_server.documents.shared import SharedDelivery, SharedDraft, SharedRun, SharedState, SharedTurn
 
 Connection = Literal["connecting", "connected", "silent", "waiting", "ended"]
 
@@ -384,70 +384,45 @@ def _waited_ms(run: SharedRunView, now_ms: int) -> int:
 
 def turn_document(run: SharedRunView, entry: EntryView) -> SharedTurn:
     """Return one message."""
-    return SharedTurn(
+    return shown_as(
+        SharedTurn,
+        entry,
         run=run.id,
-        turn=entry.turn,
         speaker=entry.role,
-        text=entry.text,
         label=None if entry.label == "rejected" else entry.label,
-        at_ms=entry.at_ms,
-        took_ms=entry.took_ms,
-        failed=entry.failed,
         delivery=None if entry.delivery is None else entry.delivery.state,
     )
 
 
 def delivery_document(run: SharedRunView, turn: int, progress: DeliveryView) -> SharedDelivery:
     """Return the new state of the message of a turn."""
-    return SharedDelivery(run=run.id, turn=turn, state=progress.state, since_ms=progress.since_ms, why=progress.why)
+    return shown_as(SharedDelivery, progress, run=run.id, turn=turn)
 
 
 def draft_document(run: SharedRunView, device_name: str) -> SharedDraft | None:
     """Return the pending draft, or the one that was unsent at the end."""
     if run.draft is None:
         return None
-    return SharedDraft(
+    return shown_as(
+        SharedDraft,
+        run,
         draft=run.draft.id,
         run=run.id,
-        profile=run.profile,
-        device=run.device,
         device_name=device_name,
-        objective=run.objective,
         turn=run.turn + 1,
         text=run.draft.text,
-        reviews=tuple(SharedReview(rule=each.rule, why=each.why) for each in run.draft.reviews),
+        reviews=run.draft.reviews,
         paused=run.state in {SessionState.PAUSED, SessionState.ERROR},
     )
 
 
 def state_document(run: SharedRunView, connection: Connection) -> SharedState:
     """Return the state of a run."""
-    return SharedState(
-        run=run.id,
-        profile=run.profile,
-        device=run.device,
-        agent=run.agent,
-        objective=run.objective,
-        mode=run.mode,
-        state=run.state.value,
-        decides=run.decides,
-        connection=connection,
-        turn=run.turn,
-        max_turns=run.max_turns,
-        active_ms=run.active_ms,
-        max_duration_ms=run.max_duration_ms,
-        tokens=run.tokens,
-        max_tokens=run.max_tokens,
-        failure=run.failure,
-        ended=run.ended,
-        banner=run.banner,
-        result=run.result,
-    )
+    return shown_as(SharedState, run, run=run.id, connection=connection)
 
 
 def whole_document(run: SharedRunView, connection: Connection, device_name: str) -> SharedRun:
     """Return a run with all messages."""
-    now = state_document(run, connection)
-    shared = {name: getattr(now, name) for name in now.__struct_fields__}
-    turns = tuple(turn_document(run, each) for each in (*run.timeline, *run.kept_replies))
-    return SharedRun(**shared, draft=draft_document(run, device_name), turns=turns)
+    turns = [turn_document(run, each) for each in (*run.timeline, *run.kept_replies)]
+    draft = draft_document(run, device_name)
+    return shown_as(SharedRun, run, run=run.id, connection=connection, draft=draft, turns=turns)
