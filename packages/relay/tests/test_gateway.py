@@ -19,7 +19,6 @@ from remit.stores.connection import connect_reader, connect_writer
 from remit_relay.client.handshake import greet
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.listener import GatewayListener, serve_gateway
-from remit_relay.gateway.ports import ROW_BYTES
 from remit_relay.gateway.server import FILE, DeviceRateLimit, Gateway
 from remit_relay.wire import (
     MAX_FRAME,
@@ -37,7 +36,6 @@ from remit_relay.wire import (
     FromDevice,
     FromGateway,
     Hello,
-    KeysLeft,
     Publish,
     Receipt,
     Refused,
@@ -164,17 +162,6 @@ async def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
             await session.ws_connect(at.url + PATH)
 
 
-async def test_only_so_many_devices_are_known(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, GatewayLimits(max_devices=1)) as at:
-        async with client_at(at.url, "a") as client:
-            assert isinstance(client.answer, Welcome)
-        async with client_at(at.url, "b") as client:
-            assert isinstance(client.answer, Bye)
-            assert client.answer.code == "full"
-        async with client_at(at.url, "a") as client:
-            assert isinstance(client.answer, Welcome)
-
-
 async def test_the_newer_connection_of_a_device_wins_and_the_older_is_told(tmp_path: Path) -> None:
     async with (
         gateway_at(tmp_path) as at,
@@ -213,32 +200,6 @@ async def test_a_receipt_comes_only_after_the_commit(tmp_path: Path) -> None:
     assert rows(tmp_path, "SELECT number, body FROM message") == [(1, b"sealed")]
 
 
-async def test_a_message_is_deleted_only_after_its_receiver_acknowledged_it(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
-        for number in (1, 2, 3):
-            await a.put(B, number, b"%d" % number)
-        found = [one for one in await b.heard(3) if isinstance(one, Delivery)]
-        assert [one.number for one in found] == [1, 2, 3]
-        await b.say(Ack(found[1].place))
-        await answer(b, Publish(request=1))
-    assert rows(tmp_path, "SELECT number FROM message") == [(3,)]
-
-
-async def test_what_is_acknowledged_while_it_is_being_written_does_not_stay(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, link_to(at.url, "a") as a:
-        for number in range(1, 301):
-            a.put(B, number, b"x")
-            if number % 3 == 0:
-                await asyncio.sleep(0)
-        for number in range(1, 301):
-            delivery = await b.hear()
-            assert isinstance(delivery, Delivery)
-            assert delivery.number == number
-            await b.say(Ack(delivery.place))
-        await answer(b, Publish(request=1))
-    assert rows(tmp_path, "SELECT number FROM message") == []
-
-
 async def test_an_acknowledgement_of_what_was_not_sent_deletes_nothing(tmp_path: Path) -> None:
     limits = GatewayLimits(window_messages=1)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
@@ -250,20 +211,6 @@ async def test_an_acknowledgement_of_what_was_not_sent_deletes_nothing(tmp_path:
         second = await b.hear()
         assert isinstance(second, Delivery)
         assert second.number == 2
-
-
-async def test_what_is_put_again_is_recognised_also_after_a_restart(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path) as at, client_at(at.url, "b"), client_at(at.url, "a") as a:
-        await a.put(B, 7, b"sealed")
-        assert await stored(a) == [Receipt(B, 7)]
-        await a.put(B, 7, b"sealed")
-        assert await stored(a) == [Receipt(B, 7, True)]
-    async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a:
-        await a.put(B, 7, b"sealed")
-        assert await stored(a) == [Receipt(B, 7, True)]
-        await a.put(B, 6, b"late")
-        assert await stored(a) == [Receipt(B, 6, True)]
-    assert rows(tmp_path, "SELECT number FROM message") == [(7,)]
 
 
 async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_queued(tmp_path: Path) -> None:
@@ -286,57 +233,6 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
         await gateway.tidy()
         await a.put(B, 7, b"another")
         assert await stored(a) == [Receipt(B, 7, True)]
-
-
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        (GatewayLimits(sender_messages=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
-        (GatewayLimits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
-        (GatewayLimits(receiver_messages=2, full_retry_ms=77), "full with messages from other devices"),
-        (GatewayLimits(receiver_bytes=2, full_retry_ms=77), "full with messages from other devices"),
-        (GatewayLimits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway is full"),
-    ],
-)
-async def test_what_does_not_fit_is_refused_with_when_to_come_back(
-    tmp_path: Path, limits: GatewayLimits, reason: str
-) -> None:
-    async with gateway_at(tmp_path, limits) as at:
-        async with client_at(at.url, "b"):
-            pass
-        async with client_at(at.url, "a") as a:
-            for number in (1, 2, 3, 4):
-                await a.put(B, number, b"x")
-            found = await refused(a, "full")
-            assert (found.number, found.retry_after_ms) == (3, 77)
-            assert reason in found.reason
-            assert (await refused(a, "behind")).number == 4
-    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
-        # What was counted before the restart still counts.
-        await a.put(B, 3, b"x")
-        assert (await refused(a, "full")).number == 3
-
-
-async def test_nothing_overtakes_what_was_refused(tmp_path: Path) -> None:
-    limits = GatewayLimits(sender_messages=1)
-    async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
-        async with client_at(at.url, "b"):
-            pass
-        for number in (1, 2):
-            await a.put(B, number, b"%d" % number)
-        await refused(a, "full")
-        async with client_at(at.url, "b") as b:
-            delivery = await b.hear()
-            assert isinstance(delivery, Delivery)
-            await b.say(Ack(delivery.place))
-            await answer(b, Publish(request=1))
-            # There is room again, but three must not come before two.
-            await a.put(B, 3, b"3")
-            await refused(a, "behind")
-            await a.put(B, 2, b"2", anew=True)
-            found = await b.hear()
-            assert isinstance(found, Delivery)
-            assert found.number == 2
 
 
 async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window(tmp_path: Path) -> None:
@@ -497,25 +393,6 @@ async def test_who_is_refused_by_very_many_devices_has_to_begin_anew(tmp_path: P
 # ── access and keys ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_is_not_on_the_list_cannot_tell_whether_the_device_exists(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
-        await answer(b, Publish(request=1, bundle=b"signed", one_time=(b"k",)))
-        await answer(b, AllowSenders(request=2, senders=(id_of("c"),)))
-        for other in (B, id_of("nobody")):
-            await a.put(other, 1, b"x")
-            found = await a.hear()
-            assert isinstance(found, Refused)
-            assert (found.code, found.retry_after_ms) == ("unreachable", 0)
-            asked = await answer(a, Fetch(request=3, device=other))
-            assert asked == Denied(request=3, code="unreachable", reason=found.reason)
-        async with client_at(at.url, "c") as c:
-            assert await answer(c, Fetch(request=1, device=B)) == BundleReply(
-                request=1, device=B, bundle=b"signed", one_time=b"k"
-            )
-            await c.put(B, 1, b"x")
-            assert await stored(c) == [Receipt(B, 1)]
-
-
 async def test_a_list_counts_from_the_moment_it_is_written(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
         for number in (1, 2, 3):
@@ -538,28 +415,6 @@ async def test_a_list_and_keys_survive_a_restart(tmp_path: Path) -> None:
         assert isinstance(await answer(c, Fetch(request=1, device=B)), Denied)
         found = await answer(a, Fetch(request=1, device=B))
         assert found == BundleReply(request=1, device=B, bundle=b"signed", one_time=b"k1")
-
-
-async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
-        keys = Publish(request=1, bundle=b"signed", one_time=(b"k1", b"k2"))
-        assert await answer(b, keys) == Done(request=1, one_time_left=2)
-        found = await answer(a, Fetch(request=1, device=B))
-        assert isinstance(found, BundleReply)
-        assert found.one_time == b"k1"
-        assert await b.hear() == KeysLeft(one_time_left=1)
-        assert await answer(b, keys) == Done(request=1, one_time_left=1)
-        async with client_at(at.url, "b") as again:
-            assert again.answer == Welcome(device=B, one_time_left=1, features=(PRESENCE,))
-
-
-async def test_only_so_many_one_time_keys_are_kept(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, GatewayLimits(one_time_keys=2)) as at, client_at(at.url, "b") as b:
-        denied = await answer(b, Publish(request=1, one_time=(b"1", b"2", b"3")))
-        assert isinstance(denied, Denied)
-        assert denied.code == "full"
-        assert await answer(b, Publish(request=2, one_time=(b"1", b"2"))) == Done(request=2, one_time_left=2)
-        assert await answer(b, Publish(request=3, one_time=(b"3",))) == Done(request=3, one_time_left=2)
 
 
 # ── the whole ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,6 @@ from remit_relay.wire import (
     Expired,
     Fetch,
     Publish,
-    Receipt,
     Refused,
     Stored,
     Welcome,
@@ -99,34 +98,6 @@ async def test_what_nobody_fetches_is_deleted_and_its_sender_is_told_at_once(tmp
     assert rows(tmp_path, "SELECT number FROM message") == [(3,)]
 
 
-async def test_a_sender_that_was_not_there_is_told_when_it_comes_until_it_sends_something_new(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with gateway_of(tmp_path, clock) as (_, url):
-        await come_and_go(url, "b")
-        async with client_at(url, "a") as a:
-            await a.put(B, 7, b"x")
-            await stored(a, 1)
-    clock.advance(MONTH_S)
-    async with gateway_of(tmp_path, clock) as (gateway, url):
-        await gateway.tidy()
-        # It was away for long itself; what it is to be told outlives the other things that are forgotten.
-        clock.advance(20 * DAY_S)
-        await gateway.tidy()
-        for _ in range(2):
-            async with client_at(url, "a") as a:
-                assert await a.hear() == Expired(to=B, number=7, reason=WHY)
-        async with client_at(url, "a") as a:
-            await a.hear()
-            await a.put(B, 7, b"x")
-            repeated = await a.hear()
-            assert repeated == Stored((Receipt(B, 7, True),)), "its number is used up"
-            await a.put(B, 8, b"y")
-            await stored(a, 1)
-        async with client_at(url, "a") as a:
-            await a.say(Publish(request=1))
-            assert await a.hear() == Done(request=1), "nothing was said before that"
-
-
 async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tmp_path: Path) -> None:
     clock = ManualClock()
     async with (
@@ -167,22 +138,6 @@ async def test_much_that_is_old_is_deleted_in_many_small_steps(tmp_path: Path, m
         clock.advance(MONTH_S)
         await gateway.tidy()
     assert rows(tmp_path, "SELECT 1 FROM message UNION ALL SELECT 2 FROM pair") == []
-
-
-async def test_what_expired_makes_room_again(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with gateway_of(tmp_path, clock, GatewayLimits(sender_messages=1)) as (gateway, url):
-        await come_and_go(url, "b")
-        async with client_at(url, "a") as a:
-            await a.put(B, 1, b"x")
-            await stored(a, 1)
-            await a.put(B, 2, b"x")
-            assert isinstance(await a.hear(), Refused)
-            clock.advance(MONTH_S)
-            await gateway.tidy()
-            assert isinstance(await a.hear(), Expired)
-            await a.put(B, 2, b"x", anew=True)
-            await stored(a, 1)
 
 
 async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
@@ -302,38 +257,6 @@ async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_p
 # ── what it holds ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_keys_and_lists_count_as_what_the_gateway_holds_and_are_counted_right(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with gateway_of(tmp_path, clock) as (gateway, url):
-        async with client_at(url, "b") as b, client_at(url, "a") as a:
-            for request, one_time in ((1, (b"k1", b"k2")), (2, (b"k1", b"k3"))):
-                await b.say(Publish(request=request, bundle=bytes(100 * request), one_time=one_time))
-                await b.hear()
-            await a.say(Fetch(request=1, device=B))
-            await a.hear()
-            await b.hear()
-            for request, senders in ((3, (A, C)), (4, (A,))):
-                await b.say(AllowSenders(request=request, senders=senders))
-                await b.hear()
-            await a.put(B, 1, b"message")
-            await stored(a, 1)
-            # Two devices, three keys of which one is used, one on the list, one who sent, one message.
-            held = 8 * ROW_BYTES + 200 + 2 * len(b"k1") + len(b"message")
-            assert gateway.held.total_bytes == held
-        clock.advance(MONTH_S)
-        await come_and_go(url, "a", "b")
-    async with gateway_of(tmp_path, clock) as (gateway, url):
-        assert gateway.held.total_bytes == held, "counted anew, it is the same"
-        await gateway.tidy()
-        clock.advance(MONTH_S)
-        await gateway.tidy()
-        assert gateway.held.total_bytes == 5 * ROW_BYTES + 200 + 2 * len(b"k1")
-        clock.advance(YEAR_S)
-        await come_and_go(url, "c")
-        await gateway.tidy()
-        assert (gateway.held.devices, gateway.held.total_bytes) == (1, ROW_BYTES)
-
-
 async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list(tmp_path: Path) -> None:
     limits = GatewayLimits(total_bytes=4 * ROW_BYTES)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b:
@@ -349,18 +272,6 @@ async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list
         assert isinstance(await b.hear(), Done)
         async with client_at(at.url, "a") as a:
             assert isinstance(a.answer, Welcome)
-
-
-async def test_a_device_keeps_no_more_keys_than_fit_its_share(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, GatewayLimits(key_bytes=100)) as at, client_at(at.url, "b") as b:
-        await b.say(Publish(request=1, bundle=bytes(60), one_time=(bytes(30),)))
-        assert await b.hear() == Done(request=1, one_time_left=1)
-        await b.say(Publish(request=2, one_time=(bytes(11),)))
-        denied = await b.hear()
-        assert isinstance(denied, Denied)
-        assert denied.reason == "the gateway keeps 100 bytes of keys of a device; publish fewer"
-        await b.say(Publish(request=3, bundle=bytes(50), one_time=(bytes(11),)))
-        assert await b.hear() == Done(request=3, one_time_left=2)
 
 
 async def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:

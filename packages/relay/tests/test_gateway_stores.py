@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gateway_stores import Kind, OpenStore, StoreMaker, empty_database, open_store
 from gateways import id_of
@@ -110,8 +111,9 @@ async def test_a_page_has_as_much_as_was_asked_for_and_at_least_one(at: OpenStor
     assert sizes == [([10, 20], True), ([10, 20], True), ([10, 20], True), ([10], True), ([10, 20, 30, 40], False)]
 
 
-async def test_nothing_overtakes_what_was_refused(maker: StoreMaker) -> None:
-    async with open_store(maker.again(), GatewayLimits(sender_messages=1, full_retry_ms=9)) as at:
+@pytest.mark.parametrize("most", [{"sender_messages": 1}, {"sender_bytes": 11}], ids=["messages", "bytes"])
+async def test_nothing_overtakes_what_was_refused(maker: StoreMaker, most: dict[str, int]) -> None:
+    async with open_store(maker.again(), replace(GatewayLimits(full_retry_ms=9), **most)) as at:
         await at.enter("a")
         await at.enter("b")
         first = await at.put("a", "b", 1)
@@ -170,6 +172,7 @@ async def test_only_listed_senders_reach_a_device_and_get_its_keys(at: OpenStore
     assert (unknown.code, unknown.reason) == (unlisted.code, unlisted.reason) == ("unreachable", unlisted.reason)
     for name, expected in (("a", BundleReply), ("c", Denied)):
         assert isinstance((await at.fetch(name, "b")).answer, expected)
+    assert (await at.fetch("c", "nobody")).answer == (await at.fetch("c", "b")).answer, "nobody can tell them apart"
     everyone = AllowSenders(request=3, senders=None)
     await at.wait(lambda then: at.store.allow(at.keys["b"], everyone, then))
     assert isinstance(await at.put("c", "b", 1, connection=102), Placed)

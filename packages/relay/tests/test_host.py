@@ -2,67 +2,20 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from pairs import Local, together
 from remit import Brief
-from remit.protocol.errors import Code, RemitError
 from remit_relay.bridge.ports import AskUser, Choice, Draft, PermissionRequest, PromptRequest, deny
 from remit_relay.messages import types
 from remit_relay.messages.types import AnswerMessage, DeclineMessage
 from remit_relay.session import moves
 from remit_relay.session.moves import SessionState
-from remit_relay.session.profile import ProfileLimits
 from remit_relay.session.run import Person
 from two_sides import two_sides
 from waiting import PATIENCE_S, eventually, no_longer
-
-
-async def test_start_an_orchestrated_session_and_loop(tmp_path: Path) -> None:
-    """S14, verifications 1 and 2: local draft, remote send, remote response, local follow-up."""
-    async with together(tmp_path, mode="full_auto") as pair:
-        run = await pair.until(await pair.start(), SessionState.COMPLETED)
-        assert [(each.role, each.text, each.label) for each in run.timeline] == [
-            ("local_agent", "turn 1: review this API", "auto_sent"),
-            ("remote_agent", "heard: turn 1: review this API", None),
-            ("local_agent", "turn 2: review this API", "auto_sent"),
-            ("remote_agent", "heard: turn 2: review this API", None),
-            ("local_agent", "turn 3: review this API", "auto_sent"),
-            ("remote_agent", "heard: turn 3: review this API", None),
-        ]
-        assert pair.local.asked[1].remote_message == "heard: turn 1: review this API"
-        runs = await pair.hub.store.runs(limit=10)
-        assert {each.user for each in runs} == {f"{pair.anna.device.id}/anna@example.org"}
-        assert len(runs) == 3
-
-
-async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) -> None:
-    """S14, verification 3."""
-    async with together(tmp_path) as pair:
-        run = await pair.start()
-        for turn in (1, 2, 3):
-            run = await pair.until(run, SessionState.READY_TO_SEND)
-            assert run.pending is not None
-            assert run.turn == turn - 1
-            edited = "edited by me" if turn == 2 else None
-            run = await pair.host.act(run.id, moves.Approve(run.pending.id, edited))
-            run = await eventually(
-                lambda: pair.host.runs[0],
-                when=lambda now, turn=turn: (
-                    now.turn >= turn
-                    and (
-                        now.pending is not None
-                        or now.state not in {SessionState.WAITING_REMOTE, SessionState.READY_TO_SEND}
-                    )
-                ),
-            )
-        run = await pair.until(run, SessionState.COMPLETED)
-    assert [each.label for each in run.timeline if each.label] == ["approved", "edited", "approved"]
-
 
 LEAVE = PermissionRequest(
     session_id="",
@@ -135,62 +88,6 @@ async def test_credentials_are_not_displayed_and_are_sent_as_they_are(tmp_path: 
     assert [each.text for each in displayed.timeline] == ["use api_key=[API_KEY]", "heard: use api_key=[API_KEY]"]
     assert (displayed.objective, displayed.result) == ("try api_key=[API_KEY]", "use api_key=[API_KEY]")
     assert key not in msgspec.json.encode(displayed).decode()
-
-
-async def test_full_auto_runs_until_max_turns(tmp_path: Path) -> None:
-    """S14, verification 4; S7."""
-
-    def endless(request: PromptRequest) -> Draft:
-        return Draft(text=f"more {request.turn_index}", confidence=1.0)
-
-    async with together(tmp_path, endless, mode="full_auto", limits=ProfileLimits(max_turns=3)) as pair:
-        run = await pair.until(await pair.start(), SessionState.STOPPED)
-        assert (run.turn, run.ended) == (3, "max_turns")
-        assert run.banner
-
-
-async def test_pause_resume_and_stop_leave_the_session_whole(tmp_path: Path) -> None:
-    """S14, verification 5; S8."""
-    async with together(tmp_path, mode="full_auto") as pair:
-        pair.local.gate.clear()
-        run = await pair.until(await pair.start(), SessionState.WAITING_LOCAL)
-        run = await pair.host.act(run.id, moves.Pause())
-        pair.local.gate.set()
-        await eventually(lambda: next(each for each in pair.host.runs if each.id == run.id).pending)
-        assert not await pair.hub.store.runs(limit=1), "nothing is sent while it is paused"
-        session = pair.anna.session(pair.bob.device.id)
-        run = await pair.host.act(run.id, moves.Resume())
-        assert run.pending is not None
-        await pair.host.act(run.id, moves.Approve(run.pending.id))
-        await pair.until(run, SessionState.COMPLETED)
-        other = await pair.start()
-        await pair.host.act(other.id, moves.Stop())
-        third = await pair.until(await pair.start(), SessionState.COMPLETED)
-        assert third.turn == 3
-        assert pair.anna.session(pair.bob.device.id) == session or not session
-
-
-@pytest.mark.parametrize(
-    "denied", [{"allow_shared_agent_calls": False}, {"allowed_shared_device_ids": frozenset[str]()}]
-)
-async def test_policy_blocks_a_target_that_is_not_allowed(tmp_path: Path, denied: dict[str, Any]) -> None:
-    """S14, verification 6; S10: deny until enabled."""
-    async with together(tmp_path, **denied) as pair:
-        with pytest.raises(RemitError) as raised:
-            await pair.start()
-        assert raised.value.fault.code is Code.PERMISSION_DENIED
-        assert not pair.host.runs
-        assert [each.event for each in pair.notes] == ["Start"]
-
-
-async def test_audit_entries_are_of_the_profile_and_hold_no_word_of_what_was_said(tmp_path: Path) -> None:
-    """S14, verification 8; S13."""
-    async with together(tmp_path, mode="full_auto") as pair:
-        await pair.until(await pair.start(), SessionState.COMPLETED)
-    assert {(each.profile, each.device, each.requester) for each in pair.notes} == {
-        ("mine", pair.bob.device.id, "anna@example.org")
-    }
-    assert "review this API" not in repr(pair.notes)
 
 
 async def test_a_host_that_comes_back_has_its_runs_paused_and_loses_no_reply(tmp_path: Path) -> None:
