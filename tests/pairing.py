@@ -12,7 +12,7 @@ from remit_relay.device.peers import Grants, PeerDevice
 from remit_relay.e2e.channel import MessageCipher
 from remit_relay.pairing.client import Paired, PairingGateway, PairingOwner, host_pairing, join_pairing
 from remit_relay.pairing.code import PairingCode
-from remit_relay.pairing.frames import PATH, FromRendezvous, read_from_rendezvous
+from remit_relay.pairing.exchange import PATH, FromRendezvous, read_from_rendezvous
 from remit_relay.wire import encode_text
 from waiting import PATIENCE_S
 

@@ -11,6 +11,7 @@ import pytest
 from devices import gateway
 from neighbours import BOUND_S, Neighbour, all_at_work
 from remit import Brief, Code, Hub, Response, Status
+from remit_relay import call_shared
 from remit_server.transports import remote_calls
 
 USER = "anna@example.org"
@@ -122,8 +123,11 @@ async def test_after_the_time_that_outcomes_are_kept_a_device_is_not_asked_again
         assert left.till.calls == 1
 
 
-async def test_a_device_that_is_asked_to_go_while_it_works_leaves_the_outcome_unknown(tmp_path: Path) -> None:
+async def test_a_device_that_is_asked_to_go_while_it_works_leaves_the_outcome_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once the question is sealed it is on its way, whatever becomes of the device that asks."""
+    monkeypatch.setattr(call_shared, "LEFT_S", 0.1)
     bob, till = Neighbour(tmp_path, "bob"), Till()
     bob.hub.add("till", till)
     anna = annas(tmp_path, bob)

@@ -144,38 +144,22 @@ async def test_the_response_of_the_document_is_read(make: Make) -> None:
         ({"metrics": {"latency_ms": 842.5, "tokens": None}}, Draft(text="Review this API!")),
         ({"metrics": {"tokens": 70.2, "tool_rounds": 1.0}}, Draft(text="Review this API!", tokens=71, tool_rounds=1)),
         ({"confidence": 1, "trace": {"own": "field"}}, Draft(text="Review this API!", confidence=1.0)),
+        ({"draft_message": "", "done": True}, Draft(text="", done=True)),
+        (
+            {"confidence": 0.25, "done": True, "metrics": {"latency_ms": 842, "tokens": 70, "tool_rounds": 2}},
+            Draft(text="Review this API!", confidence=0.25, done=True, tokens=70, tool_rounds=2),
+        ),
     ],
-    ids=["null", "fractions", "floats", "unknown"],
+    ids=["null", "fractions", "floats", "unknown", "done without words", "all"],
 )
 async def test_what_another_program_would_write_is_read(make: Make, said: dict[str, Any], draft: Draft) -> None:
     assert await make(rogue(json.dumps(said))).prompt(request()) == draft
-
-
-async def test_an_error_may_leave_its_draft_null(make: Make) -> None:
-    agent = make(rogue('{"status": "error", "draft_message": null, "reason": null}'))
-    assert failed(await agent.prompt(request()), hard=False) == "the local agent gave no reason"
 
 
 async def test_one_process_serves_all_prompts(make: Make) -> None:
     agent = make(rogue("environment"))
     first, second = [json.loads(drafted(await agent.prompt(request(number)))) for number in (1, 2)]
     assert first == second
-
-
-async def test_what_it_says_of_its_answer_is_in_the_draft(make: Make) -> None:
-    said = {"confidence": 0.25, "done": True, "metrics": {"latency_ms": 842, "tokens": 70, "tool_rounds": 2}}
-    assert await make(rogue(json.dumps(said))).prompt(request()) == Draft(
-        text="Review this API!", confidence=0.25, done=True, tokens=70, tool_rounds=2
-    )
-
-
-async def test_one_that_is_done_need_not_say_anything(make: Make) -> None:
-    agent = make(rogue('{"draft_message": "", "done": true}'))
-    assert await agent.prompt(request()) == Draft(text="", done=True)
-
-
-async def test_one_that_is_slow_to_start_is_waited_for(make: Make) -> None:
-    assert drafted(await make(rogue("slow")).prompt(request())) == "Review this API!"
 
 
 async def test_it_is_given_the_folder_and_the_variables_of_its_profile_and_no_other(
@@ -323,11 +307,6 @@ async def test_an_error_is_told_in_the_agents_words_and_spoils_this_turn_alone(m
     assert failed(await agent.prompt(request(2)), hard=False) == reason
 
 
-async def test_an_error_without_a_reason_says_so(make: Make) -> None:
-    agent = make(rogue('{"status": "error"}'))
-    assert failed(await agent.prompt(request()), hard=False) == "the local agent gave no reason"
-
-
 async def test_a_message_that_is_too_long_is_not_taken(make: Make) -> None:
     """S3: max_output_chars is enforced, in characters and not in bytes."""
     agent = make(rogue(json.dumps({"draft_message": "ä" * 20})))
@@ -336,14 +315,24 @@ async def test_a_message_that_is_too_long_is_not_taken(make: Make) -> None:
     assert reason == "the local agent's message is longer than the limit of 19 characters"
 
 
-async def test_a_response_that_is_too_long_to_be_read_is_not_taken(make: Make) -> None:
-    reason = failed(await make(rogue("long line")).prompt(request()), hard=False)
-    assert reason == "the local agent's message is longer than the limit of 12000 characters"
+ENDED = "the local agent's process ended without an answer: "
 
 
-async def test_an_answer_without_a_message_is_none(make: Make) -> None:
-    agent = make(rogue('{"draft_message": " "}'))
-    assert failed(await agent.prompt(request()), hard=False) == "the local agent returned no message"
+@pytest.mark.parametrize(
+    ("how", "hard", "reason"),
+    [
+        ('{"status": "error"}', False, "the local agent gave no reason"),
+        ('{"status": "error", "draft_message": null, "reason": null}', False, "the local agent gave no reason"),
+        ('{"draft_message": " "}', False, "the local agent returned no message"),
+        ("long line", False, "the local agent's message is longer than the limit of 12000 characters"),
+        ("exits", True, f"{ENDED}exit code 0"),
+        ("stops talking", True, f"{ENDED}it closed its output"),
+        ("a\0b", True, "cannot start the local agent's process: embedded null byte"),
+    ],
+    ids=["error", "nulls", "no message", "long line", "exits", "closes its output", "null byte"],
+)
+async def test_why_there_is_no_draft_is_told_in_a_sentence(make: Make, how: str, hard: bool, reason: str) -> None:
+    assert failed(await make(rogue(how)).prompt(request()), hard=hard) == reason
 
 
 @pytest.mark.parametrize(
@@ -484,16 +473,6 @@ def group_of(agent: NdjsonAgent) -> int:
     return link._child.pid
 
 
-async def test_one_that_exits_at_once_fails_hard(make: Make) -> None:
-    reason = failed(await make(rogue("exits")).prompt(request()), hard=True)
-    assert reason == "the local agent's process ended without an answer: exit code 0"
-
-
-async def test_one_that_closes_its_output_fails_hard_and_is_ended(make: Make) -> None:
-    reason = failed(await make(rogue("stops talking")).prompt(request()), hard=True)
-    assert reason == "the local agent's process ended without an answer: it closed its output"
-
-
 async def test_one_that_closes_its_input_fails_hard_at_the_next_prompt(make: Make, tmp_path: Path) -> None:
     agent = make(rogue("stops reading", tmp_path / "file"))
     assert drafted(await agent.prompt(request(1))) == "Review this API!"
@@ -557,11 +536,6 @@ async def test_a_folder_that_is_not_there_is_named(make: Make, tmp_path: Path) -
     assert (
         failed(await agent.prompt(request()), hard=True) == f"the local agent's folder {tmp_path}/away does not exist"
     )
-
-
-async def test_an_argument_that_no_program_can_be_given_is_refused(make: Make) -> None:
-    reason = failed(await make(rogue("a\0b")).prompt(request()), hard=True)
-    assert reason == "cannot start the local agent's process: embedded null byte"
 
 
 # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────────────

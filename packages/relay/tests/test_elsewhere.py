@@ -19,6 +19,7 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress
 from remit.protocol.submission import Submission
+from remit_relay import call_shared
 from remit_relay.call_shared import DeviceAgent, RemoteCaller
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.messages import types
@@ -388,8 +389,11 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
     assert not slow.began.is_set()
 
 
-async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(tmp_path: Path) -> None:
+async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever waits is left to the hub for a while, which may be about to close; what is asked later fails at once."""
+    monkeypatch.setattr(call_shared, "LEFT_S", 0.1)
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
     slow = Slow()
     bob.hub.add("expert", slow)

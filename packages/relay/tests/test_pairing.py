@@ -18,8 +18,7 @@ from remit_relay.e2e.channel import MessageCipher
 from remit_relay.gateway.limits import GatewayLimits, HourlyRate
 from remit_relay.pairing.client import join_pairing
 from remit_relay.pairing.code import PairingCode
-from remit_relay.pairing.exchange import PairingBroken, PairingDeclined, WrongCode
-from remit_relay.pairing.frames import (
+from remit_relay.pairing.exchange import (
     MAX_NOTES,
     JoinMailbox,
     MailboxEnded,
@@ -27,7 +26,10 @@ from remit_relay.pairing.frames import (
     MailboxNote,
     MailboxOpened,
     OpenMailbox,
+    PairingBroken,
+    PairingDeclined,
     RendezvousGreeting,
+    WrongCode,
 )
 from remit_testing import ManualClock
 from waiting import eventually

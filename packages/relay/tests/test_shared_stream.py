@@ -35,7 +35,7 @@ from waiting import PATIENCE_S, eventually
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 
 # How often a reader reconnects; more for a longer test.
-RECONNECTS = int(os.environ.get("REMIT_RECONNECTS", "80"))
+RECONNECTS = int(os.environ.get("REMIT_RECONNECTS", "40"))
 
 
 class Client:

@@ -109,9 +109,9 @@ class SqlChange(Protocol):
 _DIFFERENCES = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
-        (r"\b(INSERT INTO|UPDATE|DELETE FROM) remit\.", r"\1 main."),
+        (r"\b(INSERT INTO|UPDATE|DELETE FROM) remit\w*\.", r"\1 main."),
         (r"\bremit\.chained\b", "record"),
-        (r"\bremit\.", ""),
+        (r"\bremit\w*\.", ""),
         (r"\btx, stream, number\b", "seq"),
         (r"::\w+(\[\])?", ""),
         (r"\$(\d+)", r"?\1"),

@@ -10,75 +10,48 @@ from remit_relay.wire import Bye, Delivery, Receipt, Stored, encode_binary, enco
 from remit_server.websockets import BINARY, GOING_AWAY, PONG, TEXT, WebSocket
 
 
-class DeliveryRoute:
+class DeliveryRoute(Struct, eq=False):
     """A route between two connections on which a message was accepted, so that the next one will be."""
 
-    __slots__ = ("access", "number", "receiver")
-
-    def __init__(self, receiver: "DeviceConnection", access: int, number: int) -> None:
-        self.receiver = receiver
-        self.access = access
-        self.number = number
-        """The number of the last message."""
+    receiver: "DeviceConnection"
+    access: int
+    number: int
+    """The number of the last message."""
 
 
-class DeviceConnection:
+class DeviceConnection(Struct, eq=False):
     """The state of one connection. Frames are collected and sent together by `flush`."""
 
-    __slots__ = (
-        "_receipts",
-        "_socket",
-        "_window",
-        "_window_bytes",
-        "access",
-        "acked",
-        "closing",
-        "device",
-        "heard",
-        "key",
-        "live",
-        "number",
-        "paging",
-        "progress",
-        "refused_to",
-        "room",
-        "routes",
-        "sent",
-        "session",
-        "stale",
-        "unstored",
-    )
-
-    def __init__(self, socket: WebSocket, *, number: int, device: str, now: float) -> None:
-        self._socket = socket
-        self.number = number
-        self.device = device
-        self.key = 0
-        self.session = 0
-        """Grows with each connection of the device, at whichever gateway."""
-        self.closing = False
-        self.heard = self.progress = now
-        self.live = False
-        """Whether everything in the store was sent, so that new messages can be sent at once."""
-        self.paging = False
-        """Whether the next page is being read."""
-        self.stale = False
-        """Whether something was stored meanwhile that the page may not have."""
-        self.sent = 0
-        """The place up to which everything was sent."""
-        self.acked = 0
-        self.access = 0
-        """Counts how often the device changed its list of allowed senders."""
-        self.routes: dict[str, DeliveryRoute] | None = None
-        """The routes on which messages of this device were accepted recently."""
-        self.unstored = 0
-        """How many bytes it has sent that are not durable yet."""
-        self.room: Future[None] | None = None
-        """Resolved when there are fewer of them."""
-        self.refused_to: set[str] | None = None
-        self._window: deque[tuple[int, int]] | None = None
-        self._window_bytes = 0
-        self._receipts: list[Receipt] = []
+    _socket: WebSocket
+    number: int
+    device: str
+    heard: float
+    progress: float
+    key: int = 0
+    session: int = 0
+    """Grows with each connection of the device, at whichever gateway."""
+    closing: bool = False
+    live: bool = False
+    """Whether everything in the store was sent, so that new messages can be sent at once."""
+    paging: bool = False
+    """Whether the next page is being read."""
+    stale: bool = False
+    """Whether something was stored meanwhile that the page may not have."""
+    sent: int = 0
+    """The place up to which everything was sent."""
+    acked: int = 0
+    access: int = 0
+    """Counts how often the device changed its list of allowed senders."""
+    routes: dict[str, DeliveryRoute] | None = None
+    """The routes on which messages of this device were accepted recently."""
+    unstored: int = 0
+    """How many bytes it has sent that are not durable yet."""
+    room: "Future[None] | None" = None
+    """Resolved when there are fewer of them."""
+    refused_to: set[str] | None = None
+    _window: deque[tuple[int, int]] | None = None
+    _window_bytes: int = 0
+    _receipts: list[Receipt] = []
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

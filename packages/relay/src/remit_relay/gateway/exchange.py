@@ -285,7 +285,8 @@ class Exchange:
 
         Raises `OSError` if the store cannot be written.
         """
-        connection = DeviceConnection(socket, number=next(self._numbers), device=device, now=self._clock.now())
+        now = self._clock.now()
+        connection = DeviceConnection(socket, next(self._numbers), device, now, now)
         # First of all: from here on nothing more is accepted from the older connection.
         older, self.devices[device] = self.devices.get(device), connection
         if older:

@@ -7,8 +7,10 @@ share. One conformance suite tests both.
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from remit.runtime.ports import Clock
-from remit_relay.gateway.limits import GatewayLimits
+from remit_relay.gateway.limits import DAY_S, GatewayLimits
 from remit_relay.wire import AllowSenders, BundleReply, Delivery, Denied, Done, Expired, Fetch, Publish, Put, Refused
 
 ROW_BYTES = 64
@@ -120,6 +122,32 @@ class StoreSize(NamedTuple):
     """The size of the waiting messages."""
     total_bytes: int
     """The size of everything, limited by `GatewayLimits.total_bytes`."""
+
+
+def expired_notice(limits: GatewayLimits, to: str, number: int) -> Expired:
+    """The notice to a sender about messages that nobody fetched."""
+    return Expired(to=to, number=number, reason=f"not fetched for {limits.keep_s / DAY_S:g} days")
+
+
+class QueueSize(Struct):
+    """How many messages wait, and their size in bytes."""
+
+    messages: int = 0
+    size: int = 0
+
+
+def queue_objection(limits: GatewayLimits, pair: QueueSize, receiver: QueueSize, total: int, size: int) -> str:
+    """Return why a message of *size* bytes does not fit; empty if it does.
+
+    *pair* is what waits from its sender for its receiver, *receiver* what waits for that, *total* everything stored.
+    """
+    if pair.messages and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
+        return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
+    if receiver.messages and (
+        receiver.messages >= limits.receiver_messages or receiver.size + size > limits.receiver_bytes
+    ):
+        return FULL_RECEIVER
+    return FULL if total + size > limits.total_bytes else ""
 
 
 class StoreEvents(Protocol):

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
+from msgspec import Struct
+
 from remit.stores.connection import Durability, SqliteConnection, connect_writer
-from remit_relay.gateway.limits import DAY_S, GatewayLimits
+from remit.stores.database import SqliteDatabase, at_once
+from remit_relay.gateway.keys import one_time_left
+from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import (
     EARLIER_REFUSED,
-    FULL,
-    FULL_RECEIVER,
     MOST_EXPIRED,
     NO_DEVICES,
     NO_NEW_DEVICES,
@@ -24,8 +26,11 @@ from remit_relay.gateway.ports import (
     NoRoom,
     Page,
     Placed,
+    QueueSize,
     SentMessage,
     StoredDevice,
+    expired_notice,
+    queue_objection,
 )
 from remit_relay.wire import Delivery, Expired, Put, RefusalCode, Refused
 
@@ -103,24 +108,14 @@ _Row = tuple[int, int, int, int, int, bytes]
 """A row of `message`."""
 
 
-class _Route:
+class _Route(Struct):
     """A receiver that a sender may reach, and the last number that the sender used."""
 
-    __slots__ = ("number", "receiver")
-
-    def __init__(self, receiver: int, number: int) -> None:
-        self.receiver = receiver
-        self.number = number
+    receiver: int
+    number: int
 
 
-class QueueSize:
-    """A number of messages and their size in bytes."""
-
-    __slots__ = ("messages", "size")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self.size = 0
+_NOTHING = QueueSize()
 
 
 def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> SqliteConnection:
@@ -215,7 +210,7 @@ class Queue:
             self.connection.execute("UPDATE device SET seen_ms = ? WHERE key = ?", (now_ms, row[0]))
         key = int(row[0])
         self._present[connection] = key
-        return AdmittedDevice(key, self.one_time_left(key), is_new, self._expired_of(key))
+        return AdmittedDevice(key, at_once(one_time_left(self.database, key)), is_new, self._expired_of(key))
 
     def leave(self, connection: int) -> None:
         """Forget a connection that has ended, and its refusals."""
@@ -232,12 +227,14 @@ class Queue:
         if row is None:
             return None
         held = self._receivers.get(row[0])
-        return StoredDevice(row[0] in self.present(), held.messages if held else 0, self.one_time_left(row[0]))
+        return StoredDevice(
+            row[0] in self.present(), held.messages if held else 0, at_once(one_time_left(self.database, row[0]))
+        )
 
-    def one_time_left(self, device: int) -> int:
-        """How many one-time keys a device has left."""
-        left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
-        return int(self.connection.execute(left, (device,)).fetchall()[0][0])
+    @property
+    def database(self) -> SqliteDatabase:
+        """The file, as queries for both stores see it."""
+        return SqliteDatabase(self.connection, self.wall_ms)
 
     def remove_device(self, key: int) -> None:
         """Delete a device for which no message waits, with its keys and lists."""
@@ -260,12 +257,7 @@ class Queue:
             " WHERE p.sender = ? AND p.expired > 0 LIMIT ?",
             (sender, MOST_EXPIRED),
         )
-        return tuple(self.expired(to, number) for to, number in rows)
-
-    def expired(self, to: str, number: int) -> Expired:
-        """The notice to a sender about messages that nobody fetched."""
-        days = self.limits.keep_s / DAY_S
-        return Expired(to=to, number=number, reason=f"not fetched for {days:g} days")
+        return tuple(expired_notice(self.limits, to, number) for to, number in rows)
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -380,25 +372,14 @@ class Queue:
         """Return whether a message from one device waits for another."""
         return (receiver, sender) in self._pairs
 
-    def takes(self, size: int) -> bool:
-        """Return whether the gateway has room for *size* more bytes."""
-        return self.size() + size <= self.limits.total_bytes
-
     def size(self) -> int:
         """The size of everything that is stored."""
         return self.all.size + ROW_BYTES * self.all.messages + self.kept
 
     def _objection(self, receiver: int, sender: int, size: int) -> str:
         """Return why a message does not fit; empty if it does."""
-        limits = self.limits
-        pair, whole = self._pairs.get((receiver, sender)), self._receivers.get(receiver)
-        if pair and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
-            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
-        if whole and (whole.messages >= limits.receiver_messages or whole.size + size > limits.receiver_bytes):
-            return FULL_RECEIVER
-        if not self.takes(size):
-            return FULL
-        return ""
+        pair, whole = self._pairs.get((receiver, sender), _NOTHING), self._receivers.get(receiver, _NOTHING)
+        return queue_objection(self.limits, pair, whole, self.size(), size)
 
     def _refuse(self, connection: int, put: Put, code: RefusalCode, reason: str, retry_after_ms: int = 0) -> Refused:
         self._shut.setdefault(connection, set()).add(put.to)

@@ -15,7 +15,7 @@ from remit.runtime.ports import Clock
 from remit_relay.gateway.limits import Addresses, GatewayLimits
 from remit_relay.gateway.ports import ENDED_S, MailboxContent, Mailboxes, MailboxSide
 from remit_relay.pairing.code import FIRST_MAILBOX, LAST_MAILBOX
-from remit_relay.pairing.frames import (
+from remit_relay.pairing.exchange import (
     MAX_NOTES,
     VERSION,
     EndCode,

@@ -22,7 +22,7 @@ from remit_relay.gateway.limits import Addresses, GatewayLimits, Network, client
 from remit_relay.gateway.ports import AdmittedDevice, GatewayStore, RateAllowance, StoreSize
 from remit_relay.gateway.rendezvous import Rendezvous
 from remit_relay.gateway.sqlite_store import SqliteGatewayStore
-from remit_relay.pairing import frames
+from remit_relay.pairing import exchange as pairing
 from remit_relay.wire import (
     MAX_FRAME,
     NONCE_BYTES,
@@ -146,7 +146,7 @@ class Gateway:
         self.app = Starlette(
             routes=[
                 Route(PATH, self._connect),
-                Route(frames.PATH, self._pair),
+                Route(pairing.PATH, self._pair),
                 Route("/healthz", self._health),
                 Route("/metrics", self._metrics),
             ]
@@ -187,7 +187,7 @@ class Gateway:
     async def _pair(self, request: Request) -> Response:
         """Let a device pair; it need not prove who it is."""
         address = self._address_of(request)
-        return self._refusal(address) or self._upgrade(self._rendezvous.serve, address, frames.MAX_FRAME)
+        return self._refusal(address) or self._upgrade(self._rendezvous.serve, address, pairing.MAX_FRAME)
 
     def _upgrade(
         self, serve: Callable[[WebSocket, str], Coroutine[None, None, None]], address: str, max_message: int

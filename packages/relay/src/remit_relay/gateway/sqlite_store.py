@@ -1,7 +1,6 @@
 """The store of one gateway: an SQLite file, with group commit."""
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
@@ -13,12 +12,13 @@ import apsw
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import Clock, StoreError
 from remit.stores.connection import TROUBLE, Durability, translate, write_lock
+from remit.stores.database import at_once
 from remit.stores.group_commit import GroupCommit, resolve
+from remit_relay.gateway import keys
+from remit_relay.gateway.keys import ROWS
 from remit_relay.gateway.limits import DAY_S, GatewayLimits
 from remit_relay.gateway.ports import (
-    FULL,
     ROW_BYTES,
-    UNREACHABLE,
     AdmittedDevice,
     CleanupResult,
     Fetched,
@@ -31,10 +31,11 @@ from remit_relay.gateway.ports import (
     StoredDevice,
     StoreEvents,
     StoreSize,
+    expired_notice,
 )
 from remit_relay.gateway.queue import Queue, open_queue
 from remit_relay.gateway.rendezvous import MemoryMailboxes
-from remit_relay.wire import MAX_BODY, AllowSenders, BundleReply, Denied, Done, Expired, Fetch, Publish, Refused
+from remit_relay.wire import MAX_BODY, AllowSenders, Denied, Done, Expired, Fetch, Publish, Refused
 
 # ── group commit ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,9 +232,6 @@ def _put_all(messages: list[SentMessage], queue: Queue) -> list[Placed | Refused
 # A pass goes once through each table, a few rows at each step, so that nobody waits for it. Everything runs in the
 # writer's thread, inside a transaction; if that fails, the next pass visits the same rows.
 
-# This many rows take a few milliseconds; between two steps other work gets its turn.
-ROWS = 500
-
 
 def passing(queue: Queue) -> Iterator[CleanupResult]:
     """Clean up everything once; each step may be a transaction of its own."""
@@ -282,7 +280,7 @@ def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: b
         ids = "SELECT (SELECT id FROM device WHERE key = ?), (SELECT id FROM device WHERE key = ?)"
         ((sender_id, receiver_id),) = queue.connection.execute(ids, (sender, receiver)).fetchall()
         if sender_id and receiver_id:
-            told.append((sender_id, queue.expired(receiver_id, number)))
+            told.append((sender_id, expired_notice(queue.limits, receiver_id, number)))
     return CleanupResult(full, tuple(told), expired=len(rows))
 
 
@@ -309,20 +307,12 @@ def _pairs(queue: Queue) -> Iterator[CleanupResult]:
 
 
 def _one_time(queue: Queue) -> Iterator[CleanupResult]:
-    """Forget keys that were handed out so long ago that nobody publishes them again."""
-    after, looked = 0, ROWS
-    while looked == ROWS:
-        before_ms = _before_ms(queue, queue.limits.repeat_days * DAY_S)
-        rows = queue.connection.execute(
-            "SELECT key, used_ms FROM one_time WHERE key > ? ORDER BY key LIMIT ?", (after, ROWS)
-        ).fetchall()
-        old = [key for key, used_ms in rows if used_ms is not None and used_ms < before_ms]
-        for key in old:
-            queue.connection.execute("DELETE FROM one_time WHERE key = ?", (key,))
-        queue.kept -= ROW_BYTES * len(old)
-        looked = len(rows)
-        after = rows[-1][0] if rows else after
-        yield CleanupResult(looked == ROWS)
+    after: int | None = 0
+    while after is not None:
+        before_ms = round(_before_ms(queue, queue.limits.repeat_days * DAY_S))
+        count, after = at_once(keys.forget_used_keys(queue.database, after, before_ms))
+        queue.kept -= ROW_BYTES * count
+        yield CleanupResult(full=after is not None)
 
 
 def _devices(queue: Queue) -> Iterator[CleanupResult]:
@@ -373,90 +363,25 @@ def _before_ms(queue: Queue, age_s: float) -> float:
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Both are opaque here: the bundle is signed by its device, and whoever fetches it checks that. Everything runs in the
-# writer's thread, inside a transaction.
 
-_SIZES = """
-SELECT coalesce(length(bundle), 0), (SELECT coalesce(sum(length(body)), 0) FROM one_time o WHERE o.device = d.key),
-    (SELECT count(*) FROM one_time o WHERE o.device = d.key AND body IS NOT NULL)
-FROM device d WHERE d.key = ?
-"""
-_OLDEST = "SELECT key, length(body) FROM one_time WHERE device = ? AND body IS NOT NULL ORDER BY key LIMIT ?"
+def _publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
+    room = queue.limits.total_bytes - queue.size()
+    answer, kept = at_once(keys.publish_keys(queue.database, device, asked, queue.limits, room))
+    queue.kept += kept
+    return answer
 
 
-def publish_keys(queue: Queue, device: int, asked: Publish) -> Done | Denied:
-    """Store a bundle and one-time keys; publishing a key again changes nothing, even if it is used up.
-
-    Beyond the limit the newest keys take the place of the oldest, which the device may have forgotten.
-    """
-    ((bundle, one_time, count),) = queue.connection.execute(_SIZES, (device,)).fetchall()
-    over = count if asked.replace else max(0, count + len(asked.one_time) - queue.limits.one_time_keys)
-    old = queue.connection.execute(_OLDEST, (device, over)).fetchall()
-    added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
-    added -= sum(size for _, size in old)
-    if reason := _objection(queue, len(asked.one_time), bundle + one_time, added):
-        return Denied(request=asked.request, code="full", reason=reason)
-    for key, size in old:
-        queue.connection.execute("DELETE FROM one_time WHERE key = ?", (key,))
-        queue.kept -= ROW_BYTES + size
-    if asked.bundle is not None:
-        queue.connection.execute("UPDATE device SET bundle = ? WHERE key = ?", (asked.bundle, device))
-        queue.kept += len(asked.bundle) - bundle
-    for body in asked.one_time:
-        digest = hashlib.blake2b(body, digest_size=16).digest()
-        queue.connection.execute(
-            "INSERT INTO one_time (device, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (device, digest, body),
-        )
-        if queue.connection.changes():
-            queue.kept += ROW_BYTES + len(body)
-    return Done(request=asked.request, one_time_left=queue.one_time_left(device))
+def _fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
+    fetched, freed = at_once(keys.fetch_keys(queue.database, sender, asked, queue.wall_ms()))
+    queue.kept -= freed
+    return fetched
 
 
-def _objection(queue: Queue, count: int, size: int, added: int) -> str:
-    """Return why a device cannot store *added* more bytes; empty if it can. Storing less is always possible."""
-    limits = queue.limits
-    if count > limits.one_time_keys:
-        return f"the gateway keeps {limits.one_time_keys} one-time keys of a device; publish fewer"
-    if added > 0 and size + added > limits.key_bytes:
-        return f"the gateway keeps {limits.key_bytes} bytes of keys of a device; publish fewer"
-    if added > 0 and not queue.takes(added):
-        return FULL
-    return ""
-
-
-def fetch_keys(queue: Queue, sender: str, asked: Fetch) -> Fetched:
-    """Hand out the keys of a device to an allowed sender; the one-time key is used up by that."""
-    row = queue.connection.execute(
-        "SELECT d.key, d.bundle FROM device d LEFT JOIN allowed a ON a.receiver = d.key AND a.sender = ?"
-        " WHERE d.id = ? AND d.bundle IS NOT NULL AND (d.is_open OR a.sender IS NOT NULL)",
-        (sender, asked.device),
-    ).fetchone()
-    if row is None:
-        return Fetched(Denied(request=asked.request, code="unreachable", reason=UNREACHABLE), 0)
-    device, bundle = row
-    oldest = "SELECT key, body FROM one_time WHERE device = ? AND body IS NOT NULL ORDER BY key LIMIT 1"
-    taken = queue.connection.execute(oldest, (device,)).fetchone()
-    if taken is not None:
-        used = (queue.wall_ms(), taken[0])
-        queue.connection.execute("UPDATE one_time SET body = NULL, used_ms = ? WHERE key = ?", used)
-        queue.kept -= len(taken[1])
-    one_time: bytes | None = None if taken is None else taken[1]
-    answer = BundleReply(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
-    return Fetched(answer, queue.one_time_left(device))
-
-
-def allow_senders(queue: Queue, device: int, asked: AllowSenders) -> Done:
-    """Replace the list of allowed senders of a device; also when the gateway is full, as the list may get shorter."""
+def _allow(queue: Queue, device: int, asked: AllowSenders) -> Done:
     queue.forget_routes()
-    ((before,),) = queue.connection.execute("SELECT count(*) FROM allowed WHERE receiver = ?", (device,)).fetchall()
-    queue.connection.execute("UPDATE device SET is_open = ? WHERE key = ?", (asked.senders is None, device))
-    queue.connection.execute("DELETE FROM allowed WHERE receiver = ?", (device,))
-    senders = set(asked.senders or ())
-    for sender in senders:
-        queue.connection.execute("INSERT INTO allowed (receiver, sender) VALUES (?, ?)", (device, sender))
-    queue.kept += ROW_BYTES * (len(senders) - before)
-    return Done(request=asked.request, one_time_left=queue.one_time_left(device))
+    answer, kept = at_once(keys.allow_senders(queue.database, device, asked))
+    queue.kept += kept
+    return answer
 
 
 def present_pairs(queue: Queue, pairs: Sequence[PresencePair]) -> dict[PresencePair, bool]:
@@ -539,13 +464,13 @@ class SqliteGatewayStore:
         self._writer.do(lambda queue: queue.page(receiver, after, messages, size), then)
 
     def publish(self, device: int, asked: Publish, then: Callable[[Done | Denied], None]) -> None:
-        self._writer.do(lambda queue: publish_keys(queue, device, asked), then)
+        self._writer.do(lambda queue: _publish(queue, device, asked), then)
 
     def fetch(self, sender: str, asked: Fetch, then: Callable[[Fetched], None]) -> None:
-        self._writer.do(lambda queue: fetch_keys(queue, sender, asked), then)
+        self._writer.do(lambda queue: _fetch(queue, sender, asked), then)
 
     def allow(self, device: int, asked: AllowSenders, then: Callable[[Done], None]) -> None:
-        self._writer.do(lambda queue: allow_senders(queue, device, asked), then)
+        self._writer.do(lambda queue: _allow(queue, device, asked), then)
 
     def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:
         self._writer.do(lambda queue: present_pairs(queue, pairs), then)

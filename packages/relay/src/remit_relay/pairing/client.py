@@ -26,8 +26,8 @@ from remit_relay.client.handshake import CLOSED, unreached
 from remit_relay.device.identity import Card, comparable_code
 from remit_relay.device.peers import Grants, PeerDevice
 from remit_relay.pairing.code import PairingCode, PairingLink, confirmation_words, new_words
-from remit_relay.pairing.exchange import FAILED, PairingBroken, PairingExchange, WrongCode
-from remit_relay.pairing.frames import (
+from remit_relay.pairing.exchange import (
+    FAILED,
     MAX_FRAME,
     PATH,
     VERSION,
@@ -39,7 +39,10 @@ from remit_relay.pairing.frames import (
     MailboxNote,
     MailboxOpened,
     OpenMailbox,
+    PairingBroken,
+    PairingExchange,
     RendezvousGreeting,
+    WrongCode,
     read_from_rendezvous,
 )
 from remit_relay.wire import Malformed, encode_text

@@ -4,31 +4,33 @@ A receiver's row is locked until the commit. So the places of its messages are v
 recognised and limits hold, through whichever gateways they come.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from remit.stores.database import NOW_MS
 from remit_cluster.postgres.connection import PgConnection
-from remit_relay.gateway.limits import DAY_S, GatewayLimits
+from remit_relay.gateway.keys import allow_senders, fetch_keys, publish_keys
+from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import (
     EARLIER_REFUSED,
-    FULL,
-    FULL_RECEIVER,
     MOST_EXPIRED,
     NO_DEVICES,
     NO_NEW_DEVICES,
     ROW_BYTES,
     UNREACHABLE,
     AdmittedDevice,
-    Fetched,
     NoRoom,
     Placed,
+    QueueSize,
     RateAllowance,
     SentMessage,
     StoreSize,
+    expired_notice,
+    queue_objection,
 )
-from remit_relay.wire import AllowSenders, BundleReply, Denied, Done, Expired, Fetch, Publish, Put, RefusalCode, Refused
+from remit_relay.wire import AllowSenders, Denied, Expired, Fetch, Publish, Put, RefusalCode, Refused
 
 # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -133,53 +135,22 @@ _FREE_PAIRS = """
 """
 
 
-class DeviceRow:
+class DeviceRow(Struct, eq=False):
     """The row of a device, locked until the transaction ends."""
 
-    __slots__ = (
-        "changed",
-        "frames",
-        "gateway",
-        "id",
-        "is_open",
-        "key",
-        "left_ms",
-        "messages",
-        "octets",
-        "place",
-        "seen_ms",
-        "session",
-        "size",
-    )
-
-    def __init__(
-        self,
-        key: int,
-        id: str,
-        is_open: bool,
-        seen_ms: int,
-        place: int,
-        messages: int,
-        size: int,
-        gateway: int | None,
-        session: int,
-        frames: float,
-        octets: float,
-        left_ms: int,
-    ) -> None:
-        self.key = key
-        self.id = id
-        self.is_open = is_open
-        self.seen_ms = seen_ms
-        self.place = place
-        self.messages = messages
-        self.size = size
-        self.gateway = gateway
-        self.session = session
-        self.frames = frames
-        self.octets = octets
-        self.left_ms = left_ms
-        self.changed = False
+    key: int
+    id: str
+    is_open: bool
+    seen_ms: int
+    place: int
+    messages: int
+    size: int
+    gateway: int | None
+    session: int
+    frames: float
+    octets: float
+    left_ms: int
+    changed: bool = False
 
     def count(self, messages: int, size: int) -> None:
         """Add to what waits for the device."""
@@ -188,16 +159,13 @@ class DeviceRow:
         self.changed = True
 
 
-class PairRow:
+class PairRow(Struct, eq=False):
     """The last number of a sender for a receiver, and how much of it waits; protected by the receiver's lock."""
 
-    __slots__ = ("changed", "messages", "number", "size")
-
-    def __init__(self, number: int = 0, messages: int = 0, size: int = 0) -> None:
-        self.number = number
-        self.messages = messages
-        self.size = size
-        self.changed = False
+    number: int = 0
+    messages: int = 0
+    size: int = 0
+    changed: bool = False
 
 
 class NewMessage(NamedTuple):
@@ -265,111 +233,6 @@ def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any]]:
     return [[row[column] for row in rows] for column in range(count)]
 
 
-# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_SIZES = """
-    SELECT coalesce(octet_length(bundle), 0),
-        (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM remit_gateway.one_time o WHERE o.device = d.key),
-        (SELECT count(*) FROM remit_gateway.one_time o WHERE o.device = d.key AND body IS NOT NULL)
-    FROM remit_gateway.device d WHERE d.key = $1
-"""
-_FIND = """
-    SELECT d.key, d.bundle FROM remit_gateway.device d
-    WHERE d.id = $2 AND d.bundle IS NOT NULL AND (d.is_open OR EXISTS (
-        SELECT 1 FROM remit_gateway.allowed a WHERE a.receiver = d.key AND a.sender = $1))
-"""
-# Under the lock of its device, so that no two gateways hand out the same key.
-_TAKE = """
-    WITH oldest AS (
-        SELECT key, body FROM remit_gateway.one_time WHERE device = $1 AND body IS NOT NULL ORDER BY key LIMIT 1
-    )
-    UPDATE remit_gateway.one_time o SET body = NULL, used_ms = $2 FROM oldest WHERE o.key = oldest.key
-    RETURNING oldest.body
-"""
-_OLDEST = """
-    SELECT key, octet_length(body) FROM remit_gateway.one_time
-    WHERE device = $1 AND body IS NOT NULL ORDER BY key LIMIT $2
-"""
-LEFT = "SELECT count(*) FROM remit_gateway.one_time WHERE device = $1 AND body IS NOT NULL"
-
-
-class KeyChange(NamedTuple):
-    """The answer to a request about keys, and by how much it changed the size of the store."""
-
-    answer: Done | Denied
-    kept: int = 0
-
-
-async def publish_keys(
-    connection: PgConnection, device: int, asked: Publish, limits: GatewayLimits, room: int
-) -> KeyChange:
-    """Store a bundle and one-time keys, if no more than *room* bytes are added.
-
-    Beyond the limit the newest keys take the place of the oldest, which the device may have forgotten.
-    """
-    row = await connection.fetchrow(_SIZES, device)
-    assert row, "its device is connected"
-    bundle, one_time, count = row
-    over = count if asked.replace else max(0, count + len(asked.one_time) - limits.one_time_keys)
-    old = await connection.fetch(_OLDEST, device, over) if over else []
-    added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
-    added -= sum(size for _, size in old)
-    if reason := _objection(limits, len(asked.one_time), bundle + one_time, added, room):
-        return KeyChange(Denied(request=asked.request, code="full", reason=reason))
-    kept = 0
-    if old:
-        await connection.execute("DELETE FROM remit_gateway.one_time WHERE key = ANY($1)", [key for key, _ in old])
-        kept -= sum(ROW_BYTES + size for _, size in old)
-    if asked.bundle is not None:
-        await connection.execute("UPDATE remit_gateway.device SET bundle = $2 WHERE key = $1", device, asked.bundle)
-        kept += len(asked.bundle) - bundle
-    if asked.one_time:
-        digests = [hashlib.blake2b(body, digest_size=16).digest() for body in asked.one_time]
-        rows = await connection.fetch(
-            "INSERT INTO remit_gateway.one_time (device, digest, body)"
-            " SELECT $1, d, b FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS u (d, b, n) ORDER BY n"
-            " ON CONFLICT DO NOTHING RETURNING octet_length(body)",
-            device,
-            digests,
-            list(asked.one_time),
-        )
-        kept += sum(ROW_BYTES + size for (size,) in rows)
-    return KeyChange(Done(request=asked.request, one_time_left=await connection.fetchval(LEFT, device)), kept)
-
-
-def _objection(limits: GatewayLimits, count: int, size: int, added: int, room: int) -> str:
-    """Return why a device cannot store *added* more bytes; empty if it can. Storing less is always possible."""
-    if count > limits.one_time_keys:
-        return f"the gateway keeps {limits.one_time_keys} one-time keys of a device; publish fewer"
-    if added > 0 and size + added > limits.key_bytes:
-        return f"the gateway keeps {limits.key_bytes} bytes of keys of a device; publish fewer"
-    return FULL if added > 0 and added > room else ""
-
-
-async def fetch_keys(connection: PgConnection, sender: str, asked: Fetch, now_ms: int) -> tuple[Fetched, int]:
-    """Hand out the keys of a device to an allowed sender; also return by how much the store has shrunk."""
-    found = await connection.fetchrow(_FIND, sender, asked.device)
-    if found is None:
-        return Fetched(Denied(request=asked.request, code="unreachable", reason=UNREACHABLE), 0), 0
-    device, bundle = found
-    one_time: bytes | None = await connection.fetchval(_TAKE, device, now_ms)
-    answer = BundleReply(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
-    return Fetched(answer, await connection.fetchval(LEFT, device)), len(one_time or b"")
-
-
-async def allow_senders(connection: PgConnection, device: int, asked: AllowSenders) -> KeyChange:
-    """Replace the list of allowed senders of a device."""
-    gone = await connection.fetch("DELETE FROM remit_gateway.allowed WHERE receiver = $1 RETURNING 1", device)
-    senders = sorted(set(asked.senders or ()))
-    await connection.execute(
-        "INSERT INTO remit_gateway.allowed (receiver, sender) SELECT $1, unnest($2::text[])", device, senders
-    )
-    is_open = asked.senders is None
-    await connection.execute("UPDATE remit_gateway.device SET is_open = $2 WHERE key = $1", device, is_open)
-    left = await connection.fetchval(LEFT, device)
-    return KeyChange(Done(request=asked.request, one_time_left=left), ROW_BYTES * (len(senders) - len(gone)))
-
-
 # ── batches ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -433,11 +296,6 @@ class Totals:
 
     def sized(self) -> StoreSize:
         return StoreSize(self.devices, self.messages, self.size, self.total)
-
-
-def expired_notice(limits: GatewayLimits, to: str, number: int) -> Expired:
-    """The notice to a sender about messages that nobody fetched."""
-    return Expired(to=to, number=number, reason=f"not fetched for {limits.keep_s / DAY_S:g} days")
 
 
 class GatewayBatch:
@@ -623,8 +481,10 @@ class GatewayBatch:
             return self._refuse(connection, put, "unreachable", UNREACHABLE)
         key = row.key, message.sender_key
         pair = self._rows.pairs.get(key) or PairRow()
-        if put.number > pair.number and (objection := self._objection(row, pair, len(put.body))):
-            return self._refuse(connection, put, "full", objection, self._limits.full_retry_ms)
+        if put.number > pair.number:
+            waits, held = QueueSize(pair.messages, pair.size), QueueSize(row.messages, row.size)
+            if objection := queue_objection(self._limits, waits, held, self.totals.total, len(put.body)):
+                return self._refuse(connection, put, "full", objection, self._limits.full_retry_ms)
         if put.to in shut:
             self.shut[connection] = shut - {put.to}
         if put.number <= pair.number:
@@ -644,15 +504,6 @@ class GatewayBatch:
         self._new.append(NewMessage(row.key, row.place, message.sender_key, put.number, put.body))
         self._woken[row.id] = row
         return Placed(row.place, is_new=True)
-
-    def _objection(self, row: DeviceRow, pair: PairRow, size: int) -> str:
-        """Return why a message does not fit; empty if it does."""
-        limits = self._limits
-        if pair.messages and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
-            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the receiver"
-        if row.messages and (row.messages >= limits.receiver_messages or row.size + size > limits.receiver_bytes):
-            return FULL_RECEIVER
-        return FULL if self.totals.total + size > limits.total_bytes else ""
 
     def _refuse(self, connection: int, put: Put, code: RefusalCode, reason: str, retry_after_ms: int = 0) -> Refused:
         self.shut[connection] = self.shut.get(connection, frozenset()) | {put.to}

@@ -14,8 +14,8 @@ from remit_cluster.postgres.connection import (
     close_quietly,
 )
 from remit_relay.gateway.limits import GatewayLimits
-from remit_relay.gateway.ports import StoreEvents, StoreSize
-from remit_relay.gateway.postgres.batch import GatewayNotice, Totals, expired_notice
+from remit_relay.gateway.ports import StoreEvents, StoreSize, expired_notice
+from remit_relay.gateway.postgres.batch import GatewayNotice, Totals
 
 # A gateway that is alive extends its lease five times before it ends; until then its devices count as connected.
 BEAT_S = 3.0

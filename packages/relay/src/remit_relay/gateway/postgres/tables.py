@@ -11,9 +11,10 @@ from remit.runtime.ports import StoreError
 from remit.stores.database import NOW_MS
 from remit_cluster.postgres.connection import Connections, DatabaseAddress, PgConnection
 from remit_cluster.postgres.schema import check_server
+from remit_relay.gateway.keys import ROWS, forget_used_keys
 from remit_relay.gateway.limits import DAY_S, GatewayLimits
-from remit_relay.gateway.ports import ROW_BYTES, CleanupResult, StoreSize
-from remit_relay.gateway.postgres.batch import BOUNDED, DeviceRows, GatewayNotice, Totals, expired_notice
+from remit_relay.gateway.ports import ROW_BYTES, CleanupResult, StoreSize, expired_notice
+from remit_relay.gateway.postgres.batch import BOUNDED, DeviceRows, GatewayNotice, Totals
 from remit_relay.wire import Expired
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,8 +126,6 @@ def _unusable(message: str, advice: str) -> StoreError:
 
 # ── cleanup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# This many rows take a few milliseconds; their devices are locked meanwhile.
-ROWS = 500
 # Pause between two steps, in which others get the locks.
 BETWEEN_STEPS_S = 0.05
 # Every gateway asks once an hour; after this time the first one gets it.
@@ -299,19 +298,11 @@ class Cleanup:
     async def _one_time(self, connection: PgConnection, totals: Totals) -> CleanupResult:
         """Forget keys that were handed out so long ago that nobody publishes them again."""
         before_ms = self._before_ms(self._limits.repeat_days * DAY_S)
-        rows = await connection.fetch(
-            "SELECT key, coalesce(used_ms < $1, false) FROM remit_gateway.one_time"
-            " WHERE key > $2 ORDER BY key LIMIT $3",
-            before_ms,
-            *self._after,
-            ROWS,
-        )
-        old = [key for key, is_old in rows if is_old]
-        gone = await connection.fetch("DELETE FROM remit_gateway.one_time WHERE key = ANY($1) RETURNING 1", old)
-        totals.kept -= ROW_BYTES * len(gone)
-        if rows:
-            self._after = (rows[-1][0],)
-        return CleanupResult(len(rows) == ROWS)
+        count, last = await forget_used_keys(connection, self._after[0], before_ms)
+        totals.kept -= ROW_BYTES * count
+        if last is not None:
+            self._after = (last,)
+        return CleanupResult(full=last is not None)
 
     async def _devices(self, connection: PgConnection, totals: Totals) -> CleanupResult:  # noqa: ARG002 - as the others
         """Find devices that were away for too long, and update when connected devices were last seen."""
