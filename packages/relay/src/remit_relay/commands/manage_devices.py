@@ -16,7 +16,6 @@ from remit_cli.config.team import Team
 from remit_cli.options import same_team
 from remit_cli.places import relative_path, team_path
 from remit_cli.show.screen import print_fields, print_json, print_table
-from remit_cli.places import team_path
 from remit_relay.device.identity import MAX_NAME, Card, comparable_code, read_link
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.device.state import DeviceFile

@@ -16,8 +16,8 @@ from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
 from remit_cli.config.team_search import find_team
 from remit_cli.options import same_team
-from remit_cli.show.screen import print_json
 from remit_cli.places import team_path
+from remit_cli.show.screen import print_json
 from remit_relay.commands.manage_devices import known_device, own_name, say_own
 from remit_relay.device.identity import Card, comparable_code
 from remit_relay.device.peers import Grants, PeerDevice, Peers
