@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import dialect_laws as laws
@@ -17,10 +16,8 @@ from remit.protocol.remit import Priority
 from remit.protocol.submission import Submission
 from remit_server.dialects.contract import DIALECT as CONTRACT
 from remit_server.dialects.contract import Intent, classified, intents
-from remit_server.dialects.contract import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from remit_server.dialects.exchange import ForeignMessage
 from samples import a_remit, a_request, a_response
-from strategies import json_values
 
 # "REQUEST FORMAT EXAMPLE".
 REQUEST: Plain = {
@@ -416,14 +413,6 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
     }
 
 
-def test_an_address_that_names_someone_else_is_refused() -> None:
-    assert refusal(lambda: CONTRACT.submission(asked(REQUEST, target="DOC"))).keys() == {"", "$.target_agent"}
-
-
-def test_broken_json_is_refused() -> None:
-    laws.broken_json_is_refused(CONTRACT, json.dumps(asks(inputs_json={"x": "HERE"})))
-
-
 @pytest.mark.parametrize(
     ("change", "path"),
     [
@@ -456,11 +445,6 @@ def test_a_result_must_be_said_even_if_it_is_none() -> None:
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
 
 
-@given(laws.wild_claims)
-def test_nothing_that_is_claimed_allows_more_than_the_request(claims: Plain) -> None:
-    laws.claims_allow_nothing(CONTRACT, asked(REQUEST), asked(in_context(remit=claims)), said)
-
-
 def test_a_claim_that_says_something_else_is_refused() -> None:
     for claims, field in (
         ({"user": "admin"}, "context.user_id"),
@@ -484,17 +468,6 @@ def test_who_does_not_know_of_claims_is_told_none() -> None:
 # ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(laws.sent_requests)
-def test_a_request_comes_back_as_it_was(request: Request) -> None:
-    laws.a_request_comes_back_as_it_was(CONTRACT, replace(request, capability=request.capability or "TAG"))
-
-
-@given(laws.sent_requests, laws.ended_responses)
-def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
-    request = replace(request, capability=request.capability or "TAG")
-    laws.a_response_comes_back_as_it_was(CONTRACT, request, response)
-
-
 @given(laws.ended_responses)
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """K2: for a client that knows nothing but the document."""
@@ -510,39 +483,3 @@ def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(respons
     if response.ok:
         is_object = isinstance(response.result, dict | None)
         assert heard.result == (response.result if is_object else {"result": response.result})
-
-
-@given(json_values, st.sampled_from([*REQUEST, "correlation_id", *HANDOFF, "remit", "decisions"]))
-def test_whatever_stands_in_a_field_is_refused_or_valid(value: Any, name: str) -> None:
-    is_context = name in HANDOFF or name in ("remit", "decisions")
-    body = in_context(**{name: value}) if is_context else asks(**{name: value})
-    laws.what_is_submitted_can_be_sent_on(CONTRACT, asked(body))
-
-
-@given(json_values | st.binary(max_size=30))
-def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> None:
-    laws.what_is_submitted_can_be_sent_on(CONTRACT, asked(value))
-    assert CONTRACT.reply(a_response(), asked(value)).status == 200
-
-
-@given(
-    json_values,
-    st.sampled_from([*SUCCESS, "warnings", "error_code", "error_message"]),
-    st.sampled_from(["SUCCESS", "ERROR", "TIMEOUT"]),
-)
-def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, status: str) -> None:
-    body = SUCCESS | {"status": status, "error_message": "so it is"} | {name: value}
-    laws.whatever_a_server_says_is_a_response_or_refused(CONTRACT, answer(body), npv())
-
-
-def test_every_end_has_a_reply() -> None:
-    laws.every_end_has_a_reply(CONTRACT, asked(REQUEST))
-    laws.every_end_has_a_reply(CONTRACT, asked(b"\xff"))
-
-
-def test_a_server_that_speaks_something_else_has_failed() -> None:
-    laws.a_server_that_speaks_something_else_has_failed(CONTRACT)
-
-
-def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
-    laws.a_success_with_the_status_of_a_failure_is_refused(CONTRACT)

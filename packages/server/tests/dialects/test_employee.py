@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import dialect_laws as laws
@@ -19,10 +18,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
 from remit_server.dialects import find
 from remit_server.dialects.employee import DIALECT as EMPLOYEE
-from remit_server.dialects.employee import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from remit_server.dialects.exchange import ForeignMessage, as_uuid
 from samples import a_remit, a_request, a_response
-from strategies import json_values, names
+from strategies import names
 
 # "Mode 1: Simple Delegation", with the values that it computes.
 SIMPLE: Plain = {
@@ -391,27 +389,11 @@ def test_another_version_is_refused_with_the_one_that_is_spoken() -> None:
     assert refusal(lambda: EMPLOYEE.submission(asked(simple(version="3.0"))))[""] == "VERSION_UNSUPPORTED"
 
 
-def test_an_address_that_names_someone_else_is_refused() -> None:
-    assert EMPLOYEE.submission(asked(SIMPLE, target="byte-doc")).target == "byte-doc"
-    found = refusal(lambda: EMPLOYEE.submission(asked(SIMPLE, target="admin")))
-    assert found.keys() == {"", "$.target_employee"}
-
-
-def test_broken_json_is_refused() -> None:
-    laws.broken_json_is_refused(EMPLOYEE, json.dumps(simple(handoff_data={"intermediate_results": "HERE"})))
-
-
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
 
 
 def claiming(claims: Plain, **changes: Any) -> ForeignMessage:
     return asked(simple(**changes, handoff_data={"intermediate_results": {"remit": claims}}))
-
-
-@given(laws.wild_claims)
-def test_nothing_that_is_claimed_allows_more_than_the_envelope(claims: Plain) -> None:
-    """X9: a claim is no authority."""
-    laws.claims_allow_nothing(EMPLOYEE, asked(SIMPLE), claiming(claims), said)
 
 
 @pytest.mark.parametrize(
@@ -476,16 +458,6 @@ def test_an_artifact_that_an_agent_calls_remit_is_no_claim() -> None:
 # ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(laws.sent_requests)
-def test_a_request_comes_back_as_it_was(request: Request) -> None:
-    laws.a_request_comes_back_as_it_was(EMPLOYEE, request)
-
-
-@given(laws.sent_requests, laws.ended_responses)
-def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
-    laws.a_response_comes_back_as_it_was(EMPLOYEE, request, response)
-
-
 @given(laws.ended_responses)
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """X2: for a client that knows nothing but the document."""
@@ -501,36 +473,7 @@ def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(respons
         assert abs(heard.confidence - response.confidence) <= 0.005
 
 
-@given(json_values, st.sampled_from([*SIMPLE, "current_depth", "created_at", "child_session_id"]))
-def test_whatever_stands_in_a_field_is_refused_or_valid(value: Any, name: str) -> None:
-    laws.what_is_submitted_can_be_sent_on(EMPLOYEE, asked(simple(**{name: value})))
-
-
-@given(json_values | st.binary(max_size=30))
-def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> None:
-    laws.what_is_submitted_can_be_sent_on(EMPLOYEE, asked(value))
-    assert EMPLOYEE.reply(a_response(), asked(value)).status == 200
-
-
-@given(
-    json_values,
-    st.sampled_from(
-        ["request_id", "summary", "result", "artifacts", "used_sources", "token_usage", "confidence", "status", "error"]
-    ),
-    st.sampled_from([200, 500]),
-)
-def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, status: int) -> None:
-    words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
-    answer = ForeignMessage(body=json.dumps(words | {name: value}).encode(), status=status)
-    laws.whatever_a_server_says_is_a_response_or_refused(EMPLOYEE, answer, a_request())
-
-
 # ── answers of a server ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_every_end_has_a_reply() -> None:
-    laws.every_end_has_a_reply(EMPLOYEE, asked(SIMPLE))
-    laws.every_end_has_a_reply(EMPLOYEE, asked(b"\xff"))
 
 
 def test_an_end_without_a_reason_says_that_there_is_none() -> None:
@@ -545,14 +488,6 @@ def test_which_fields_were_wrong_is_told_in_the_error() -> None:
     assert body_of(reply)["error"] == (
         "1 field is wrong: $.objektive; $.objektive: unknown field; did you mean `objective`?"
     )
-
-
-def test_a_server_that_speaks_something_else_has_failed() -> None:
-    laws.a_server_that_speaks_something_else_has_failed(EMPLOYEE)
-
-
-def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
-    laws.a_success_with_the_status_of_a_failure_is_refused(EMPLOYEE)
 
 
 @pytest.mark.parametrize(

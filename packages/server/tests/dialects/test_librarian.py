@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,10 +18,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
 from remit_server.dialects.exchange import ForeignMessage
 from remit_server.dialects.librarian import DIALECT as LIBRARIAN
-from remit_server.dialects.librarian import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from remit_server.dialects.librarian import below_span
 from samples import a_remit, a_request, a_response
-from strategies import calls, json_values
+from strategies import calls
 
 # The interfaces `DelegationRequest` and `DelegationContext`, with every field that they require.
 CONTEXT: Plain = {
@@ -370,17 +369,7 @@ def test_a_chain_longer_than_any_is_refused() -> None:
     assert found.keys() == {"", "$.context.delegationChain"}
 
 
-def test_broken_json_is_refused() -> None:
-    text = json.dumps(query(remit={"version": "1.0", "input": "HERE"}))
-    laws.broken_json_is_refused(LIBRARIAN, text)
-
-
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
-
-
-@given(laws.wild_claims)
-def test_nothing_that_is_claimed_allows_more_than_the_context(claims: Plain) -> None:
-    laws.claims_allow_nothing(LIBRARIAN, to_expert(QUERY), to_expert(query(remit=claims)), said)
 
 
 def test_a_user_can_be_named_among_the_claims() -> None:
@@ -412,25 +401,12 @@ def test_who_does_not_know_of_claims_is_told_none() -> None:
 # ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(laws.sent_requests)
-def test_a_request_comes_back_as_it_was(request: Request) -> None:
-    """A set of targets that is empty and the word that nobody may be asked are one to a librarian."""
-    assume(request.target not in (*request.remit.chain, request.origin))
-    remit = replace(request.remit, targets=request.remit.targets or None)
-    laws.a_request_comes_back_as_it_was(LIBRARIAN, replace(request, remit=remit))
-
-
 @pytest.mark.parametrize("chain", [("a", "a"), ("a@hub", "a"), ("a", "user"), ("user",), ("a", "b", "b")])
 def test_a_chain_that_ends_with_the_same_name_twice_comes_back_as_it_was(chain: tuple[str, ...]) -> None:
     asks = to_expert(query(delegationChain=list(chain), remit={"version": "1.0", "priority": "HIGH"}))
     meant = LIBRARIAN.submission(asks)
     assert (meant.origin, meant.chain) == (chain[-1], chain)
     assert meant.priority == "HIGH"
-
-
-@given(laws.sent_requests, laws.ended_responses)
-def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
-    laws.a_response_comes_back_as_it_was(LIBRARIAN, request, response)
 
 
 @given(laws.ended_responses)
@@ -445,42 +421,7 @@ def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(respons
             assert getattr(heard.fault, name) == getattr(response.fault, name)
 
 
-@given(json_values, st.sampled_from([*QUERY, *CONTEXT, "remit", "availableDelegates", "refinedBy"]))
-def test_whatever_stands_in_a_field_is_refused_or_valid(value: Any, name: str) -> None:
-    body = QUERY | {name: value} if name in QUERY else query(**{name: value})
-    laws.what_is_submitted_can_be_sent_on(LIBRARIAN, to_expert(body))
-
-
-@given(json_values | st.binary(max_size=30))
-def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> None:
-    laws.what_is_submitted_can_be_sent_on(LIBRARIAN, to_expert(value))
-    assert LIBRARIAN.reply(a_response(), to_expert(value)).status == 200
-
-
-@given(
-    json_values,
-    st.sampled_from(["answer", "sources", "confidence", "metadata", "error", "delegate"]),
-    st.sampled_from([200, 500]),
-)
-def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, status: int) -> None:
-    answer = ForeignMessage(body=json.dumps({"answer": "42", name: value}).encode(), status=status)
-    laws.whatever_a_server_says_is_a_response_or_refused(LIBRARIAN, answer, a_request())
-
-
 # ── answers of a server ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_every_end_has_a_reply() -> None:
-    laws.every_end_has_a_reply(LIBRARIAN, to_expert(QUERY))
-    laws.every_end_has_a_reply(LIBRARIAN, to_expert(b"\xff"))
-
-
-def test_a_server_that_speaks_something_else_has_failed() -> None:
-    laws.a_server_that_speaks_something_else_has_failed(LIBRARIAN)
-
-
-def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
-    laws.a_success_with_the_status_of_a_failure_is_refused(LIBRARIAN)
 
 
 def test_sources_and_a_path_of_another_form_are_kept_as_they_are() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import dialect_laws as laws
@@ -17,9 +16,7 @@ from remit.protocol.remit import Priority
 from remit.protocol.submission import Submission
 from remit_server.dialects.exchange import ForeignMessage
 from remit_server.dialects.subagent import DIALECT as SUB_AGENT
-from remit_server.dialects.subagent import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from samples import a_remit, a_request, a_response
-from strategies import json_values
 
 # "Agent A (Planner) calling Agent B (Coder)".
 CALL: Plain = {
@@ -295,14 +292,6 @@ def test_a_call_that_is_none_is_refused_by_field(body: Plain, path: str) -> None
     assert path in refusal(lambda: SUB_AGENT.submission(asked(body)))
 
 
-def test_an_address_that_names_someone_else_is_refused() -> None:
-    assert refusal(lambda: SUB_AGENT.submission(asked(CALL, target="admin"))).keys() == {"", "$.agent_name"}
-
-
-def test_broken_json_is_refused() -> None:
-    laws.broken_json_is_refused(SUB_AGENT, json.dumps(with_args(input="HERE")))
-
-
 @pytest.mark.parametrize(
     ("change", "path"),
     [
@@ -326,12 +315,6 @@ def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path:
 
 
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
-
-
-@given(laws.wild_claims)
-def test_nothing_that_is_claimed_allows_more_than_the_call(claims: Plain) -> None:
-    """O6: a caller can restrict, never widen."""
-    laws.claims_allow_nothing(SUB_AGENT, asked(CALL), asked(CALL | {"remit": claims}), said)
 
 
 def test_who_calls_for_whom_can_be_said_beside_the_arguments() -> None:
@@ -376,18 +359,6 @@ def test_who_does_not_know_of_claims_is_told_none() -> None:
 # ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(laws.sent_requests)
-def test_a_request_comes_back_as_it_was(request: Request) -> None:
-    """But for the time that it has beyond the 300 seconds of the document."""
-    remit = replace(request.remit, time_ms=min(request.remit.time_ms, 300_000))
-    laws.a_request_comes_back_as_it_was(SUB_AGENT, replace(request, remit=remit))
-
-
-@given(laws.sent_requests, laws.ended_responses)
-def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
-    laws.a_response_comes_back_as_it_was(SUB_AGENT, request, response)
-
-
 @given(laws.ended_responses)
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """O7: for a client that knows nothing but the document."""
@@ -399,35 +370,3 @@ def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(respons
     if response.fault is not None:
         assert heard.fault is not None
         assert heard.fault.code is response.fault.code
-
-
-@given(json_values, st.sampled_from([*CALL["args"], "input", "remit", "tool"]))
-def test_whatever_stands_in_a_field_is_refused_or_valid(value: Any, name: str) -> None:
-    body = CALL | {name: value} if name in ("remit", "tool") else with_args(**{name: value})
-    laws.what_is_submitted_can_be_sent_on(SUB_AGENT, asked(body))
-
-
-@given(json_values | st.binary(max_size=30))
-def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> None:
-    laws.what_is_submitted_can_be_sent_on(SUB_AGENT, asked(value))
-    assert SUB_AGENT.reply(a_response(), asked(value)).status == 200
-
-
-@given(json_values, st.sampled_from([*RESULT, "remit"]), st.booleans())
-def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, success: bool) -> None:
-    laws.whatever_a_server_says_is_a_response_or_refused(
-        SUB_AGENT, answer(**({"success": success} | {name: value})), coder()
-    )
-
-
-def test_every_end_has_a_reply() -> None:
-    laws.every_end_has_a_reply(SUB_AGENT, asked(CALL))
-    laws.every_end_has_a_reply(SUB_AGENT, asked(b"\xff"))
-
-
-def test_a_server_that_speaks_something_else_has_failed() -> None:
-    laws.a_server_that_speaks_something_else_has_failed(SUB_AGENT)
-
-
-def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
-    laws.a_success_with_the_status_of_a_failure_is_refused(SUB_AGENT)
