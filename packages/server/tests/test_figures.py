@@ -1,4 +1,4 @@
-"""Figures of the record over HTTP: spend, series, budgets, agents and the graph of calls."""
+"""The endpoints for figures: spend, series, budgets, the pages of agents, and metrics of several workers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ from remit.protocol.errors import fault
 from remit_server.app import Api
 from remit_server.documents.figures import RecordFigures
 from remit_server.documents.spend import Pricing
-from remit_server.figures_endpoints import CurrentFigures
+from remit_server.figures_endpoints import CurrentFigures, combined
 from remit_server.model_prices import Price, PriceBook
 from remit_server.server import Server
 from serving import ANNA, NORTH, OPERATOR, WEB, client_of, gate_of, got, posted
@@ -324,3 +324,47 @@ async def test_nobody_but_the_operator_is_told_the_model_of_an_agent(server: Ser
         assert (answer["result"], "acme" in str(answer)) == ("filed", False)
         async with web.get(f"/v1/delegations/{answer['run']}/events") as reply:
             assert "acme" not in await reply.text()
+
+
+FIRST = b"""\
+# HELP remit_ready Whether.
+# TYPE remit_ready gauge
+remit_ready 1
+# HELP remit_delegations_total Ended.
+# TYPE remit_delegations_total counter
+remit_delegations_total{agent="a b",status="success"} 3
+# HELP remit_breaker Breaker.
+# TYPE remit_breaker gauge
+remit_breaker{agent="a b"} 0
+"""
+SECOND = b"""\
+# HELP remit_ready Whether.
+# TYPE remit_ready gauge
+remit_ready 0
+# HELP remit_delegations_total Ended.
+# TYPE remit_delegations_total counter
+remit_delegations_total{agent="a b",status="success"} 4
+remit_delegations_total{agent="c",status="failed"} 0.5
+# HELP remit_breaker Breaker.
+# TYPE remit_breaker gauge
+remit_breaker{agent="a b"} 2
+"""
+
+
+def test_counters_are_added_and_the_worst_of_the_others_counts() -> None:
+    assert combined([FIRST, SECOND]).decode().splitlines() == [
+        "# HELP remit_ready Whether.",
+        "# TYPE remit_ready gauge",
+        "remit_ready 0",
+        "# HELP remit_delegations_total Ended.",
+        "# TYPE remit_delegations_total counter",
+        'remit_delegations_total{agent="a b",status="success"} 7',
+        'remit_delegations_total{agent="c",status="failed"} 0.5',
+        "# HELP remit_breaker Breaker.",
+        "# TYPE remit_breaker gauge",
+        'remit_breaker{agent="a b"} 2',
+    ]
+
+
+def test_one_page_stays_as_it_is() -> None:
+    assert combined([FIRST]) == FIRST

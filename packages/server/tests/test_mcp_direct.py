@@ -1,18 +1,25 @@
-"""Agents as tools of their own at `/mcp`: named as the agent, with the schema of its input."""
+"""MCP: agents as tools of their own, files, and under which host names a server is asked."""
 
+import base64
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import mcp_types as types
 import pytest
+from aiohttp import ClientSession
 from msgspec import Meta, Struct
 
 from hosts import ERAS, Person, Progress, data, host_at, text
-from remit import Ask, Brief, Capability, Facts, Hub, Request, Verdict
+from remit import Answer, Ask, Brief, Capability, Facts, File, Hub, Request, Verdict
 from remit.policy.reception import Sender
 from remit.policy.verdict import ALLOW
+from remit_cli.config.load import load_team
+from remit_cli.config.serving import serving as serving_team
 from remit_server import serve
 from remit_server.mcp.host_delegations import McpOffer
-from serving import serving
+from remit_server.server import Server
+from serving import client_of, serving
 
 ANNA = Sender(name="anna-desk", users=frozenset({"anna"}), may_approve=True)
 STRICT = Sender(name="strict", users=frozenset({"anna"}), targets=frozenset({"echo"}))
@@ -219,3 +226,161 @@ def _name_of(name: str) -> Callable[[Brief], Awaitable[str]]:
         return name
 
     return answer
+
+
+FILES = (
+    File(name="a.png", media_type="image/png", data=b"\x89PNG"),
+    File(name="b.wav", media_type="audio/wav", data=b"RIFF"),
+    File(name="c d.bin", data=b"\x00\xff"),
+    File(name="e.csv", media_type="text/csv", data=b"coffee,4.20"),
+    File(name="f.svg", media_type="image/svg+xml", data=b"<svg/>"),
+    File(name="g.pdf", media_type="application/pdf", url="https://example.org/g.pdf"),
+)
+
+
+def packed(file: File) -> str:
+    return base64.b64encode(file.data or b"").decode()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_files_are_content_blocks(hub: Hub, era: str) -> None:
+    @hub.agent("painter")
+    async def paint(brief: Brief) -> Answer:
+        return Answer("painted", files=FILES)
+
+    assert paint
+    async with serving(hub, ANNA) as server, host_at(server.address, "anna-desk", era) as host:
+        done = await host.call_tool("delegate_task", {"agent": "painter", "task": "paint"})
+        again = await host.call_tool("delegation_status", {"id": data(done)["id"]})
+    assert again.content == done.content
+    image, audio, *_ = FILES
+    assert isinstance(done.content[0], types.TextContent)
+    assert done.content[0].text.startswith("painted\n\nFiles: a.png (image/png), b.wav (audio/wav), ")
+    assert done.content[1:3] == [
+        types.ImageContent(type="image", data=packed(image), mime_type="image/png"),
+        types.AudioContent(type="audio", data=packed(audio), mime_type="audio/wav"),
+    ]
+    blob, table, picture = (each for each in done.content[3:6] if isinstance(each, types.EmbeddedResource))
+    assert isinstance(blob.resource, types.BlobResourceContents)
+    assert (blob.resource.uri, blob.resource.blob) == ("file:///c%20d.bin", packed(FILES[2]))
+    assert isinstance(table.resource, types.TextResourceContents)
+    assert (table.resource.text, table.resource.mime_type) == ("coffee,4.20", "text/csv")
+    assert isinstance(picture.resource, types.TextResourceContents)
+    link = done.content[6]
+    assert isinstance(link, types.ResourceLink)
+    assert (link.name, str(link.uri)) == ("g.pdf", "https://example.org/g.pdf")
+    assert data(done)["files"][0] == {"name": "a.png", "media_type": "image/png", "size": 4}
+    assert data(done)["files"][-1] == {"name": "g.pdf", "media_type": "application/pdf", "url": FILES[-1].url}
+
+
+async def test_an_answer_without_files_is_one_text(hub: Hub) -> None:
+    @hub.agent("plain")
+    async def plain(brief: Brief) -> str:
+        return "plain"
+
+    assert plain
+    async with serving(hub, ANNA) as server, host_at(server.address, "anna-desk", ERAS[0]) as host:
+        done = await host.call_tool("delegate_task", {"agent": "plain", "task": "x"})
+    assert (text(done), len(done.content), "files" in data(done)) == ("plain", 1, False)
+
+
+GREETING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "host", "version": "1"},
+    },
+}
+
+
+def port_of(server: Server) -> int:
+    return int(server.address.rpartition(":")[2])
+
+
+async def greeted(session: ClientSession, **headers: str) -> tuple[int, Any]:
+    """Send the first message of a host, and return the status and the fault."""
+    accept = {"accept": "application/json, text/event-stream"}
+    async with session.post("/mcp", json=GREETING, headers={**accept, **headers}) as reply:
+        is_json = reply.content_type == "application/json"
+        return reply.status, (await reply.json()).get("fault") if is_json else None
+
+
+async def test_a_host_name_that_is_not_of_the_server_is_refused(make_hub: Callable[..., Hub]) -> None:
+    async with serving(make_hub(), ANNA) as server, client_of(server, "anna-desk") as host:
+        for name in ("evil.example", f"evil.example:{port_of(server)}", "127.0.0.1.evil.example", "192.168.1.5", ""):
+            status, why = await greeted(host, host=name)
+            assert (status, why["code"]) == (403, "PERMISSION_DENIED"), name
+            assert why["message"] == "this host name is not one of this server"
+
+
+async def test_loopback_names_are_accepted_with_every_port(make_hub: Callable[..., Hub]) -> None:
+    async with serving(make_hub(), ANNA) as server, client_of(server, "anna-desk") as host:
+        for name in ("localhost", "LOCALHOST:9000", f"127.0.0.1:{port_of(server)}", "[::1]:1"):
+            assert (await greeted(host, host=name))[0] == 200, name
+
+
+async def test_a_page_of_another_origin_is_refused(make_hub: Callable[..., Hub]) -> None:
+    async with serving(make_hub(), ANNA) as server, client_of(server, "anna-desk") as host:
+        here = f"localhost:{port_of(server)}"
+        for origin in ("http://evil.example", "null", "http://localhost:1", f"http://127.0.0.1:{port_of(server)}"):
+            status, why = await greeted(host, host=here, origin=origin)
+            assert (status, why["message"]) == (403, "cross-origin requests are not allowed"), origin
+        assert (await greeted(host, host=here, **{"sec-fetch-site": "cross-site"}))[0] == 403
+        assert (await greeted(host, host=here, origin=f"http://{here}"))[0] == 200
+
+
+async def test_hosts_are_refused_before_anyone_is_authenticated(make_hub: Callable[..., Hub]) -> None:
+    async with serving(make_hub(), ANNA) as server, client_of(server, "nobody") as host:
+        assert (await greeted(host, host="evil.example"))[0] == 403
+        assert (await greeted(host))[0] == 401
+        async with host.get("/mcp", headers={"host": "evil.example"}) as reply:
+            assert (reply.status, reply.headers["connection"]) == (403, "close"), "its body is not read"
+        async with host.delete("/mcp", headers={"origin": "http://evil.example"}) as reply:
+            assert reply.status == 403
+
+
+TEAM = """
+name = "office"
+
+[serve]
+console_hosts = ["office.example"]
+
+[a2a]
+url = "https://a2a.example:8443"
+
+[clients.desk]
+token = "$DESK_TOKEN"
+users = ["ada"]
+agents = ["*"]
+"""
+
+
+async def test_the_names_that_a_team_is_served_under_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "a-token-of-the-desk-that-is-long"
+    monkeypatch.setenv("DESK_TOKEN", token)
+    (tmp_path / "remit.toml").write_text(TEAM)
+    team = load_team(tmp_path / "remit.toml")
+    async with serving_team(team, port=0) as served, served.server as server, client_of(server, token) as host:
+        assert (await greeted(host, host="office.example", origin="https://office.example"))[0] == 200
+        assert (await greeted(host, host="a2a.example:8443"))[0] == 200
+        status, why = await greeted(host, host="other.example")
+    assert status == 403
+    assert "`console_hosts` of `[serve]`" in why["suggestion"]
+
+
+async def test_a_program_names_further_hosts(make_hub: Callable[..., Hub]) -> None:
+    token = "t" * 32
+    async with (
+        make_hub() as hub,
+        serve(hub, clients={"desk": token}, users={"desk": ["ada"]}, hosts=["office.example"]) as address,
+        ClientSession(address, headers={"authorization": f"Bearer {token}"}) as host,
+    ):
+        assert (await greeted(host, host="office.example"))[0] == 200
+        status, why = await greeted(host, host="other.example")
+    assert status == 403
+    assert "`hosts` of `serve`" in why["suggestion"]

@@ -1,8 +1,10 @@
-"""The document that describes the server to programs: it is whole, and the server does what it says."""
+"""The OpenAPI document: it is valid, complete, and what the server does."""
 
 import asyncio
+import copy
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from random import randrange
@@ -10,9 +12,13 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import ClientSession
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from a2a_install import node
+from checkout import ROOT
 from doc_pages import page_text
 from remit import Brief, Capability, Hub
+from remit.protocol.errors import INWARD
 from remit.stores.sqlite import SqliteStore
 from remit_server import refusals
 from remit_server.app import Api
@@ -116,14 +122,6 @@ async def test_the_document_needs_no_proof_and_is_the_one_that_is_made_here(hub:
         assert await got(session, "/openapi.json") == (200, json.loads(json.dumps(document())))
 
 
-def test_every_operation_has_a_group_and_a_description() -> None:
-    made = document()
-    groups = {each["name"] for each in made["tags"]}
-    operations = [each for path in made["paths"].values() for each in path.values()]
-    assert {tag for each in operations for tag in each["tags"]} == groups
-    assert all(each["description"] for each in operations)
-
-
 def test_no_schema_forbids_its_own_default_or_leaves_open_what_an_array_holds() -> None:
     def walk(value: Any) -> None:
         if isinstance(value, list):
@@ -185,3 +183,60 @@ async def test_the_server_does_what_the_document_says_whatever_it_is_sent(
     # Users were erased, too, and two records with each of their runs.
     answered = sum(run.response is not None and run.response.ok for run in asked) + verdict.removed // 2
     assert answered > 20, "it came as far as the agent"
+
+
+def test_what_only_the_operator_is_told_of_a_fault_is_not_in_the_document() -> None:
+    found = document()
+    schemas = found["components"]["schemas"]
+    assert {"code", "message", "suggestion", "problems"} <= schemas["Fault"]["properties"].keys()
+    assert not set(INWARD) & schemas["Fault"]["properties"].keys()
+    assert not {"Origin", "SourceLine"} & schemas.keys()
+    assert "schemas/Origin" not in str(found)
+
+
+WEB = ROOT / "web"
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, Any]:
+    made = subprocess.run([sys.executable, WEB / "schemas.py"], capture_output=True, text=True, check=True)
+    return json.loads(made.stdout)
+
+
+def wrong_in(document: dict[str, Any]) -> list[str]:
+    found = OpenAPIV31SpecValidator(document).iter_errors()
+    return [f"{'/'.join(map(str, each.absolute_path))}: {each.message[:200]}" for each in found]
+
+
+@pytest.mark.parametrize("name", ["operator", "shared"])
+def test_a_document_is_valid(documents: dict[str, Any], name: str) -> None:
+    assert wrong_in(documents[name]) == []
+
+
+@pytest.mark.parametrize("name", ["operator", "shared"])
+def test_every_operation_has_a_group_and_a_description(documents: dict[str, Any], name: str) -> None:
+    document = documents[name]
+    groups = {each["name"] for each in document["tags"]}
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    assert {tag for each in operations for tag in each["tags"]} <= groups
+    assert all(each["description"] and each["summary"] for each in operations)
+    texts = [schema.get("description", "") for schema in document["components"]["schemas"].values()]
+    assert [text for text in texts if "\n  " in text] == [], "four spaces are a code block in Markdown"
+
+
+def test_a_document_that_is_not_valid_is_found(documents: dict[str, Any]) -> None:
+    spoilt = copy.deepcopy(documents["operator"])
+    del spoilt["paths"]["/v1/runs/{run}"]["get"]["parameters"]
+    spoilt["components"]["schemas"]["Submission"]["properties"]["target"]["type"] = "text"
+    assert len(wrong_in(spoilt)) >= 2
+
+
+@pytest.mark.parametrize("name", ["operator", "shared"])
+def test_a_linter_finds_nothing_wrong(documents: dict[str, Any], name: str, tmp_path: Path) -> None:
+    if not (WEB / "node_modules").exists():
+        pytest.skip("the packages of web/ are not installed: there was no registry when the console was built")
+    file = tmp_path / "openapi.json"
+    file.write_text(json.dumps(documents[name]), encoding="utf-8")
+    command = [node() / "bin" / "node", WEB / "lint.mjs", file]
+    done = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=True, timeout=200)
+    assert json.loads(done.stdout) == []

@@ -1,19 +1,23 @@
-"""What is refused at the door leaves a trace, a flood of it only a small one, and who keeps guessing has to wait."""
+"""Refusals at the door: counted, recorded within limits, and slowed down."""
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 
-from remit import Brief, Hub
+from remit import Brief, Hub, RemitError
 from remit.policy.reception import Permission, Sender
+from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Notice
+from remit.protocol.remit import Grant
+from remit.protocol.submission import Submission
+from remit.runtime.clock import LoopClock
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
 from remit_server.refusals import (
@@ -32,6 +36,7 @@ from remit_server.refusals import (
     Refusals,
 )
 from remit_server.server import Server
+from remit_server.transports.credentials.incoming import Authenticator, KnownSender
 from remit_testing import ManualClock, MemoryStore
 from serving import ANNA, client_of, gate_of, got, posted
 
@@ -290,3 +295,29 @@ async def test_behind_a_proxy_each_client_is_counted_by_itself(hub: Hub) -> None
     assert statuses == [429, 401]
     assert "192.0.2.1" in texts
     assert "192.0.2.2" in texts
+
+
+class UsedUp(Authenticator):
+    """Lets a hub in whose credential has nothing left."""
+
+    async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:
+        return Grant(user="anna", depth=0, chain=(), tokens=100, time_ms=1_000, max_depth=3)
+
+    async def received(self, request: Request) -> Request:
+        raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, "nothing is left of the credential"))
+
+
+async def test_what_is_refused_for_its_credential_leaves_nothing_behind() -> None:
+    hub = Hub(store=MemoryStore())
+
+    @hub.agent("desk")
+    async def desk(_: Brief) -> str:
+        return "done"
+
+    door = UsedUp([KnownSender(name="north", is_hub=True, token="north")], wall_ms=LoopClock().wall_ms)
+    ask = {"user": "anna", "target": "desk", "objective": "Go", "origin": "boss", "context": {"last_messages": 3}}
+    async with hub, Server(Api(hub, door), port=0, drain_s=2) as server, client_of(server, "north") as north:
+        for _ in range(3):
+            _, told = await posted(north, ask)
+            assert told["fault"]["code"] == Code.TOKEN_BUDGET_EXCEEDED
+        assert hub._parts.remarks == {}  # pyright: ignore[reportPrivateUsage]

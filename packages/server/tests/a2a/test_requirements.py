@@ -22,7 +22,7 @@ class Must(NamedTuple):
 
 
 SERVER, PUSH, CARDS, PEERS = (f"a2a/test_{name}.py" for name in ("server", "push", "cards", "peers"))
-GRPC, GRPC_PEERS, SDK = (f"a2a/test_{name}.py" for name in ("grpc", "grpc_peers", "sdk_client"))
+GRPC, GRPC_PEERS, SDK = (f"a2a/test_{name}.py" for name in ("grpc", "grpc_peers", "sdk"))
 DIALECT, ADDRESSES = "dialects/test_a2a.py", "transports/test_addresses.py"
 
 

@@ -1,4 +1,4 @@
-"""Runs in the console: found, followed, opened however large, searched, played back, acted on and compared."""
+"""Runs in a browser: lists, trees, one delegation, the steps of workflows."""
 
 import asyncio
 import re
@@ -8,9 +8,11 @@ import pytest
 from playwright.async_api import Page, expect
 
 from console_pages import PATIENT, signed_in, usable_in_both_looks
+from decision_team import shop_in
 from long_runs import long_run
 from new_stores import new_store
-from remit import Answer, Brief, Hub, Usage
+from remit import Answer, Brief, Code, Hub, RemitError, Step, Usage, Workflow, fault
+from remit_orchestrator import add_workflow
 from serving import serving
 
 # A page with ten thousand delegations draws those that can be seen.
@@ -191,3 +193,118 @@ async def test_a_run_with_ten_thousand_delegations_is_opened_searched_and_linked
         await page.keyboard.type("page 4321")
         await expect(grid.get_by_role("row")).to_have_count(4)
         await expect(page.get_by_text("1 of 10000")).to_be_visible()
+
+
+async def test_a_delegation_shows_what_its_callee_saw_beside_what_was_held_back(page: Page, tmp_path: Path) -> None:
+    async with shop_in(tmp_path) as shop:
+        await shop.answer(await shop.ask("4 euros", "s-1"), agree=True)
+        run = await shop.ask("5 euros", "s-1")
+        await shop.answer(run, agree=True)
+        await signed_in(page, shop.address, f"/runs/{run}/d/{run}.2", shop.token)
+        panel = page.get_by_role("complementary", name="Delegation to cashier")
+        await expect(panel.get_by_text("paid 5 euros")).to_be_visible()
+        await expect(panel.get_by_text("Approved by local")).to_be_visible()
+        await panel.get_by_role("tab", name="Seen and held back").click()
+        await expect(panel.get_by_role("heading", name="What cashier saw")).to_be_visible()
+        held = panel.locator("section", has=page.get_by_role("heading", name="What was held back"))
+        await expect(held.get_by_text("Beyond the count")).to_be_visible()
+        await expect(held.get_by_text("4 euros", exact=True)).to_be_visible()
+        await expect(held.get_by_role("row", name="objective EMAIL 1 a token")).to_be_visible()
+        await expect(held.get_by_text("sign", exact=True)).to_be_visible()
+        assert "bob@example.org" not in await page.content()
+        await usable_in_both_looks(page)
+
+        # With the keyboard alone.
+        await panel.get_by_role("tab", name="Seen and held back").press("ArrowRight")
+        verdicts = panel.get_by_role("list", name="Verdict of each guard, in the order in which they are asked")
+        await expect(verdicts.get_by_role("listitem").filter(has_text="depth 1 of 3")).to_contain_text("Allowed")
+        await expect(verdicts.get_by_role("listitem").filter(has_text="team_rules")).to_contain_text("Asked")
+        await expect(panel.get_by_text("closed: cashier was called as usual").last).to_be_visible()
+        await page.keyboard.press("ArrowRight")
+        await expect(panel.get_by_text("Given back")).to_be_visible()
+        await expect(panel.get_by_text("4,958")).to_be_visible()
+        await page.keyboard.press("ArrowRight")
+        await expect(panel.get_by_role("row").filter(has_text="delegation")).to_be_visible()
+
+
+async def test_a_refusal_says_what_to_change_and_in_which_line(page: Page, tmp_path: Path) -> None:
+    async with shop_in(tmp_path) as shop:
+        run = await shop.ask("5 euros")
+        await signed_in(page, shop.address, f"/runs/{run}/d/{run}.1", shop.token)
+        panel = page.get_by_role("complementary", name="Delegation to vault")
+        await expect(panel.get_by_text("shop may not call vault: its may_call does not name it")).to_be_visible()
+        await expect(panel.get_by_text("agents.shop.may_call")).to_be_visible()
+        await expect(panel.get_by_text("remit.toml, line 3")).to_be_visible()
+        await expect(panel.get_by_text('Add "vault" to it.')).to_be_visible()
+        await page.goto(f"{shop.address}/runs/{run}/d/{run}.2")
+        waiting = page.get_by_role("complementary", name="Delegation to cashier")
+        await waiting.get_by_role("link", name="Answer it").click()
+        await expect(page.get_by_role("heading", name="May the cashier pay?")).to_be_visible()
+
+
+async def test_a_person_watches_the_steps_of_a_workflow(page: Page, tmp_path: Path) -> None:
+    hub = Hub(store=new_store(tmp_path / "hub.db"), durability="process", limits=PATIENT)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    tried: list[int] = []
+
+    @hub.agent("worker")
+    async def worker(brief: Brief) -> str:
+        return f"{brief.objective} done"
+
+    @hub.agent("shaky")
+    async def shaky(_: Brief) -> str:
+        tried.append(1)
+        if len(tried) == 1:
+            raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, "the timetable cannot be reached"))
+        begun.set()
+        await go_on.wait()
+        return "42"
+
+    assert worker
+    assert shaky
+    add_workflow(
+        hub,
+        Workflow(
+            name="trip",
+            steps=(
+                Step(name="find", agent="worker", title="Find trains"),
+                Step(name="price", agent="shaky", input="{find}", attempts=2, title="Compare prices"),
+                Step(name="hotel", agent="worker", after=("find",), title="Find a hotel"),
+                Step(name="upgrade", agent="worker", input="{price}", when="price == 0", title="Upgrade the seat"),
+                Step(name="book", agent="worker", after=("price", "hotel"), title="Book all of it"),
+            ),
+        ),
+    )
+    async with serving(hub, console=True) as server:
+        task = asyncio.create_task(hub.ask("trip", "Go to Bern", user="anna"))
+        await begun.wait()
+        await hub.store.flush()
+        [run] = [each.run for each in await hub.store.runs(limit=1)]
+        await signed_in(page, server.address, f"/runs/{run}/workflow")
+        graph = page.get_by_role("region", name="Steps of trip as a graph")
+        await expect(graph.get_by_role("link", name="Find trains: Done. Open its delegation")).to_be_visible()
+        await expect(graph.get_by_role("link", name=re.compile("^Compare prices: Running"))).to_be_visible()
+        await expect(graph.get_by_text("Planned")).to_have_count(2)
+        await expect(page.get_by_text("2 of 5 steps done")).to_be_visible()
+
+        # The rest happens without another click.
+        go_on.set()
+        await task
+        await expect(page.get_by_text("4 of 4 steps done")).to_be_visible()
+        steps = page.get_by_role("table", name="Steps")
+        row = steps.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Upgrade the seat"))
+        await expect(row).to_contain_text("Skipped")
+        await expect(row).to_contain_text("its condition does not hold: price == 0")
+        retried = steps.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Compare prices"))
+        await expect(retried.get_by_role("link", name="attempt 2")).to_have_attribute(
+            "href", f"/runs/{run}/d/{run}.price~2"
+        )
+        await expect(retried).to_contain_text("Failed")
+        await usable_in_both_looks(page)
+
+        await hub.ask("worker", "Alone", user="anna")
+        [alone] = [each.run for each in await hub.store.runs(limit=1)]
+        await page.goto(f"{server.address}/runs/{alone}/workflow")
+        await expect(page.get_by_role("heading", name="This run followed no workflow")).to_be_visible()
+        await page.goto(f"{server.address}/runs/absent/workflow")
+        await expect(page.get_by_role("alert")).to_contain_text("no run `absent`")
