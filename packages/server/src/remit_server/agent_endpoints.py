@@ -15,6 +15,7 @@ from remit_server.access import visible
 from remit_server.delegations import Delegations
 from remit_server.documents.api import AGENT, AGENT_CARD, AGENTS
 from remit_server.documents.api_values import AgentList, PublicCard
+from remit_server.documents.common import shown_as
 from remit_server.documents.figures import DAY_MS, HOUR_MS, RecordFigures, Sums, Traffic
 from remit_server.documents.spend import (
     AgentGraph,
@@ -107,19 +108,7 @@ class AgentEndpoints:
                 max_tokens=card.tokens,
                 isolation=card.isolation,
                 rankings=tuple(rankings),
-                faults=tuple(
-                    FaultLine(
-                        at_ms=each.at_ms,
-                        run=each.run,
-                        delegation=each.delegation,
-                        origin=each.origin,
-                        user=each.user,
-                        status=each.status,
-                        code=each.code,
-                        message=each.message,
-                    )
-                    for each in reversed(faults)
-                ),
+                faults=tuple(shown_as(FaultLine, each) for each in reversed(faults)),
                 complete=self._figures.complete,
                 through_ms=figures.through_ms,
             )
@@ -151,20 +140,14 @@ class AgentEndpoints:
     def _load(self, card: AgentCard, state: AgentStatus | None, recent: "_Recent") -> AgentLoad:
         state = state or AgentStatus(0, 0, Phase.CLOSED)  # it was removed a moment ago
         priced, hours = recent.of(card.name)
-        return AgentLoad(
+        return shown_as(
+            AgentLoad,
+            state,
             name=card.name,
             description=card.description,
-            is_remote=state.is_remote,
-            hosts=tuple(HostLine(hub=each.hub, free=each.free) for each in state.hosts),
+            hosts=tuple(shown_as(HostLine, each) for each in state.hosts),
             model=self._pricing.models.get(card.name, ""),
-            running=state.running,
-            slots=state.slots,
-            free=state.free,
-            queued=state.queued,
             queue=card.queue,
-            breaker=state.breaker,
-            probe_ms=state.probe_ms,
-            openings=state.openings,
             rate=None
             if card.rate is None
             else RateUse(limit=card.rate, calls=state.rate_calls, wait_ms=state.rate_wait_ms),
@@ -180,9 +163,7 @@ class AgentEndpoints:
 
 def public(card: AgentCard) -> PublicCard:
     """Return what others may know of an agent."""
-    return PublicCard(
-        name=card.name, version=card.version, description=card.description, capabilities=card.capabilities
-    )
+    return shown_as(PublicCard, card)
 
 
 class _Recent:
@@ -253,29 +234,15 @@ def _edges(cards: Mapping[str, AgentCard], did: Mapping[tuple[str, str], Traffic
 
 def _edge(ends: tuple[str, str], may: bool, traffic: Traffic) -> CallEdge:
     worked = traffic.calls - traffic.refused
-    return CallEdge(
+    return shown_as(
+        CallEdge,
+        traffic,
         origin=ends[0],
         target=ends[1],
         may=may,
-        calls=traffic.calls,
-        failed=traffic.failed,
-        refused=traffic.refused,
-        tokens=traffic.tokens,
         mean_ms=round(traffic.time_ms / worked) if worked else None,
     )
 
 
 def _ranking(ranked: Iterable[Ranked]) -> tuple[RankingLine, ...]:
-    return tuple(
-        RankingLine(
-            agent=each.name,
-            place=place,
-            quality=each.quality,
-            latency_ms=each.latency_ms,
-            tokens=each.tokens,
-            in_flight=each.in_flight,
-            ago_ms=each.ago_ms,
-            why=each.why,
-        )
-        for place, each in enumerate(ranked, 1)
-    )
+    return tuple(shown_as(RankingLine, each, agent=each.name, place=place) for place, each in enumerate(ranked, 1))

@@ -2,6 +2,8 @@
 
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import checked, encode
 from remit.protocol.envelope import Request
@@ -24,6 +26,7 @@ from remit_server.documents.api_values import (
     SeveralAnswers,
     WaitingApproval,
 )
+from remit_server.documents.common import shown_as
 from remit_server.operations import ApiRequest, answers, parameter
 from remit_server.policy_endpoints import TeamPolicy
 
@@ -36,16 +39,13 @@ def digest_of(question: Question) -> str:
 def waiting_view(question: Question, rule: DeciderRule | None, *, may_answer: bool) -> WaitingApproval:
     """Return a pending question as it is shown."""
     request = question.request
-    return WaitingApproval(
+    return shown_as(
+        WaitingApproval,
+        request,
         id=question.id,
-        run=request.run,
         delegation=request.path,
         question=question.text,
-        origin=request.origin,
-        target=request.target,
-        capability=request.capability,
         user=request.remit.user,
-        objective=request.objective,
         asked_ms=question.asked_ms,
         expires_ms=question.expires_ms,
         editable=tuple(sorted(question.editable)),
@@ -246,30 +246,10 @@ def _answered(record: Record) -> AnsweredApproval | None:
     body = record.body
     if not isinstance(body, Approval) or body.agreed is None:
         return None
-    return AnsweredApproval(
-        id=body.id,
-        run=record.run,
-        delegation=body.delegation,
-        question=body.question,
-        target=body.agent,
-        agreed=body.agreed,
-        by=body.by,
-        reason=body.reason,
-        edited=body.edited,
-        at_ms=record.at_ms,
-    )
+    return shown_as(AnsweredApproval, body, run=record.run, target=body.agent, at_ms=record.at_ms)
 
 
 def _decided(asked: Approval, run: str, decision: Decision) -> AnsweredApproval:
-    return AnsweredApproval(
-        id=asked.id,
-        run=run,
-        delegation=asked.delegation,
-        question=asked.question,
-        target=asked.agent,
-        agreed=decision.agreed,
-        by=decision.by,
-        reason=decision.reason,
-        edited=tuple(sorted(decision.edits)),
-        at_ms=0,
-    )
+    edited = tuple(sorted(decision.edits))
+    answer = replace(asked, agreed=decision.agreed, by=decision.by, reason=decision.reason, edited=edited)
+    return shown_as(AnsweredApproval, answer, run=run, target=asked.agent, at_ms=0)

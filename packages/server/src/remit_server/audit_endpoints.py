@@ -20,6 +20,7 @@ from remit_server.access import OPERATION
 from remit_server.bodies import Receive, Scope, Send, headers_of
 from remit_server.delegations import Delegations
 from remit_server.documents.api import KINDS, PAGE_BEFORE, TIMES, ApiOperation, Parameter, page_size
+from remit_server.documents.common import shown_as
 from remit_server.documents.runs import RecordLine, record_line
 from remit_server.operations import ApiRequest, answers, get, parameter, refuse_unknown, sends, words_of
 
@@ -179,18 +180,13 @@ class AuditVerifier:
 
 def _result(verdict: AuditVerdict, start: Checkpoint | None, at_ms: int, took_ms: int) -> VerifiedRecord:
     earlier = start.number if start and verdict.since else 0
-    return VerifiedRecord(
-        ok=verdict.ok,
+    return shown_as(
+        VerifiedRecord,
+        verdict,
         text=str(verdict),
         rows=verdict.since + verdict.rows,
         checkpoints=earlier + verdict.checkpoints,
-        unprotected=verdict.unprotected,
-        findings=verdict.findings,
-        announced=verdict.announced,
         keys=verdict.keys or ((start.key,) if start and verdict.since else ()),
-        removed=verdict.removed,
-        since=verdict.since,
-        unchained=verdict.unchained,
         at_ms=at_ms,
         took_ms=took_ms,
     )

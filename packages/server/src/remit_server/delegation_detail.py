@@ -49,6 +49,7 @@ from remit_server.delegation_views import (
     ShownView,
     ToolUseView,
 )
+from remit_server.documents.common import shown_as
 from remit_server.documents.verdicts import RecordedCase, recorded_verdicts
 from remit_server.policy_endpoints import TeamPolicy
 from remit_server.run_trees import RunTrees
@@ -81,19 +82,17 @@ async def shown_to(hub: Engine, case: ShownCase) -> tuple[ShownView, HeldBackVie
     request, cards = case.request, hub.cards
     card = cards.get(request.target)
     said = await _said_before(hub.store, case)
-    shown = await _shown_messages(hub.store, request.view or View(), {each.seq: each for each in said})
+    view = request.view or View()
+    shown = await _shown_messages(hub.store, view, {each.seq: each for each in said})
     powers = None if card is None else powers_of(card, request.remit)
-    seen = ShownView(
-        objective=request.objective,
-        input=request.input,
-        hints=request.hints,
-        reason=request.reason,
-        handoff=request.handoff,
+    seen = shown_as(
+        ShownView,
+        request,
         messages=tuple(map(_message, shown)),
-        seen_before=len(request.view.seen) if request.view is not None else 0,
-        summary=request.view.summary if request.view is not None else "",
-        workspace=request.view.workspace if request.view is not None else "",
-        notes=request.view.known if request.view is not None else (),
+        seen_before=len(view.seen),
+        summary=view.summary,
+        workspace=view.workspace,
+        notes=view.known,
         tokens=request.view.tokens if request.view is not None else None,
         tools=() if powers is None else tuple(sorted(powers.tools or ())),
         targets=() if card is None else tuple(sorted(_reachable(card, request, cards))),
@@ -149,15 +148,7 @@ async def _shown_messages(store: Store, view: View, known: dict[int, Message]) -
 
 
 def _message(message: Message) -> MessageView:
-    return MessageView(
-        seq=message.seq,
-        role=message.role,
-        name=message.name,
-        text=message.text,
-        tokens=message.tokens,
-        at_ms=message.at_ms,
-        delegation=message.delegation,
-    )
+    return shown_as(MessageView, message)
 
 
 def _is_of_run(message: Message, run: str) -> bool:
@@ -423,21 +414,13 @@ class DelegationDetails:
         )
         breaker = next(each for each in verdicts if each.guard == "breaker")
         rows = [each for each in records if each.seq]
-        return DelegationDetail(
+        return shown_as(
+            DelegationDetail,
+            request,
             run=tree.root.path if tree.root else request.run,
             path=node.path,
-            id=request.id,
-            parent=request.parent,
             state="asking" if waiting is not None else node.state,
-            origin=request.origin,
-            target=request.target,
             user=request.remit.user,
-            capability=request.capability,
-            session=request.session,
-            parent_session=request.parent_session,
-            correlation=request.correlation,
-            via=request.via,
-            retry_of=request.retry_of,
             asked_ms=node.asked_ms,
             ended_ms=node.ended_ms,
             remit=_remit(node, seq, request, caller, response),
@@ -514,7 +497,9 @@ def _remit(node: Node, seq: int, request: Request, caller: Request | None, respo
         held = sum((each.granted or 0) if each.is_open_at(seq) else each.usage.total for each in beside)
         left = max(0, caller.remit.tokens - held)
         time_left = max(0, caller.remit.time_ms - (node.asked_ms - node.parent.asked_ms))
-    return RemitView(
+    return shown_as(
+        RemitView,
+        remit,
         tokens=CarvedTokens(
             caller=None if caller is None else caller.remit.tokens,
             left_before=left,
@@ -533,14 +518,8 @@ def _remit(node: Node, seq: int, request: Request, caller: Request | None, respo
             queued=0 if response is None else response.queued_ms,
             asked=0 if response is None else response.waited_ms,
         ),
-        depth=remit.depth,
-        max_depth=remit.max_depth,
-        chain=remit.chain,
-        context_tokens=remit.context_tokens,
         tools=None if remit.tools is None else tuple(sorted(remit.tools)),
         targets=None if remit.targets is None else tuple(sorted(remit.targets)),
-        may_delegate=remit.may_delegate,
-        priority=remit.priority,
     )
 
 
@@ -570,16 +549,7 @@ def _tool_uses(records: Sequence[Record]) -> Iterator[ToolUseView]:
     for record in records:
         match outward(record).body:
             case ToolUse(begun=False) as use:
-                yield ToolUseView(
-                    seq=record.seq,
-                    at_ms=record.at_ms,
-                    tool=use.tool,
-                    input=use.input,
-                    duration_ms=use.duration_ms,
-                    replayed=use.replayed,
-                    revealed=use.revealed,
-                    fault=use.fault,
-                )
+                yield shown_as(ToolUseView, use, seq=record.seq, at_ms=record.at_ms)
             case _:
                 pass
 
@@ -599,13 +569,10 @@ def _approvals(records: Sequence[Record]) -> Iterator[ApprovalView]:
     for id, question in {**answered, **asked}.items():
         answer = answered.get(id)
         decided = answer.body if answer is not None else question.body
-        yield ApprovalView(
-            id=id,
+        yield shown_as(
+            ApprovalView,
+            decided,
             question=question.body.question,
             asked_ms=question.at_ms,
             answered_ms=None if answer is None else answer.at_ms,
-            agreed=decided.agreed,
-            by=decided.by,
-            reason=decided.reason,
-            edited=decided.edited,
         )

@@ -17,6 +17,7 @@ from remit_server.access import visible
 from remit_server.bodies import Scope
 from remit_server.delegations import Delegations
 from remit_server.documents.api import Parameter, page_size
+from remit_server.documents.common import shown_as
 from remit_server.documents.figures import DAY_MS, HOUR_MS, HOURLY_MS, RecordFigures, SumKey, Sums
 from remit_server.documents.spend import (
     STEP_MS,
@@ -215,7 +216,7 @@ class FiguresEndpoints:
                 limits=limit_lines(limits),
                 day_ms=day_ms,
                 users=_users(figures, day_ms, of, live, limits),
-                runs=tuple(map(_budget, live[:MOST_RUNS])),
+                runs=tuple(shown_as(RunBudget, run) for run in live[:MOST_RUNS]),
                 rates=self._rates(call.sender),
                 complete=self._figures.complete,
                 through_ms=figures.through_ms,
@@ -317,19 +318,6 @@ def _users(
         for user in spent.keys() | reserved.keys()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.spent - row.reserved, row.user))[:MOST_USERS])
-
-
-def _budget(run: LiveRun) -> RunBudget:
-    return RunBudget(
-        run=run.run,
-        user=run.user,
-        agent=run.agent,
-        granted=run.granted,
-        used=run.used,
-        left=run.left,
-        time_left_ms=run.time_left_ms,
-        delegations=run.delegations,
-    )
 
 
 log = logging.getLogger("remit")

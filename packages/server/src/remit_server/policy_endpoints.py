@@ -19,6 +19,7 @@ from remit.runtime.engine import Engine
 from remit_server.delegation_views import Advice
 from remit_server.documents.api import ApiOperation
 from remit_server.documents.api_values import DeciderRule
+from remit_server.documents.common import shown_as
 from remit_server.documents.verdicts import Explanation, GuardLine, Guards
 from remit_server.operations import ApiRequest, answers, get
 
@@ -211,19 +212,14 @@ class PolicyEndpoints:
     def _agents(self, sender: Sender) -> list[AgentPolicy]:
         default = self._hub.settings.limits.authority
         return [
-            AgentPolicy(
-                name=card.name,
-                description=card.description,
+            shown_as(
+                AgentPolicy,
+                card,
                 capabilities=tuple(each.code for each in card.capabilities),
                 may_call=tuple(sorted(card.callees)),
                 tools=tuple(sorted(card.tools)),
                 sees=tuple(sorted(card.sees)),
                 authority=card.authority or default,
-                rate=card.rate,
-                time_ms=card.time_ms,
-                tokens=card.tokens,
-                concurrency=card.concurrency,
-                queue=card.queue,
             )
             for card in self._cards(sender).values()
         ]

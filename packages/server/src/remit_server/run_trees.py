@@ -14,6 +14,7 @@ from remit.runtime.aside import aside
 from remit.runtime.ports import RunScope, RunSummary, Store
 from remit.runtime.run_tree import Node, Tree
 from remit_server.documents.api_values import PublicRun
+from remit_server.documents.common import shown_as
 from remit_server.documents.delegation_table import CostOf, DelegationTable, table_of
 
 # A page of the record is folded in some milliseconds, and the event loop goes on between two of them.
@@ -186,23 +187,15 @@ def preview_of(response: Response) -> str:
 def run_line(summary: RunSummary, questions: int = 0) -> PublicRun:
     """Return a run in one line."""
     response = summary.response
-    return PublicRun(
-        run=summary.run,
-        user=summary.user,
-        agent=summary.agent,
-        objective=summary.objective,
-        started_ms=summary.started_ms,
-        state=summary.state,
+    return shown_as(
+        PublicRun,
+        summary,
         status=response.status if response else None,
         code=response.fault.code if response and response.fault else None,
         preview=preview_of(response) if response else "",
         tokens=response.usage.total if response else None,
         duration_ms=response.duration_ms if response else None,
-        changed_ms=summary.changed_ms,
         questions=questions,
-        session=summary.session,
-        via=summary.via,
-        correlation=summary.correlation,
     )
 
 

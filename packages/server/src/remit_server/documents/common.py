@@ -1,6 +1,6 @@
 """Fields that many documents share, and the documents of failures, benchmarks and the guard of coding tools."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -21,6 +21,15 @@ State = Annotated[
 ]
 
 
+S = TypeVar("S", bound=Struct)
+
+
+def shown_as(kind: type[S], source: object, /, **fields: object) -> S:
+    """Return what a document shows of *source*: the attributes that have the names of its fields, and *fields*."""
+    names = (name for name in kind.__struct_fields__ if name not in fields)
+    return kind(**{name: getattr(source, name) for name in names}, **fields)
+
+
 class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.error/1"):
     """Why a command failed."""
 
@@ -35,15 +44,7 @@ class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
 def failure_of(why: Fault) -> Failure:
     """Return the document for a fault."""
-    return Failure(
-        code=why.code,
-        message=why.message,
-        summary=plain_failure(why),
-        detail=why.detail,
-        suggestion=why.suggestion,
-        problems=why.problems,
-        exit_code=TABLE[why.code].exit_code,
-    )
+    return shown_as(Failure, why, summary=plain_failure(why), exit_code=TABLE[why.code].exit_code)
 
 
 class ErrorCode(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record
 from remit.runtime.audit import AuditFinding
-from remit_server.documents.common import AtMs, DelegationId, RunId, State
+from remit_server.documents.common import AtMs, DelegationId, RunId, State, shown_as
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -192,9 +192,7 @@ class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
 
 def record_line(record: Record) -> RecordLine:
     """Return one record."""
-    return RecordLine(
-        seq=record.seq, kind=record.kind, at_ms=record.at_ms, run=record.run, session=record.session, body=record.body
-    )
+    return shown_as(RecordLine, record)
 
 
 class Records(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.export/1"):

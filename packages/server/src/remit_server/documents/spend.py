@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from remit.policy.breaker import Phase
 from remit.protocol.card import Capability, Rate
 from remit.protocol.lifecycle import Status
-from remit_server.documents.common import AtMs, DelegationId, RunId
+from remit_server.documents.common import AtMs, DelegationId, RunId, shown_as
 from remit_server.documents.figures import DAY_MS, HOUR_MS, Period, SumKey, Sums
 from remit_server.model_prices import Price, cost_of
 
@@ -112,20 +112,11 @@ class PricedSums(Struct):
     def row(self, key: str) -> SpendRow:
         """Return these sums as a row of a table."""
         sums = self.sums
-        return SpendRow(
+        return shown_as(
+            SpendRow,
+            sums,
             key=key,
-            runs=sums.runs,
-            delegations=sums.delegations,
-            succeeded=sums.succeeded,
-            failed=sums.failed,
-            cancelled=sums.cancelled,
-            refused=sums.refused,
-            prompt=sums.prompt,
-            completion=sums.completion,
-            cached=sums.cached,
-            tokens=sums.tokens,
             total_tokens=sums.total,
-            overrun=sums.overrun,
             cost=self.cost,
             unpriced_tokens=self.unpriced,
             p50_ms=sums.percentile_ms(0.5),

@@ -7,6 +7,7 @@ from msgspec import Struct
 from remit.protocol.errors import Code
 from remit.protocol.records import PlannedStep
 from remit.runtime.run_tree import Node, Tree
+from remit_server.documents.common import shown_as
 
 StepState = Literal[
     "success",
@@ -126,17 +127,13 @@ def _step(
     fault = last.fault.outward() if last and last.fault else None
     # The answer of a workflow says in its own words why a step was skipped or failed.
     why = told.get(step.name, {}).get("why", "") or node.skipped.get(step.name, "") or (fault.message if fault else "")
-    return WorkflowStep(
-        name=step.name,
-        title=step.title,
+    return shown_as(
+        WorkflowStep,
+        step,
         agent=(last.agent if last else step.agent) or "",
         capability=step.capability or "",
-        after=step.after,
-        when=step.when,
-        optional=step.optional,
         state=_state(last) if last else _unasked(node, step.name, told),
         why=why,
-        fallback=step.fallback,
         attempts=tuple(_attempt(each, now_ms) for each in asked),
     )
 
