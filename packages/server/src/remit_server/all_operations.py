@@ -6,13 +6,12 @@ from remit_server.audit_endpoints import AuditEndpoints
 from remit_server.console.pages import ApiDocs
 from remit_server.delegation_endpoints import DelegationEndpoints
 from remit_server.dialect_endpoints import DialectEndpoints
-from remit_server.documents.api import ApiOperation
+from remit_server.documents.api import BROWSER_OPERATIONS, ApiOperation
 from remit_server.event_endpoints import EventEndpoints
 from remit_server.figures_endpoints import FiguresEndpoints
 from remit_server.mcp.endpoint import MCP
 from remit_server.operations import get, operations_of
 from remit_server.policy_endpoints import PolicyEndpoints
-from remit_server.public_console import BROWSER_OPERATIONS
 from remit_server.run_endpoints import RunEndpoints
 from remit_server.server_endpoints import ServerEndpoints
 from remit_server.session_endpoints import SessionEndpoints, UserEndpoints

@@ -54,7 +54,7 @@ class DelegationEndpoints:
         if sent.traceparent is None and "traceparent" in headers:
             sent = replace(sent, traceparent=headers["traceparent"][:55])
         request = await self._delegations.received(sent, sender, headers)
-        once = self._delegations.gate.once(headers)
+        once = self._delegations.gate.once(headers) if sender.is_hub else None
         if (welcome := quality(headers, STREAM)) and welcome >= quality(headers, "application/json"):
             await self._stream(request, once, receive, send, anew=sent.id is None)
         elif prefers(headers, "respond-async"):

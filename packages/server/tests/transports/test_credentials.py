@@ -642,6 +642,6 @@ def test_without_the_extra_the_import_says_what_to_install() -> None:
                 assert "pip install 'remit[credentials]'" in str(error), error
             else:
                 raise SystemExit(f"{module} was imported")
-        from remit_server.transports.credentials import headers, incoming, keys, outgoing, proof, spending, trust
+        from remit_server.transports.credentials import incoming, keys, outgoing, proof, trusted_files
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=PATIENCE_S)

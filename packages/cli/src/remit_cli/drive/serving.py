@@ -26,10 +26,10 @@ from remit_cli.drive.running import Data, interrupts
 from remit_cli.places import relative_path, team_path
 from remit_cli.show.screen import many, print_json, print_text, spoken
 from remit_server.access import token_in
+from remit_server.documents.api import LINKS, OneTimeLink
 from remit_server.documents.api_values import FailureBody
 from remit_server.documents.team import ConsoleLink, ServerUp
 from remit_server.figures_endpoints import WorkerPlace
-from remit_server.public_console import LINKS, OneTimeLink
 from remit_server.server import Server
 from remit_server.transports.addresses import listening
 

@@ -15,9 +15,8 @@ from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, read_
 from remit_server.console.console import Console
 from remit_server.console.hosts import OWNER, hosts_at
 from remit_server.console.sessions import ConsoleSessions, SpentInFile
-from remit_server.documents.api import Parameter
+from remit_server.documents.api import ENTER, SIGN_IN, Parameter
 from remit_server.operations import Operation
-from remit_server.public_console import ENTER, SIGN_IN
 from remit_server.refusals import Guarded
 from remit_server.transports.credentials.incoming import Authenticator, bearer_of
 

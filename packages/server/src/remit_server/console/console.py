@@ -24,8 +24,7 @@ from remit_server.bodies import (
 from remit_server.console.hosts import ConsoleHosts
 from remit_server.console.pages import HEADERS, HOW_TO_BUILD, ConsolePages, is_built, not_built
 from remit_server.console.sessions import LINK_MS, ConsoleSession, ConsoleSessions, SpentInStore
-from remit_server.operations import parameter, refuse_unknown, sends
-from remit_server.public_console import (
+from remit_server.documents.api import (
     CONSOLE,
     ENTER,
     LINKS,
@@ -37,6 +36,7 @@ from remit_server.public_console import (
     SignedOut,
     SignIn,
 )
+from remit_server.operations import parameter, refuse_unknown, sends
 from remit_server.refusals import REFUSALS, Failures, Refusals, note
 from remit_server.transports.credentials.incoming import MAX_BEARER_CHARS, Authenticator
 from remit_server.transports.credentials.proof import BEARER, PROOF

@@ -30,9 +30,9 @@ from remit_relay.session.run import Person
 from remit_relay.team.device_process import DeviceProcess, find_process
 from remit_server.access import token_in
 from remit_server.console.hosts import TOKEN_FILE
+from remit_server.documents.api import LINKS, OneTimeLink
 from remit_server.documents.api_values import FailureBody
 from remit_server.documents.shared import SharedDraft
-from remit_server.public_console import LINKS, OneTimeLink
 from remit_server.streams import KEEP_ALIVE_S
 
 # A start waits for the list of shared agents for two seconds; the rest is the work of a busy machine.
