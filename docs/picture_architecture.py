@@ -47,18 +47,16 @@ STEPS = (
     Step(
         "draft",
         "carve the callee's remit from the caller's",
-        ("runtime/root_request.py", "runtime/delegation/draft.py"),
+        ("runtime/root_request.py", "runtime/delegation/dispatch.py"),
     ),
-    Step("admit", "ask the guards in order, then redact", ("runtime/delegation/admission.py", "policy/verdict.py")),
+    Step("admit", "ask the guards in order, then redact", ("runtime/delegation/admission.py", "policy/guards.py")),
     Step("reserve", "take tokens, rate and breaker, without an await", ("runtime/ledger.py",)),
     Step(
         "send",
         "record the start, wait for a slot, run the agent",
         ("runtime/delegation/tasks.py", "transports/local.py"),
     ),
-    Step(
-        "settle", "count what was spent, give the rest back", ("runtime/delegation/settlement.py", "runtime/ledger.py")
-    ),
+    Step("settle", "count what was spent, give the rest back", ("runtime/delegation/tasks.py", "runtime/ledger.py")),
     Step("record", "append the end to the audit chain", ("stores/writer.py", "runtime/audit/chain.py")),
     Step(
         "answer",

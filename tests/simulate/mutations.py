@@ -15,7 +15,7 @@ from remit.runtime.delegation import replay, response
 from remit.runtime.delegation.admission import Admission
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports.requests import unknown_outcome
-from remit.runtime.root_records import RootRecords
+from remit.runtime.root_runs import RootRecords
 from remit_cluster.nats.agent import BusAgent
 from remit_cluster.nats.cancels import BusCancels
 from remit_testing.memory import MemoryStore

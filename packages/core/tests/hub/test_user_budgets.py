@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from remit import Brief, Code, Hub, Limits, Response
-from remit.runtime.root_admission import DAY_MS
+from remit.runtime.delegation.admission import DAY_MS
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from remit.policy.guards import judge
 from remit.policy.limits import Limits
-from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Refuse, Rewrite, Verdict, judge, refuse
+from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Refuse, Rewrite, Verdict, refuse
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from samples import a_card, a_remit, a_request, code_of

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.policy.guards import GUARDS, LAST, explain, passes_again
-from remit.policy.verdict import ALLOW, Facts, Guard, Refuse, Rewrite, judge
+from remit.policy.guards import GUARDS, LAST, explain, judge, passes_again
+from remit.policy.verdict import ALLOW, Facts, Guard, Refuse, Rewrite
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code
 from samples import a_card, a_remit, a_request

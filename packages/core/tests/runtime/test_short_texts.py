@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from remit import Answer, Call
 from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import Window
-from remit.policy.guards import GUARDS, passes_again
+from remit.policy.guards import GUARDS, judge, passes_again
 from remit.policy.limits import Limits
 from remit.policy.redaction import is_plain
-from remit.policy.verdict import Facts, Finding, Rewrite, Sealing, judge
+from remit.policy.repeats import call_key_of
+from remit.policy.verdict import Facts, Finding, Rewrite, Sealing
 from remit.policy.weight import is_light_response, is_short_text, is_short_text_answer
 from remit.protocol.card import AgentCard, Capability, Rate
 from remit.protocol.envelope import Request
@@ -23,18 +24,17 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import DelegationState
 from remit.runtime.clock import LoopClock, TimerWheel
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.admission import Admission
-from remit.runtime.delegation.draft import (
+from remit.runtime.delegation.dispatch import (
     CallAttempt,
     attempt_at,
-    call_key_of,
     draft,
     draft_again,
+    facts_of_call,
     is_like,
     passed_call,
 )
 from remit.runtime.delegation.response import answered, answered_with_text
-from remit.runtime.delegation.settlement import Settlement
+from remit.runtime.delegation.tasks import Settlement
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ledger import Ledger
 from remit.runtime.ports.agents import RegisteredAgent
@@ -161,7 +161,6 @@ class Scene:
             store=SimpleNamespace(sizes=dict[str, int]()),
             registry=SimpleNamespace(agents={"tag": CALLEE}, hub="local"),
         )
-        self.admission = Admission(cast("RuntimeContext", self.parts))
         self.parent = a_caller(CALLER, a_request(target="prime", remit=a_remit(chain=(), time_ms=100_000)))
         attempt, request = self.drafted("one", 60_000, None)
         assert isinstance(judge(request, self.facts(attempt, request), GUARDS), Rewrite)
@@ -173,7 +172,7 @@ class Scene:
         return attempt, draft(self.parent, call, CALLEE.card, attempt.path, left_ms, 8, self.parts.limits)
 
     def facts(self, attempt: CallAttempt, request: Request) -> Facts:
-        return self.admission.facts_of_call(attempt, request, CALLER, 0.0, repeated=False)
+        return facts_of_call(cast("RuntimeContext", self.parts), attempt, request, CALLER, 0.0, repeated=False)
 
     def passes(self, said: str = "two", left_ms: int = 60_000, at_once: int | None = None, **changes: Any) -> bool:
         """Return whether one more text passes the one look; if so, it passes all guards."""

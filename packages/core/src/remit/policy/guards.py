@@ -1,12 +1,12 @@
-"""The guards of a hub, in the order in which they are asked: structural first, rewriting last."""
+"""The guards of a hub in the order in which they are asked, structural first, rewriting last; and how they judge."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from remit.policy.budget import FLOOR_MS, estimate_request
 from remit.policy.limits import Limits
 from remit.policy.reception import authority_of
 from remit.policy.redaction import redaction
-from remit.policy.verdict import ALLOW, Facts, Guard, Refuse, Verdict, refuse
+from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Verdict, refuse
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import NOBODY, Request
 from remit.protocol.errors import Code
@@ -284,6 +284,47 @@ GUARDS: tuple[Guard, ...] = (
 # Redaction comes after all other guards, a team's own included, and after the schemas: these judge the raw text, not
 # tokens.
 LAST: Guard = redaction
+
+
+def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | Refuse | Ask:
+    """Ask each guard in turn; the first objection stands, and rewrites are passed on."""
+    struck: Mapping[str, str | int] = {}
+    for guard in guards:
+        verdict = guard(request, facts)
+        if verdict is ALLOW:
+            continue
+        match verdict:
+            case Allow():
+                continue
+            case Rewrite(request=rewritten, struck=more):
+                struck = {**struck, **more} if more else struck
+                if not _says_the_same(request, rewritten):
+                    message = (
+                        "a guard rewrote more than the content: a request's route is fixed, and its remit only narrows"
+                    )
+                    return refuse(Code.PERMISSION_DENIED, message, suggestion="Correct the guard.")
+                request = rewritten
+            case Ask(question=question) if question in facts.approved:
+                continue
+            case (Refuse() | Ask()) as objection:
+                return objection
+            case _:  # guards come from users too, and anything but a verdict is not an approval
+                return refuse(
+                    Code.PERMISSION_DENIED,
+                    f"a guard returned an invalid verdict of type {type(verdict).__name__}",
+                    suggestion=GUARD_FAILED,
+                )
+    return Rewrite(request, struck)
+
+
+def _says_the_same(request: Request, rewritten: Request) -> bool:
+    """Return whether only the content differs and no one may do more than before."""
+    return rewritten.remit.within(request.remit) and all(
+        getattr(request, field) == getattr(rewritten, field) for field in _ROUTE
+    )
+
+
+_ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session")
 
 
 def passes_again(request: Request, facts: Facts) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.files import File
 
 CallKey = tuple[str, str, str | bytes]
@@ -55,6 +55,17 @@ def call_key(target: str, capability: str | None, objective: str, given: Json, f
     if given is None:
         return target, capability or "", text
     return target, capability or "", hashlib.sha256(encode((text, _canonical(given)))).digest()
+
+
+def call_key_of(request: Request) -> CallKey:
+    """Return the key by which two requests of one caller are the same."""
+    return call_key(request.target, request.capability, request.objective, request.input, request.files)
+
+
+def call_keys_of(call: Call, names: Iterable[str]) -> set[CallKey]:
+    """Return the keys of a call by capability, one for each agent that could execute it."""
+    _, capability, content = call_key("", call.capability, call.objective, call.input, call.files)
+    return {(name, capability, content) for name in names}
 
 
 def beside_of(request: Request) -> tuple[Json, ...]:

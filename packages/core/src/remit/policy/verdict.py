@@ -131,47 +131,6 @@ Guard = Callable[[Request, Facts], Verdict]
 """Judges a request by itself and by facts; it awaits nothing, and reads no clock."""
 
 
-def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | Refuse | Ask:
-    """Ask each guard in turn; the first objection stands, and rewrites are passed on."""
-    struck: Mapping[str, str | int] = {}
-    for guard in guards:
-        verdict = guard(request, facts)
-        if verdict is ALLOW:
-            continue
-        match verdict:
-            case Allow():
-                continue
-            case Rewrite(request=rewritten, struck=more):
-                struck = {**struck, **more} if more else struck
-                if not _says_the_same(request, rewritten):
-                    message = (
-                        "a guard rewrote more than the content: a request's route is fixed, and its remit only narrows"
-                    )
-                    return refuse(Code.PERMISSION_DENIED, message, suggestion="Correct the guard.")
-                request = rewritten
-            case Ask(question=question) if question in facts.approved:
-                continue
-            case (Refuse() | Ask()) as objection:
-                return objection
-            case _:  # guards come from users too, and anything but a verdict is not an approval
-                return refuse(
-                    Code.PERMISSION_DENIED,
-                    f"a guard returned an invalid verdict of type {type(verdict).__name__}",
-                    suggestion=GUARD_FAILED,
-                )
-    return Rewrite(request, struck)
-
-
-def _says_the_same(request: Request, rewritten: Request) -> bool:
-    """Return whether only the content differs and no one may do more than before."""
-    return rewritten.remit.within(request.remit) and all(
-        getattr(request, field) == getattr(rewritten, field) for field in _ROUTE
-    )
-
-
-_ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session")
-
-
 GUARD_FAILED = "Correct the guard; the log of the hub says where it failed."
 """The suggestion where a team's own guard cannot judge."""
 

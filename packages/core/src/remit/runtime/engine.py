@@ -38,6 +38,7 @@ from remit.runtime.brief import Brief
 from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.events import BACKLOG, Events, HubEvents
 from remit.runtime.execution import Executor
@@ -69,10 +70,8 @@ from remit.runtime.ports.agents import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, settings_of
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
-from remit.runtime.root_admission import RootAdmission
-from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import new_run_id, root_request
-from remit.runtime.root_runs import RootRuns
+from remit.runtime.root_runs import RootRecords, RootRuns
 from remit.runtime.sessions import Sessions
 from remit.runtime.shared_requests import SharedRequests
 from remit.runtime.text_reader import text_reader

@@ -18,6 +18,7 @@ from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
 from remit.runtime.clock import sleep_to_tick
 from remit.runtime.context import Delegator
+from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import (
     ControlCommand,
@@ -29,8 +30,7 @@ from remit.runtime.ports import (
     unknown_outcome,
 )
 from remit.runtime.redactor import has_tokens
-from remit.runtime.root_admission import RootAdmission
-from remit.runtime.root_records import CLOSING, LEFT, RootRecords
+from remit.runtime.root_runs import CLOSING, LEFT, RootRecords
 
 log = logging.getLogger("remit")
 

@@ -16,8 +16,8 @@ from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, AssignmentOptions, Call, Request
 from remit.protocol.submission import AskOptions
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.admission import Admission
-from remit.runtime.delegation.draft import attempt_at, draft
+from remit.runtime.delegation.admission import facts_of_root
+from remit.runtime.delegation.dispatch import attempt_at, draft, facts_of_call
 from remit.runtime.frames import Frame, Run
 from remit.runtime.root_request import root_request
 
@@ -69,7 +69,7 @@ def preview(parts: RuntimeContext, origin: str, call: Call, user: str, change: T
     # The tokens of redacted values are made with a key that nobody keeps: they mean nothing in any run.
     detect = parts.redactor.detector
     sealing = None if detect is None else Sealing(os.urandom(32), detect)
-    request, facts = _preview(parts, Admission(parts), origin, call, user, sealing)
+    request, facts = _preview(parts, origin, call, user, sealing)
     return CallPreview(request, facts, parts.guards)
 
 
@@ -81,7 +81,7 @@ def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:
 
 
 def _preview(
-    parts: RuntimeContext, admission: Admission, origin: str, call: Call, user: str, sealing: Sealing | None
+    parts: RuntimeContext, origin: str, call: Call, user: str, sealing: Sealing | None
 ) -> tuple[Request, Facts]:
     call, limits, now = checked(call), parts.limits, parts.clock.now()
     target = call.target or ""
@@ -90,9 +90,9 @@ def _preview(
         options = cast("AskOptions", {name: getattr(call, name) for name in AssignmentOptions.__optional_keys__})
         request = root_request(target, call.objective, user, options, run=PREVIEW_RUN, created_ms=0, limits=limits)
         run = Run(request, 0, None, sealing)
-        return request, admission.facts_of_root(request, run, entry, None, _NONE, now)
+        return request, facts_of_root(parts, request, run, entry, now)
     asked = root_request(origin, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=limits)
     caller = Frame(asked, parts.registry.agents[origin], Run(asked, 0, None, sealing), None, now)
     attempt = replace(attempt_at(caller, call, parts.registry.agents), entry=entry)
     request = draft(caller, call, attempt.card, attempt.path, limits.root_time_ms, 0, limits)
-    return request, admission.facts_of_call(attempt, request, caller.card, now, repeated=False)
+    return request, facts_of_call(parts, attempt, request, caller.card, now, repeated=False)

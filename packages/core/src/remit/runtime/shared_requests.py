@@ -17,12 +17,12 @@ from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.frames import Run
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import ANYONES, AcceptedRequest, ControlCommand, DuplicateRequest, OrphanedRun, RunScope
-from remit.runtime.root_admission import RootAdmission
-from remit.runtime.root_records import RootRecords
 from remit.runtime.root_request import new_run_id
+from remit.runtime.root_runs import RootRecords
 
 # The fields of a request that are submitted.
 _FIELDS = tuple(field for field in Request.__struct_fields__ if field != "approved")

@@ -1,4 +1,4 @@
-"""Admission of a request: guards, the schema of its capability, redaction, and the reservation of its grant."""
+"""Admission of requests: guards, the schema of the capability, redaction, and the reservation of the grant."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -8,26 +8,26 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.guards import GUARDS
-from remit.policy.reception import there
+from remit.policy.guards import GUARDS, judge
+from remit.policy.reception import is_new, peer_of, received, speaker_of, there
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
-from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
+from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light_request, said_in
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Call, Json, Request
+from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime import journal
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.draft import CallAttempt, draft
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
+from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.schemas import unfit_input
+from remit.runtime.sessions import session_of
 from remit.runtime.text_reader import text_reader
 
 log = logging.getLogger("remit")
@@ -65,62 +65,6 @@ class Admission:
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
-
-    def facts_of_call(
-        self, attempt: CallAttempt, request: Request, caller: AgentCard, now: float, *, repeated: bool
-    ) -> Facts:
-        """Return the facts that the guards need about an agent's call; *caller* is its card as it is now."""
-        parts, parent, entry = self.parts, attempt.parent, attempt.entry
-        card = None if entry is None else entry.card
-        ledger, run, goes_on = parts.ledger, parent.run, attempt.before is not None
-        # More than fifteen keywords cost four times as much: rare fields are set afterwards.
-        facts = Facts(
-            target=card,
-            address=entry.address if entry is not None else "",
-            caller=caller,
-            held=parent.request.remit,
-            limits=parts.limits,
-            agents=parts.registry.agents,
-            delegations=run.tally.delegations,
-            agent_delegations=attempt.asked_by_agent,
-            record_bytes=parts.store.sizes.get(run.id, 0),
-            at_once=attempt.at_once or parent.in_flight() + 1,
-            repeated=repeated,
-            overrun=run.overrun and parts.limits.overrun == "run",
-            # A request that was admitted before a restart is only continued.
-            rate_wait_ms=ledger.rate_wait_ms(card, now) if card and card.rate and not goes_on else 0,
-            breaker_wait_ms=0 if goes_on else ledger.breaker_wait_ms(request.target, now),
-            sealing=run.sealing,
-        )
-        if attempt.owner is not None:
-            facts = replace(facts, session_user=attempt.owner.user, session_agent=attempt.owner.agent)
-        if attempt.call.tools is not None:
-            facts = replace(facts, asked_tools=attempt.call.tools)
-        return replace(facts, approved=attempt.approved) if attempt.approved else facts
-
-    def facts_of_root(
-        self,
-        request: Request,
-        run: Run,
-        entry: RegisteredAgent | None,
-        owner: SessionOwner | None,
-        approved: frozenset[str],
-        now: float,
-    ) -> Facts:
-        """Return the facts that the guards need about a root request."""
-        ledger = self.parts.ledger
-        return Facts(
-            target=entry.card if entry else None,
-            address=entry.address if entry else "",
-            limits=self.parts.limits,
-            agents=self.parts.registry.agents,
-            session_user=owner.user if owner else None,
-            session_agent=owner.agent if owner else None,
-            rate_wait_ms=ledger.rate_wait_ms(entry.card, now) if entry else 0,
-            breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
-            approved=approved,
-            sealing=run.sealing,
-        )
 
     def judge(
         self,
@@ -260,13 +204,6 @@ class Admission:
         if mine:
             parent.held = {**(parent.held or {}), **mine}
 
-    def draft_now(self, parent: Frame, call: Call, entry: RegisteredAgent | None, path: str) -> Request:
-        """Return the request that a call makes now."""
-        parts, now = self.parts, self.parts.clock.now()
-        card, caller = entry.card if entry is not None else None, parts.registry.agents[parent.card.name].card
-        left_ms = parent.time_left_ms(now)
-        return draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
-
 
 def _gist(text: str) -> Json:
     return text_reader().gist(text)  # few capabilities use it
@@ -294,3 +231,316 @@ def _misfit(request: Request, card: AgentCard | None, known: Held) -> Fault | No
     if schema is None:
         return None
     return unfit_input(request.capability or "", schema, restore(request.input, known), request.input)
+
+
+DAY_MS = 24 * 3_600_000
+
+
+class Allowance(NamedTuple):
+    """The tokens that a run has reserved of its user's day."""
+
+    counter: str
+    tokens: int
+
+
+class UserBudgets:
+    """Reserves and settles the daily tokens of users."""
+
+    def __init__(self, parts: RuntimeContext) -> None:
+        self._parts = parts
+
+    def applies_to(self, request: Request) -> bool:
+        """Return whether a request counts: a budget is set, and the request begins a user's run.
+
+        What agents delegate is part of the run that began it, also if another hub began it. A request that another hub
+        of this team handed over was counted there.
+        """
+        if self._parts.limits.user_tokens_per_day is None or request.remit.chain:
+            return False
+        return peer_of(request) != self._parts.registry.hub
+
+    async def reserve(self, request: Request) -> Allowance | Fault:
+        """Reserve the request's tokens, or what is left of the day if that is less; a fault if nothing is left."""
+        most = self._parts.limits.user_tokens_per_day
+        assert most is not None, "the caller asks whether a budget is set"
+        now_ms, wanted = self._parts.clock.wall_ms(), request.remit.tokens
+        # The day is part of the key, so that a run that ends after midnight gives nothing back to the next day.
+        counter = f"user-tokens/{now_ms // DAY_MS}/{request.remit.user}"
+        total = await self._parts.store.incr(counter, wanted, DAY_MS)
+        tokens = min(wanted, max(0, most - (total - wanted)))
+        if tokens < wanted:
+            await self._parts.store.incr(counter, tokens - wanted, DAY_MS)
+        if tokens:
+            return Allowance(counter, tokens)
+        return fault(
+            Code.TOKEN_BUDGET_EXCEEDED,
+            f"the {most:,} tokens of {request.remit.user} for this day are spent or reserved by runs in progress",
+            retry_after_ms=DAY_MS - now_ms % DAY_MS,
+            suggestion="Ask again after midnight UTC, or raise `per_user_per_day` in `[budgets]`.",
+        )
+
+    async def settle(self, allowance: Allowance, spent: int) -> None:
+        """Give back what a run did not spend, or count what it spent beyond its grant."""
+        if spent != allowance.tokens:
+            # If the store cannot count it, the whole grant stays spent.
+            with suppress(StoreError):
+                await self._parts.store.incr(allowance.counter, spent - allowance.tokens, DAY_MS)
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+class RootAttempt:
+    """A user's request on its way to an agent."""
+
+    __slots__ = (
+        "allowance",
+        "approved",
+        "content",
+        "entry",
+        "frame",
+        "goes_on",
+        "looked",
+        "may_be_known",
+        "notes",
+        "owner",
+        "permitted",
+        "questions",
+        "request",
+        "run",
+        "session",
+        "taken",
+    )
+
+    def __init__(self, request: Request, content: bytes, *, may_be_known: bool) -> None:
+        self.request = request
+        self.run: Run
+        self.content = content
+        """The digest of the request's content."""
+        self.may_be_known = may_be_known
+        """Whether the same request may have been submitted before: its sender chose the id."""
+        self.session = request.session if request.session != request.run else None
+        """The session that the sender chose; its owner may have used it before."""
+        self.owner: SessionOwner | None = None
+        self.taken = False
+        """Whether the session was assigned to this user and agent."""
+        self.notes: list[Note] = []
+        """What its user decides, demands and answers in it."""
+        self.goes_on = False
+        """Whether it continues a conversation."""
+        self.entry: RegisteredAgent | None = None
+        self.approved = _NONE
+        """The questions that a person has approved."""
+        self.questions = 0
+        self.looked: RequestInspection | None = None
+        self.allowance: Allowance | None = None
+        """What the run has reserved of its user's day."""
+        self.permitted = False
+        """Whether the rate limit that hubs share has counted the request."""
+        self.frame: Frame | None = None
+        """The run's outermost delegation, once it is admitted."""
+
+    @property
+    def needs_permit(self) -> bool:
+        """Whether hubs count the request together before it starts."""
+        return not self.permitted and self.entry is not None and self.entry.is_rated_here
+
+    def allow(self, allowance: Allowance) -> None:
+        """Reduce the request's tokens to what its user has left of the day."""
+        self.allowance = allowance
+        remit = self.request.remit
+        tokens = allowance.tokens
+        narrowed = replace(remit, tokens=tokens, context_tokens=min(remit.context_tokens, tokens))
+        self.request = replace(self.request, remit=narrowed)
+
+    def agreed(self, question: str, edits: dict[str, Json]) -> None:
+        """Note that a person agreed, and their edits.
+
+        An approval covers what the person was shown; if another guard changes it, the person is asked again.
+        """
+        self.approved = (_NONE if edits else self.approved) | {question}
+        self.questions += 1
+        if edits:
+            self.request = replace(self.request, **edits)
+
+
+class RootAdmission:
+    """Prepares root requests, judges them and reserves their grants."""
+
+    def __init__(self, parts: RuntimeContext, admission: Admission) -> None:
+        self._parts = parts
+        self._admission = admission
+
+    async def find(self, attempt: RootAttempt) -> DuplicateRequest | None:
+        """Return what is known of an earlier equal request; it is looked up once."""
+        if not attempt.may_be_known:
+            return None
+        known = await self._parts.store.find(attempt.request, attempt.content)
+        attempt.may_be_known = known is not None
+        return known
+
+    async def prepare(self, attempt: RootAttempt) -> DuplicateRequest | None:
+        """Read what judging a request needs; return the outcome if the same was requested before."""
+        parts, request = self._parts, attempt.request
+        attempt.entry = entry = parts.registry.agents.get(request.target)
+        if entry is not None and request.remit.chain:
+            attempt.request = request = received(request, entry.card, parts.limits)
+        # Most requests learn this when they are submitted; not those that read or store something before.
+        needed = (
+            (attempt.session and not is_new(request)) or request.context is not None or request.retry_of is not None
+        )
+        if needed and (known := await self.find(attempt)) is not None:
+            return known
+        begins_session = is_new(request)
+        owner = None
+        if attempt.session and (attempt.may_be_known or not begins_session):
+            attempt.session, owner = await session_of(parts.store, attempt.session, request.remit.user)
+            if attempt.session != request.session:
+                attempt.request = request = replace(request, session=attempt.session)
+        attempt.owner = owner
+        if begins_session and (owner is None or not attempt.may_be_known):
+            attempt.session = attempt.owner = owner = None  # begun by this request, it is like one that nobody chose
+        steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
+        attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
+        run.tally = parts.ledger.tally_of(request)
+        # Nothing of another user's conversation is even read.
+        attempt.goes_on = goes_on = owner == (request.remit.user, request.target)
+        if goes_on:
+            await parts.redactor.recall(run)
+        if request.retry_of is not None and run.steps is not None:
+            await self._take_over(run, request, attempt.content)
+        if goes_on or request.view is not None or (owner is None and request.context is not None):
+            attempt.request = await self.with_context(run, request, goes_on=goes_on)
+        return None
+
+    def facts_of(self, attempt: RootAttempt, now: float) -> Facts:
+        """Return the facts of this moment that the guards need about a request."""
+        return facts_of_root(
+            self._parts,
+            attempt.request,
+            attempt.run,
+            attempt.entry,
+            now,
+            owner=attempt.owner,
+            approved=attempt.approved,
+        )
+
+    def judge(self, attempt: RootAttempt, facts: Facts) -> Rewrite | Refuse | Ask | Heavy:
+        """Ask the guards about a request; a large one has to be looked through first."""
+        return self._admission.judge(attempt.request, facts, attempt.run, attempt.looked)
+
+    async def look_through(self, attempt: RootAttempt, facts: Facts) -> None:
+        """Examine a large request outside the event loop."""
+        attempt.looked = await self._admission.look_through(attempt.request, facts, attempt.run, of_user=True)
+
+    async def assign_session(self, attempt: RootAttempt, session: str, clean: Request) -> None:
+        """Assign the chosen session to the user and the agent, unless another agent of the user has it.
+
+        *clean* is the request as it may be stored, from which the notes of the conversation are taken.
+        """
+        request = attempt.request
+        # Also a session that was used before it was assigned: its values are stored from now on.
+        attempt.owner = await self._parts.store.session(session, request.remit.user, request.target)
+        if attempt.owner.user == request.remit.user:
+            attempt.taken = True
+            attempt.notes = await aside.run(self._parts.sessions.notes_of_user, attempt.run, clean)
+        else:  # another user took the name a moment ago
+            await self.prepare(attempt)
+
+    def reserve(self, attempt: RootAttempt, verdict: Rewrite, now: float) -> Frame:
+        """Reserve what the guards allowed before anything is awaited, so that nobody else can take it."""
+        clean, run, entry, sessions = verdict.request, attempt.run, attempt.entry, self._parts.sessions
+        assert entry is not None, "a guard refuses unknown targets"
+        clean = self._admission.with_approvals(clean, entry, attempt.approved)
+        if verdict.struck:
+            self._admission.keep(run, verdict.struck, attempt.looked, of_user=True)
+        run.request = clean
+        if attempt.notes:
+            sessions.note(run, attempt.notes)
+        if clean.handoff is not None:
+            sessions.note_handoff(run, clean.handoff, speaker_of(clean))
+        frame = self._admission.reserve(clean, entry, run, None, now)
+        if clean.capability is not None:
+            frame.lookup = self._admission.lookup(attempt.request, clean, entry, run)
+        return frame
+
+    def reserve_again(self, run: Run, entry: RegisteredAgent) -> Frame:
+        """Reserve the grant of a run that is resumed; it was admitted before."""
+        return self._admission.reserve(run.request, entry, run, None, self._parts.clock.now())
+
+    async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
+        """Give a retry the finished steps of the run that it retries, so that nothing is done twice.
+
+        Only for the same user and the same content; any other request begins from the start.
+        """
+        store, redactor = self._parts.store, self._parts.redactor
+        known = await store.find(replace(request, id=request.retry_of), content)
+        if known is None or not known.same_content or known.response is None:
+            return
+        journal.take_over(run, run.id, known.run, known.run, await store.load(known.run), redactor.keys)
+        if run.steps:
+            await redactor.take_over(run, known.response.session or known.run, known.run)
+
+    async def with_context(self, run: Run, request: Request, *, goes_on: bool) -> Request:
+        """Return a root request with the part of its conversation that its agent is shown, if there is one."""
+        sessions, room = self._parts.sessions, request.remit.context_tokens
+        if goes_on:
+            await sessions.recall(run)
+        # A session that had no owner a moment ago may have another owner now.
+        of = run.scope if goes_on else run.id
+        shown = await sessions.show(request, of=of, frame=None, run=run, to=None, room=room)
+        if request.via is not None and request.view is not None:
+            shown = await sessions.brought(request.view, shown)
+        return replace(request, view=None) if shown is None else await sessions.shown_aside(request, shown)
+
+    async def redacted(self, run: Run, request: Request) -> Request:
+        """Return a root request in a form that may be stored and shown; the redacted values belong to its user."""
+        if run.sealing is None:
+            return request
+        redactor = self._parts.redactor
+        struck: dict[str, str | int] = {}
+        light = is_light_request(request)
+        try:
+            if light:
+                clean = strike(request, run.sealing, struck)
+            else:
+                clean = await aside.run(strike, request, run.sealing, struck)
+        except RemitError:
+            raise
+        except Exception as error:
+            log.error("a detector failed on %s: %s", request.run, redactor.worded(error))
+            why = f"the request could not be redacted ({type(error).__name__}), so nothing is let through"
+            how = "Correct the detector; the log of the hub says why it failed."
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how)) from error
+        if struck and light:
+            redactor.keep(run, struck, of_user=True)
+        elif struck:
+            taken = await aside.run(redactor.take, run.scope, struck, struck, of_user=True)
+            redactor.keep_taken(run, struck, taken, of_user=True)
+        return clean
+
+
+def facts_of_root(
+    parts: RuntimeContext,
+    request: Request,
+    run: Run,
+    entry: RegisteredAgent | None,
+    now: float,
+    *,
+    owner: SessionOwner | None = None,
+    approved: frozenset[str] = _NONE,
+) -> Facts:
+    """Return the facts that the guards need about a root request; *owner* is that of its session."""
+    ledger = parts.ledger
+    return Facts(
+        target=entry.card if entry else None,
+        address=entry.address if entry else "",
+        limits=parts.limits,
+        agents=parts.registry.agents,
+        session_user=owner.user if owner else None,
+        session_agent=owner.agent if owner else None,
+        rate_wait_ms=ledger.rate_wait_ms(entry.card, now) if entry else 0,
+        breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
+        approved=approved,
+        sealing=run.sealing,
+    )

@@ -4,7 +4,7 @@ import logging
 
 from msgspec.structs import replace
 
-from remit.policy.repeats import beside_of
+from remit.policy.repeats import beside_of, call_key_of
 from remit.protocol.envelope import Call, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
@@ -12,7 +12,6 @@ from remit.protocol.records import Kind, Notice
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission
-from remit.runtime.delegation.draft import call_key_of
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
 from remit.runtime.frames import Frame, Run
@@ -40,10 +39,10 @@ class JournalReplay:
             journal.take_over(parent.run, path, parent.run.id, of, steps, self.parts.redactor.keys)
 
     async def find_again(
-        self, parent: Frame, call: Call, entry: RegisteredAgent, path: str
+        self, parent: Frame, request: Request, entry: RegisteredAgent, path: str
     ) -> Response | tuple[bytes, journal.JournalStep | None]:
         """Return the outcome of a call from before a restart; if unknown, its digest and how far it came."""
-        request, keys = self.admission.draft_now(parent, call, entry, path), self.parts.redactor.keys
+        keys = self.parts.redactor.keys
         step = journal.delegation_digest(parent.run, request, keys)
         before = journal.begun(parent.run, path, keys)
         repeatable = await self._is_repeatable(parent, request, entry, before)

@@ -7,13 +7,13 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from remit.policy.budget import FLOOR_MS
+from remit.policy.repeats import call_keys_of
 from remit.policy.routing import TrackRecord, may_try_another
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Fault
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.draft import call_keys_of
 from remit.runtime.frames import Frame, RoutedCall, Run, leg_path
 from remit.runtime.ports import RegisteredAgent, SessionOwner, StoreError
 
