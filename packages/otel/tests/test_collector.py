@@ -7,7 +7,7 @@ import pytest
 
 from remit import Code, RemitError
 from remit_otel.collector import Collector, collector_at
-from remit_otel.setup import resource_attributes
+from remit_otel.hub_telemetry import resource_attributes
 
 HERE = "http://localhost:4318"
 

@@ -24,8 +24,9 @@ from remit.agents.program import Program
 from remit.protocol.card import ToolCard
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, ToolUse
-from remit_models.mcp import add_mcp, pipes
+from remit_models.mcp import add_mcp
 from remit_models.mcp import server as module
+from remit_models.mcp import streams as pipes
 from remit_models.mcp.server import McpServer
 from remit_models.mcp.settings import Settings, hub_name
 from remit_models.toolbox import offers

@@ -18,10 +18,9 @@ from commands import popen
 from oauth_servers import LoginServer, browser, guarded
 from remit import Brief, Code, Hub, RemitError, Response
 from remit_models.mcp import add_mcp
-from remit_models.mcp.login_redirect import LoopbackRedirect
 from remit_models.mcp.logins import LoginFile, StoredLogin
 from remit_models.mcp.oauth import OauthTokens
-from remit_models.mcp.oauth_flows import FlowStorage, LoginProvider, drive
+from remit_models.mcp.oauth_flows import FlowStorage, LoginProvider, LoopbackRedirect, drive
 from remit_models.mcp.oauth_settings import OauthLogin
 from remit_models.mcp.settings import Address
 from remit_testing.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit_models.mcp.planted_instructions import MAX_SCANNED, planted_instructions
+from remit_models.mcp.reading import MAX_SCANNED, planted_instructions
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,19 @@ from remit.protocol.records import (
 )
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
 from remit_otel import names
-from remit_otel.attributes import MAX_TEXT_CHARS, add_content, add_outcome, added, attempt_of, calls_of, links_of
-from remit_otel.span import Attributes, Span, SpanEvent, SpanKind
+from remit_otel.span import (
+    MAX_TEXT_CHARS,
+    Attributes,
+    Span,
+    SpanEvent,
+    SpanKind,
+    add_content,
+    add_outcome,
+    added,
+    attempt_of,
+    calls_of,
+    links_of,
+)
 
 MS = 1_000_000
 """Nanoseconds in a millisecond: records have milliseconds, spans have nanoseconds."""

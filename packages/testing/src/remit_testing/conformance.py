@@ -20,13 +20,10 @@ from remit_testing.samples import (
     progress,
     texts,
 )
-from remit_testing.stores.archive import ArchiveConformance
-from remit_testing.stores.conversations import ConversationConformance
+from remit_testing.stores.archive import ArchiveConformance, ListingConformance
 from remit_testing.stores.inbox import InboxConformance
-from remit_testing.stores.listings import ListingConformance
-from remit_testing.stores.records import RecordConformance
-from remit_testing.stores.requests import RequestConformance
-from remit_testing.stores.waiting import WaitingConformance
+from remit_testing.stores.records import ConversationConformance, RecordConformance
+from remit_testing.stores.requests import RequestConformance, WaitingConformance
 
 __all__ = [
     "LONG_MS",

@@ -39,10 +39,23 @@ from remit.runtime.ports import (
     TokenCounter,
     silent_outcome,
 )
-from remit_testing.memory_inbox import MemoryControls, MemoryInbox, MemoryKnowledge, MemoryVault
-from remit_testing.memory_listings import MemoryListings
-from remit_testing.memory_records import Listener, MemoryCounters, MemoryRecords
-from remit_testing.memory_runs import SubmittedRun, before, claimed_by, key_of, late_workers, newly_submitted, system_ms
+from remit_testing.memory_tables import (
+    Listener,
+    MemoryControls,
+    MemoryCounters,
+    MemoryInbox,
+    MemoryKnowledge,
+    MemoryListings,
+    MemoryRecords,
+    MemoryVault,
+    SubmittedRun,
+    before,
+    claimed_by,
+    key_of,
+    late_workers,
+    newly_submitted,
+    system_ms,
+)
 
 
 class MemoryStore:

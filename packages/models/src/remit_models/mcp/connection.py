@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, cast
 
 import mcp_types as types
@@ -18,14 +18,47 @@ from remit import __version__
 from remit.agents.program import Program
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Fault, RemitError
-from remit_models.mcp.bounded_http import http_streams
+from remit.runtime.lent_models import SAMPLER, TOOL_CALLER
 from remit_models.mcp.logins import LoginFile
 from remit_models.mcp.oauth import OauthTokens
-from remit_models.mcp.pipes import UNREADABLE, Pipes
 from remit_models.mcp.reading import MAX_WORDS, visible_text
-from remit_models.mcp.running_call import RunningCall
 from remit_models.mcp.server_requests import DECLINED, complete_text, fill_form
 from remit_models.mcp.settings import Address, Offered, Settings
+from remit_models.mcp.streams import UNREADABLE, Pipes, http_streams
+
+
+class RunningCall:
+    """A call under way, and whose it is."""
+
+    def __init__(self) -> None:
+        self.caller, self.sampler = TOOL_CALLER.get(), SAMPLER.get()
+        self._loop = asyncio.get_running_loop()
+        self._asked_at = 0.0
+        self._asking = 0
+        self._asked_s = 0.0
+        self.unasked = asyncio.Event()
+        """Set while no person is asked: the time of a call does not run meanwhile."""
+        self.unasked.set()
+
+    @property
+    def asked_s(self) -> float:
+        """How long persons were asked so far."""
+        return self._asked_s + (self._loop.time() - self._asked_at if self._asking else 0.0)
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Stop the clock of the call."""
+        self._asked_at = self._asked_at if self._asking else self._loop.time()
+        self._asking += 1
+        self.unasked.clear()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._asked_s += self._loop.time() - self._asked_at
+                self.unasked.set()
+
 
 # Otherwise the SDK's log messages, which may quote the server, go to stderr.
 logging.getLogger("mcp").addHandler(logging.NullHandler())

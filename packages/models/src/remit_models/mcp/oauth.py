@@ -19,12 +19,11 @@ from mcp.shared.auth import OAuthToken
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit_models.mcp.bounded_http import CONNECT_S, BoundedTransport
-from remit_models.mcp.login_redirect import LoopbackRedirect
 from remit_models.mcp.logins import LoginFile, StoredLogin, login_file, scopes_of, usable
 from remit_models.mcp.oauth_flows import (
     FlowStorage,
     LoginProvider,
+    LoopbackRedirect,
     assertion_provider,
     client_of,
     client_provider,
@@ -35,6 +34,7 @@ from remit_models.mcp.oauth_flows import (
 )
 from remit_models.mcp.oauth_settings import OauthClient, OauthLogin
 from remit_models.mcp.settings import Address
+from remit_models.mcp.streams import CONNECT_S, BoundedTransport
 
 # A token is renewed to the end even if nobody waits for it any more, because the old one no longer works.
 CLOSE_S = 30.0

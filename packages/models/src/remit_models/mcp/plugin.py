@@ -13,7 +13,7 @@ def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
 
 def checks() -> Sequence[str]:
     """Return the check of logins at MCP servers."""
-    return ["remit_models.mcp.commands.doctor:check_logins"]
+    return ["remit_models.mcp.commands.servers:check_logins"]
 
 
 def sections() -> tuple[str, ...]:

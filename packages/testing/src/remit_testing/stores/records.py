@@ -1,15 +1,19 @@
-"""What every store must do with records: keep them in order, and report them to listeners."""
+"""What every store must do with records, and with the conversations that they make up."""
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
+from remit.protocol.envelope import ContextFilter, Message, Note, Request, View
 from remit.protocol.errors import Code
 from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, Removal, ToolUse
 from remit.runtime.ports import (
+    MOST_NOTES,
     DuplicateRequest,
     NumberedRecord,
     SessionOwner,
+    Store,
 )
 from remit_testing.samples import (
     LONG_MS,
@@ -206,3 +210,209 @@ class RecordConformance(StoreCase):
     async def test_closing_twice_is_closing_once(self) -> None:
         async with self.opened() as store:
             await store.close()
+
+
+PLENTY = 1_000_000
+NOW_MS = 100_000
+
+
+async def say(store: Store, session: str, *texts: str, at_ms: int = NOW_MS) -> None:
+    """Record texts in a session, asked and answered in turns."""
+    for start in range(0, len(texts), 2):
+        question, *answers = texts[start : start + 2]
+        request = replace(a_request(f"{session} {question}"), session=session, objective=question)
+        store.append(Kind.STARTED, at_ms, request.run, session, request)
+        for answer in answers:
+            store.append(Kind.RESULT, at_ms, request.run, session, a_response(request, answer))
+    await store.flush()
+
+
+def showing(session: str, text: str, *messages: Message) -> Request:
+    """Return a request in a session whose callee is shown messages of another."""
+    return replace(
+        a_request(f"{session} {text}"),
+        parent="above",
+        session=session,
+        objective=text,
+        view=View(messages=messages).recorded(),
+    )
+
+
+async def found(store: Store, session: str, tokens: int = PLENTY, **wanted: Any) -> list[str]:
+    """Return the texts that a filter lets pass."""
+    messages = await store.messages(session, ContextFilter(**wanted), now_ms=NOW_MS, tokens=tokens)
+    return [message.text for message in messages]
+
+
+class ConversationConformance(StoreCase):
+    """The promises of `Conversations`."""
+
+    async def test_what_was_asked_and_answered_in_a_session_is_found_oldest_first(self) -> None:
+        request = a_request()
+        async with self.opened() as store:
+            await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            store.append(Kind.PROGRESS, 2, request.run, "session-one", progress("half"))
+            await store.finish("run-one", 1, a_response(request, {"n": 1}), 3)
+            messages = await store.messages("session-one", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
+        counted = [replace(message, tokens=0) for message in messages]
+        assert counted == [
+            Message(role="user", text="Sort receipts", name="user", at_ms=1_000, seq=1, delegation="run-one"),
+            Message(role="assistant", text='{"n":1}', name="prime", at_ms=3, seq=3, delegation="id-one"),
+        ]
+        assert all(message.tokens > 0 for message in messages)
+
+    async def test_nobody_finds_what_an_agent_did_with_its_tools(self) -> None:
+        """O4: never the caller's tool calls, their results or its reasoning."""
+        use = ToolUse(delegation="run-one", agent="prime", tool="search", input="secret")
+        async with self.opened() as store:
+            await say(store, "s", "question", "answer")
+            store.append(Kind.TOOL, 1, "run-one", "s", use)
+            store.append(Kind.PROGRESS, 1, "run-one", "s", progress("secret"))
+            await store.flush()
+            assert await found(store, "s") == ["question", "answer"]
+            assert await found(store, "s", keywords=("secret",)) == []
+
+    async def test_messages_are_filtered_by_role_keyword_age_and_number(self) -> None:
+        """O2: in the document's order."""
+        async with self.opened() as store:
+            await say(store, "s", "old apple", "old pear", at_ms=NOW_MS - 10_000)
+            await say(store, "s", "an APPLE", "a pear", "a plum", "no apple")
+            assert await found(store, "s", last_messages=2) == ["a plum", "no apple"]
+            assert await found(store, "s", last_messages=0) == []
+            assert await found(store, "s", roles=frozenset({"assistant"})) == ["old pear", "a pear", "no apple"]
+            assert await found(store, "s", roles=frozenset({"system"})) == []
+            assert await found(store, "s", keywords=("Apple",)) == ["old apple", "an APPLE", "no apple"]
+            assert await found(store, "s", keywords=("PL", "old pe")) == [
+                "old apple",
+                "old pear",
+                "an APPLE",
+                "a plum",
+                "no apple",
+            ]
+            assert await found(store, "s", keywords=()) == []
+            assert await found(store, "s", max_age_seconds=10) == ["an APPLE", "a pear", "a plum", "no apple"]
+            assert await found(
+                store, "s", last_messages=1, roles=frozenset({"user"}), keywords=("apple",), max_age_seconds=10
+            ) == ["an APPLE"]
+
+    async def test_the_newest_messages_that_fit_are_found(self) -> None:
+        async with self.opened() as store:
+            await say(store, "s", "the first of all", "the second", "the third of all", "the fourth")
+            messages = await store.messages("s", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
+            room = sum(message.tokens for message in messages[1:])
+            assert await found(store, "s", room) == ["the second", "the third of all", "the fourth"]
+            assert await found(store, "s", room - 1) == ["the third of all", "the fourth"]
+            assert await found(store, "s", 0) == []
+
+    async def test_each_session_has_its_own_messages(self) -> None:
+        async with self.opened() as store:
+            for session in ("one", "two"):
+                await say(store, session, f"said in {session}", "an answer")
+            assert await found(store, "one", keywords=("said in",)) == ["said in one"]
+            assert await found(store, "two") == ["said in two", "an answer"]
+            assert await found(store, "three") == []
+
+    async def test_what_is_said_later_is_found_too(self) -> None:
+        async with self.opened() as store:
+            for number in range(3):
+                await say(store, "s", f"question {number}", f"answer {number}")
+                assert await found(store, "s", last_messages=1) == [f"answer {number}"]
+                assert await found(store, "s", keywords=("question",)) == [
+                    f"question {each}" for each in range(number + 1)
+                ]
+
+    async def test_a_long_conversation_is_searched_to_its_beginning(self) -> None:
+        async with self.opened() as store:
+            for number in range(150):
+                await say(store, "s", f"question {number}", f"answer {number}" + " with a needle" * (number % 50 == 7))
+            needles = [f"answer {number} with a needle" for number in (7, 57, 107)]
+            assert await found(store, "s", keywords=("A NEEDLE",)) == needles
+            assert await found(store, "s", keywords=("A NEEDLE",), last_messages=2) == needles[1:]
+            await say(store, "s", "where is the needle", "here")
+            assert await found(store, "s", keywords=("needle",)) == [*needles, "where is the needle"]
+            assert len(await found(store, "s")) == 302
+            assert len(await found(store, "s", last_messages=299)) == 299
+
+    async def test_what_a_callee_was_shown_belongs_to_its_conversation(self) -> None:
+        async with self.opened() as store:
+            await say(store, "above", "question", "answer")
+            shown = await store.messages("above", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
+            for request in (showing("below", "first", *shown[:1]), showing("below", "second", *shown)):
+                store.append(Kind.DELEGATION, NOW_MS, request.run, "below", request)
+            await store.flush()
+            assert await found(store, "below") == ["question", "first", "answer", "second"]
+            assert await found(store, "below", keywords=("question", "second")) == ["question", "second"]
+            assert await found(store, "above") == ["question", "answer"]
+            again = await store.messages("below", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
+            assert [message for message in again if message.seq < 3] == shown
+
+    async def test_a_session_says_which_messages_stand_in_it(self) -> None:
+        async with self.opened() as store:
+            await say(store, "above", "question", "answer")
+            shown = await store.messages("above", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
+            assert await store.seen("below", [1, 2]) == frozenset()
+            request = showing("below", "first", *shown[:1])
+            store.append(Kind.DELEGATION, NOW_MS, request.run, "below", request)
+            await store.flush()
+            assert await store.seen("below", [1, 2, 3, 99]) == {1, 3}
+            assert await store.seen("above", (1, 2, 3)) == {1, 2}
+            assert await store.seen("below", ()) == frozenset()
+            assert await store.seen("nobody's", [1]) == frozenset()
+
+    async def test_a_request_that_began_in_another_form_stands_there_in_that_form(self) -> None:
+        first = a_request()
+        begun = replace(first, objective="Sort one receipt")
+        async with self.opened() as store:
+            await store.submit(first, b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
+            assert await found(store, "session-one") == ["Sort receipts"]
+            await store.begin("run-one", 1, begun)
+            await store.finish("run-one", 1, a_response(begun), 1)
+            assert await found(store, "session-one") == ["Sort one receipt", "sorted"]
+            assert await found(store, "session-one", keywords=("sort",), last_messages=2) == [
+                "Sort one receipt",
+                "sorted",
+            ]
+            assert await store.seen("session-one", [1, 2, 3]) == {2, 3}
+
+    async def test_what_is_known_in_a_conversation_is_kept_once_where_it_came_last(self) -> None:
+        first, second, third = (
+            Note("fact", "likes tea"),
+            Note("decision", "likes tea"),
+            Note("answer", "at nine", "clerk"),
+        )
+        async with self.opened() as store:
+            store.note("one", [first, second, first])
+            store.note("two", [third])
+            store.note("one", [second, third])
+            await store.flush()
+            assert await store.notes("one") == [first, second, third]
+            store.note("one", [Note("fact", "likes tea", "clerk")])
+            await store.flush()
+            assert await store.notes("one") == [second, third, Note("fact", "likes tea", "clerk")]
+            assert await store.notes("two") == [third]
+            assert await store.notes("three") == []
+            store.note("three", [Note("fact", f"number {number}") for number in range(MOST_NOTES + 1)])
+            await store.flush()
+            assert [note.text for note in await store.notes("three")] == [f"number {n + 1}" for n in range(MOST_NOTES)]
+
+    async def test_closing_keeps_conversations_and_what_is_known_in_them(self) -> None:
+        async with self.opened() as store:
+            await say(store, "s", "question", "answer")
+            assert await found(store, "s", keywords=("answer",)) == ["answer"]
+            store.note("s", [Note("fact", "likes tea")])
+        async with self.opened(await self.reopen(store)) as store:
+            assert await found(store, "s") == ["question", "answer"]
+            assert await found(store, "s", keywords=("answer",)) == ["answer"]
+            assert await store.notes("s") == [Note("fact", "likes tea")]
+
+    async def test_a_closed_store_knows_no_conversation(self) -> None:
+        store = await self.make()
+        await store.open()
+        await store.close()
+        attempts = (
+            store.messages("s", ContextFilter(), now_ms=0, tokens=1),
+            store.seen("s", [1]),
+            store.notes("s"),
+        )
+        for attempt in attempts:
+            assert await code_of(attempt) is Code.STORE_UNAVAILABLE

@@ -17,6 +17,8 @@ If a transport cannot do something, set the attribute for it to the reason; its 
 """
 
 import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from unittest import SkipTest
 
@@ -25,14 +27,210 @@ import remit
 from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
 from remit.protocol.card import Capability
-from remit.protocol.envelope import Answer, Artifact, ContextFilter, Handoff, Request, Response, Source
+from remit.protocol.envelope import Answer, Artifact, ContextFilter, Handoff, Request, Response, Source, Usage
 from remit.protocol.errors import Code
 from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record
 from remit.runtime.brief import Brief
-from remit_testing.transports.case import PATIENCE, USER
-from remit_testing.transports.limits import LimitConformance
+from remit_testing.memory import MemoryStore
+
+# Only a call that hangs takes this long.
+PATIENCE = 20.0
+USER = "anna"
+
+Act = Callable[[Brief], Awaitable[Any]]
+
+
+class TransportCase:
+    """How a suite gets the two hubs that it tests, and what a transport cannot do."""
+
+    no_streaming = ""
+    """Why answers are not streamed."""
+    no_progress = ""
+    """Why progress is not reported."""
+    no_way_back = ""
+    """Why a callee cannot call an agent of its caller's hub."""
+    no_persons = ""
+    """Why the clock does not stop while the callee's hub asks a person."""
+    no_envelope = ""
+    """Why less than the whole envelope is sent: hints, artifacts, confidence and the like."""
+    no_nesting = ""
+    """Why the remit is not sent to the callee, but only enforced by the caller's hub."""
+
+    def hubs(self, **options: Any) -> "tuple[remit.Hub, remit.Hub]":
+        """Return the caller's hub and the callee's, not open yet; they may be the same."""
+        return remit.Hub(name="near", store=MemoryStore(), **options), remit.Hub(
+            name="far", store=MemoryStore(), **options
+        )
+
+    @asynccontextmanager
+    async def joined(self, near: "remit.Hub", far: "remit.Hub") -> AsyncGenerator[None]:  # noqa: ARG002 - for others
+        """Open both hubs; *near* has every agent of *far* under its name, and *far* has `boss` of *near*."""
+        raise NotImplementedError
+        yield
+
+    # ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def asked(self, callee: Act, call: Act, **options: Any) -> Response:
+        """Run `boss` with *call*, which may ask `helper`, which runs *callee*; return the response of the run."""
+        near, far = self.hubs(**options)
+        far.add("helper", callee)
+        near.add("boss", call, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            return await near.ask("boss", "Go", user=USER)
+
+    async def answered(self, callee: Act, **options: Any) -> Response:
+        """Return the response that `boss` gets from `helper`."""
+        got: list[Response] = []
+
+        async def boss(brief: Brief) -> str:
+            given: Any = {"objective": "Help"} | options
+            got.append(await brief.delegate("helper", **given))
+            return "done"
+
+        response = await self.asked(callee, boss)
+        assert response.ok, response
+        return got[0]
+
+
+class LimitConformance(TransportCase):
+    """The limits that a caller sets hold for its callee, wherever it runs."""
+
+    async def test_a_callee_that_takes_too_long_is_really_cancelled_and_its_part_kept(self) -> None:
+        """X6: the delegate is really cancelled, not abandoned; K10: with what was finished."""
+        cancelled = asyncio.Event()
+
+        async def helper(brief: Brief) -> str:
+            brief.progress("half", partial=Answer("half of it", finished=("one",), unfinished=("two",)))
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+            return "never"
+
+        response = await self.answered(helper, deadline_ms=400)
+        assert response.fault is not None
+        assert (response.status, response.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
+        async with asyncio.timeout(PATIENCE):
+            await cancelled.wait()
+        if not self.no_envelope:
+            assert (response.result, response.finished, response.unfinished) == ("half of it", ("one",), ("two",))
+
+    async def test_a_cancel_reaches_the_callee(self) -> None:
+        """X15: cancellation."""
+        near, far = self.hubs()
+        began, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def helper(_: Brief) -> str:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+            return "never"
+
+        async def boss(brief: Brief) -> str:
+            return (await brief.delegate("helper", objective="Help")).unwrap()
+
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            asking = asyncio.create_task(near.ask("boss", "Go", user=USER, request_id="mine"))
+            await began.wait()
+            assert near.cancel("mine")
+            response = await asking
+            await cancelled.wait()
+        assert response.status is Status.CANCELLED
+
+    async def test_what_the_callee_spends_counts_for_its_caller(self) -> None:
+        """X7: real use is metered."""
+        if self.no_envelope:
+            raise SkipTest(self.no_envelope)
+
+        async def helper(brief: Brief) -> str:
+            brief.spend(prompt=70, completion=30)
+            return "ok"
+
+        async def boss(brief: Brief) -> list[int]:
+            response = await brief.delegate("helper", objective="Help", max_tokens=500)
+            return [response.usage.total, brief.remit.tokens - brief.tokens_left()]
+
+        response = await self.asked(helper, boss)
+        assert (response.unwrap(), response.usage.total) == ([100, 100], 100)
+
+    async def test_a_callee_that_spends_more_than_it_was_granted_fails(self) -> None:
+        if self.no_envelope:
+            raise SkipTest(self.no_envelope)
+
+        async def helper(_: Brief) -> Answer:
+            return Answer("dear", usage=Usage(prompt=900))
+
+        response = await self.answered(helper, max_tokens=500)
+        assert response.fault is not None
+        assert (response.status, response.fault.code) == (Status.FAILED, Code.TOKEN_BUDGET_EXCEEDED)
+
+    async def test_the_remit_only_narrows(self) -> None:
+        """DESIGN: everything a hop may do travels with the hop."""
+        if self.no_nesting:
+            raise SkipTest(self.no_nesting)
+        seen: list[Request] = []
+
+        async def helper(brief: Brief) -> str:
+            seen.append(brief.request)
+            return "ok"
+
+        await self.answered(helper, max_tokens=300, deadline_ms=5_000, may_delegate=False, tools=[], targets=["x"])
+        remit = seen[0].remit
+        assert (remit.depth, remit.tokens, remit.may_delegate) == (1, 300, False)
+        assert (remit.tools, remit.targets) == (frozenset(), frozenset({"x"}))
+        assert remit.time_ms <= 5_000
+        assert [address.partition("@")[0] for address in remit.chain] == ["boss"]
+
+    async def test_depth_counts_on_through_the_callee(self) -> None:
+        """C6: depth."""
+        if self.no_nesting:
+            raise SkipTest(self.no_nesting)
+        near, far = self.hubs(limits=Limits(max_depth=1))
+
+        async def colleague(_: Brief) -> str:
+            return "too deep"
+
+        async def helper(brief: Brief) -> str:
+            response = await brief.delegate("colleague", objective="Help")
+            assert response.fault is not None
+            return response.fault.code
+
+        async def boss(brief: Brief) -> str:
+            return (await brief.delegate("helper", objective="Help")).unwrap()
+
+        far.add("colleague", colleague)
+        far.add("helper", helper, may_call=["colleague"])
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            assert (await near.ask("boss", "Go", user=USER)).unwrap() == Code.MAX_DEPTH_EXCEEDED
+
+    async def test_nobody_is_asked_who_is_in_the_chain_already(self) -> None:
+        """C6: no agent twice in a chain."""
+        if self.no_way_back:
+            raise SkipTest(self.no_way_back)
+        near, far = self.hubs()
+
+        async def helper(brief: Brief) -> str:
+            response = await brief.delegate("boss", objective="You do it")
+            assert response.fault is not None, response
+            return response.fault.code
+
+        async def boss(brief: Brief) -> str:
+            return (await brief.delegate("helper", objective="Help")).unwrap()
+
+        far.add("helper", helper, may_call=["*"])
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            assert (await near.ask("boss", "Go", user=USER)).unwrap() == Code.LOOP_DETECTED
+
 
 _FILES = (
     File(name="receipt.png", media_type="image/png", data=b"\x89PNG\r\n\x00\xff"),

@@ -60,7 +60,7 @@ def mcp(
     from remit_cli.drive.running import data_only, logging_to
     from remit_cli.places import current_user, importing, team_path
     from remit_models.mcp.commands.host import introduce, serve_host, stdin_only
-    from remit_models.mcp.commands.tools import installed, list_tools
+    from remit_models.mcp.commands.servers import installed, list_tools
 
     if as_json and server is None:
         raise click.UsageError("--json needs --tools; the output for an MCP host is always JSON")
@@ -112,8 +112,7 @@ def login(
     """
     from remit_cli.config.load import load_team
     from remit_cli.places import team_path
-    from remit_models.mcp.commands.logins import log_in
-    from remit_models.mcp.commands.tools import installed
+    from remit_models.mcp.commands.servers import installed, log_in
 
     installed()
     team_file, overrides = team_file or context.obj[0], (*context.obj[1], *overrides)
@@ -136,7 +135,7 @@ def logout(context: click.Context, server: str, team_file: Path | None, override
     """
     from remit_cli.config.load import load_team
     from remit_cli.places import team_path
-    from remit_models.mcp.commands.logins import log_out
+    from remit_models.mcp.commands.servers import log_out
 
     team_file, overrides = team_file or context.obj[0], (*context.obj[1], *overrides)
     log_out(load_team(team_path(team_file), overrides=overrides, serving=False, code=False), server)
