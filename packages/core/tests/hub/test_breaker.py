@@ -24,8 +24,7 @@ class Scene(NamedTuple):
     let_go: asyncio.Event
 
     async def ask(self, text: str = "ok", agent: str = "shaky") -> Response:
-        async with asyncio.timeout(PATIENCE_S):
-            return await self.hub.ask(agent, text, user="u")
+        return await self.hub.ask(agent, text, user="u")
 
     async def fail(self, times: int) -> list[Code | None]:
         return [code_of(await self.ask("raise")) for _ in range(times)]
@@ -235,8 +234,7 @@ class Rated(NamedTuple):
     ran: list[str]
 
     async def ask(self, agent: str = "rated") -> Fault | None:
-        async with asyncio.timeout(PATIENCE_S):
-            response = await self.hub.ask(agent, "x", user="u")
+        response = await self.hub.ask(agent, "x", user="u")
         return response.fault or (response.result if isinstance(response.result, Fault) else None)
 
 

@@ -512,13 +512,17 @@ def check_grants(records: Sequence[Record]) -> None:
 
 @given(tree=TREES, tokens=st.integers(1, 2_000))
 @share(1.5)
-def test_no_delegation_is_granted_what_its_parent_does_not_have_left(tree: Plan, tokens: int) -> None:
-    """X7: whatever a tree of agents does, in turn or at once, grants are cut from what is left."""
+def test_whatever_a_tree_of_agents_does_its_tokens_add_up(tree: Plan, tokens: int) -> None:
+    """X7: grants are cut from what is left, nothing stays reserved, and the root is charged exactly what was spent."""
 
     async def scenario() -> None:
         team = Team()
-        await team.run([tree], tokens)
+        (response,) = await team.run([tree], tokens)
         check_grants(await team.records())
+        spent = sum(team.spent.values())
+        assert (response.usage.total, response.usage.overrun) == (spent, max(0, spent - tokens))
+        assert ledger_of(team.hub).frames == {}
+        assert [(frame.path, frame.reserved) for frame in team.frames if frame.reserved or frame.in_flight()] == []
 
     asyncio.run(scenario())
 
@@ -531,30 +535,6 @@ def test_runs_that_interleave_never_spend_each_others_tokens(trees: list[Plan], 
         team = Team()
         await team.run(trees, tokens)
         check_grants(await team.records())
-
-    asyncio.run(scenario())
-
-
-@given(tree=TREES, tokens=st.integers(1, 2_000))
-def test_at_the_end_of_a_run_nothing_is_reserved_any_more(tree: Plan, tokens: int) -> None:
-    """Reserved = settled + released, for every delegation there was."""
-
-    async def scenario() -> None:
-        team = Team()
-        await team.run([tree], tokens)
-        assert ledger_of(team.hub).frames == {}
-        assert [(frame.path, frame.reserved) for frame in team.frames if frame.reserved or frame.in_flight()] == []
-
-    asyncio.run(scenario())
-
-
-@given(tree=TREES, tokens=st.integers(1, 2_000))
-def test_the_root_is_charged_exactly_what_all_below_it_spent(tree: Plan, tokens: int) -> None:
-    async def scenario() -> None:
-        team = Team()
-        (response,) = await team.run([tree], tokens)
-        assert response.usage.total == sum(team.spent.values())
-        assert response.usage.overrun == max(0, sum(team.spent.values()) - tokens)
 
     asyncio.run(scenario())
 

@@ -91,11 +91,10 @@ STORY = [
 
 async def read(records: AsyncGenerator[Record, None] | Events, count: int = 1_000_000) -> list[Record]:
     found: list[Record] = []
-    async with asyncio.timeout(PATIENCE_S):
-        async for record in records:
-            found.append(record)
-            if len(found) == count:
-                break
+    async for record in records:
+        found.append(record)
+        if len(found) == count:
+            break
     return found
 
 

@@ -70,8 +70,7 @@ class Scene:
         self.hub.add(name, work, capabilities=[capability], **options)
 
     async def run(self, **options: Any) -> Any:
-        async with asyncio.timeout(PATIENCE_S):
-            return (await self.hub.ask("boss", user="u", **options)).result
+        return (await self.hub.ask("boss", user="u", **options)).result
 
     @property
     def known(self) -> dict[tuple[str, str], TrackRecord]:

@@ -76,15 +76,6 @@ async def test_a_callee_sees_the_last_messages_of_its_callers_conversation(hub: 
     assert {message.name for message in shown[2].messages} == {"user", "planner"}
 
 
-async def test_roles_and_keywords_choose_among_them(hub: Hub) -> None:
-    """O2."""
-    shown = team(hub, ContextFilter(roles=frozenset({"user"}), keywords=("TWO", "three")))
-    async with hub:
-        for text in ("one", "two", "three"):
-            await hub.ask("planner", text, user="u", session="s")
-    assert texts(shown[2]) == ["user: two", "user: three"]
-
-
 async def test_without_a_filter_a_callee_sees_no_messages(hub: Hub) -> None:
     shown = team(hub, None)
     async with hub:
@@ -501,22 +492,6 @@ async def test_a_run_that_is_taken_up_again_is_shown_the_same(make_hub: MakeHub)
         response: Response = await hub.ask("a", "two", user="u", session="s", request_id="r2", context=ContextFilter())
     assert response.result == "heard"
     assert seen[1] == seen[2] == ["one", "heard"]
-
-
-async def test_a_history_can_be_asked_for_by_a_filter(hub: Hub) -> None:
-    found: list[list[str]] = []
-
-    @hub.agent("a")
-    async def a(brief: Brief) -> str:
-        found.append([message.text for message in await brief.history(ContextFilter(roles=frozenset({"user"})))])
-        with pytest.raises(RemitError, match="never passed on"):
-            await brief.history(ContextFilter(roles=frozenset({"tool"})))
-        return "heard"
-
-    async with hub:
-        for text in ("one", "two", "three"):
-            await hub.ask("a", text, user="u", session="s")
-    assert found == [[], ["one"], ["one", "two"]]
 
 
 # ── A delegation that asks for more context than there may be gets less, and is told so ───────────────────────────────

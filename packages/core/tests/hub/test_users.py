@@ -17,7 +17,6 @@ from remit import (
     Handoff,
     Hub,
     Kind,
-    Limits,
     Record,
     Refusal,
     RemitError,
@@ -303,19 +302,6 @@ async def test_an_answer_from_another_users_sources_does_not_reach_the_caller(hu
     assert "payroll" not in told[1].fault.message, "not even its name"
     assert "100" not in str(response.result)
     assert facts == [(), ()]
-
-
-async def test_a_team_says_which_scopes_are_shared(make_hub: Callable[..., Hub]) -> None:
-    """X10: besides `public`, or instead of it."""
-    hub = make_hub(limits=Limits(shared_scopes=frozenset({"company"})))
-
-    @hub.agent("a")
-    async def a(brief: Brief) -> Answer:
-        return Answer("x", sources=(Source(owner_scope=brief.objective, source_id="s"),))
-
-    async with hub:
-        statuses = [(await hub.ask("a", scope, user="u-1")).status for scope in ("company", "u-1", "public")]
-    assert statuses == [Status.SUCCESS, Status.SUCCESS, Status.FAILED]
 
 
 async def test_new_facts_are_saved_for_the_user_and_read_by_nobody_else(hub: Hub) -> None:

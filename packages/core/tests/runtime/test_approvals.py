@@ -96,10 +96,6 @@ async def test_an_allow_list_agrees_to_whom_it_names_and_leaves_the_rest_to_othe
     assert decision is None or (decision.by, entry in decision.reason) == ("the allow-list", True)
 
 
-async def test_an_empty_allow_list_leaves_everything_to_others() -> None:
-    assert await AllowList([])(a_question()) is None
-
-
 async def test_the_approvers_are_asked_in_order_until_one_answers() -> None:
     """C6: None means that it is not for this one to say; a no is an answer."""
     asked: list[str] = []
@@ -141,17 +137,15 @@ async def test_a_question_that_was_answered_before_it_is_put_again_is_answered_a
     """Decision 4: after a restart the same question is found."""
     await store.put(a_question())
     await decide(store, "run-one-12345678", YES)
-    async with asyncio.timeout(PATIENCE_S):
-        assert await InboxApprover(store)(a_question()) == YES
+    assert await InboxApprover(store)(a_question()) == YES
 
 
 async def test_a_question_that_is_put_again_keeps_its_first_expiry(store: MemoryStore) -> None:
     """Decision 4: a restart gives nobody more time."""
     now_ms = time.time_ns() // 1_000_000
     await store.put(a_question(expires_ms=now_ms - 1))
-    async with asyncio.timeout(PATIENCE_S):
-        with pytest.raises(TimeoutError):
-            await InboxApprover(store)(a_question(expires_ms=now_ms + 60_000))
+    with pytest.raises(TimeoutError):
+        await InboxApprover(store)(a_question(expires_ms=now_ms + 60_000))
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):

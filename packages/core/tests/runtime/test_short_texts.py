@@ -99,7 +99,7 @@ CALLER = a_card(name="prime", may_call=frozenset({"tag"}))
 CALLEE = RegisteredAgent(a_card(), nothing, "tag@hub")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     CALLS,
     CALLS,
@@ -324,7 +324,7 @@ class Outcome:
         self.value = value
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.fixed_dictionaries(
         {

@@ -24,14 +24,6 @@ def test_an_item_is_called_back_at_most_a_tick_late_and_never_early() -> None:
     assert due == ["tea"]
 
 
-def test_an_item_whose_time_has_passed_is_called_back_at_once() -> None:
-    clock, due = ManualClock(), list[str]()
-    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
-    wheel.add("late", clock.now() - 5)
-    clock.advance(0)
-    assert due == ["late"]
-
-
 def test_an_item_that_was_taken_off_is_not_called_back() -> None:
     clock, due = ManualClock(), list[str]()
     wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
@@ -39,15 +31,6 @@ def test_an_item_that_was_taken_off_is_not_called_back() -> None:
     wheel.add("coffee", clock.now() + 2)
     clock.advance(3)
     assert due == ["coffee"]
-
-
-def test_an_item_that_is_due_sooner_than_all_others_is_not_made_to_wait_for_them() -> None:
-    clock, due = ManualClock(), list[str]()
-    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
-    wheel.add("later", clock.now() + 10)
-    wheel.add("sooner", clock.now() + 1)
-    clock.advance(2)
-    assert due == ["sooner"]
 
 
 def test_an_item_added_while_another_is_called_back_does_not_hold_up_those_before_it() -> None:

@@ -108,19 +108,6 @@ async def test_leaving_twice_does_not_take_the_next_server_away() -> None:
     assert new.served == ["1"]
 
 
-async def test_never_more_than_the_slots_are_handed_over_at_once() -> None:
-    transport, counter = a_clerk(slots=3)
-    async with Crowd(transport) as crowd:
-        for number in range(10):
-            await crowd.send(str(number))
-        assert counter.served == ["0", "1", "2"]
-        for number in range(10):
-            counter.door(str(number)).set()
-        async with asyncio.timeout(PATIENCE_S):
-            await asyncio.wait(crowd.tasks.values())
-    assert (counter.most, len(counter.served)) == (3, 10)
-
-
 async def test_high_is_served_before_normal_before_low_and_equals_in_order_of_arrival() -> None:
     """K3: HIGH priority is served before NORMAL before LOW when agents are busy."""
     transport, counter = a_clerk()
@@ -132,8 +119,7 @@ async def test_high_is_served_before_normal_before_low_and_equals_in_order_of_ar
             await crowd.send(name, priority)
         for name in ("first", *(name for name, _ in arrivals)):
             counter.door(name).set()
-        async with asyncio.timeout(PATIENCE_S):
-            await asyncio.wait(crowd.tasks.values())
+        await asyncio.wait(crowd.tasks.values())
     assert counter.served == ["first", "h1", "h2", "n1", "n2", "l1", "l2"]
 
 
@@ -152,8 +138,7 @@ async def test_a_flood_of_high_does_not_starve_the_others(priority: Priority) ->
             crowd.tasks[f"h{number}"] = asyncio.create_task(work)
             if number % 2:
                 await asyncio.sleep(0)
-        async with asyncio.timeout(PATIENCE_S):
-            await patient
+        await patient
         before = counter.served.index("patient")
     assert before <= HEAD_START[priority] + 2
 
@@ -193,17 +178,6 @@ async def test_those_who_left_the_queue_make_room_in_it() -> None:
         assert (await crowd.send("fifth")).done()
 
 
-async def test_who_is_cancelled_in_the_queue_does_not_eat_a_slot() -> None:
-    transport, counter = a_clerk()
-    async with Crowd(transport) as crowd:
-        for name in ("first", "second", "third"):
-            await crowd.send(name)
-        crowd.tasks["second"].cancel()
-        counter.door("first").set()
-        await settle()
-        assert counter.served == ["first", "third"]
-
-
 async def test_who_is_cancelled_in_the_moment_of_being_called_passes_the_slot_on() -> None:
     transport, counter = a_clerk()
     async with Crowd(transport) as crowd:
@@ -234,17 +208,6 @@ async def test_a_handler_that_fails_frees_the_slot() -> None:
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             await transport.request("clerk", a_request("1"), FAR)
-
-
-async def test_a_slot_is_given_back_once_however_often_it_is_released() -> None:
-    transport, counter = a_clerk()
-    async with Crowd(transport) as crowd:
-        await crowd.send("first")
-        for _ in range(3):
-            counter.slots["first"].release()
-        for name in ("second", "third"):
-            await crowd.send(name)
-        assert counter.served == ["first", "second"]
 
 
 async def test_who_regains_its_slot_comes_before_everyone_who_waits() -> None:
