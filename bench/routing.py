@@ -20,6 +20,7 @@ from remit.protocol.records import Kind
 from remit.runtime.delegation.routing import RECALL_S
 from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.connection import connect_reader
+from remit.stores.database import ask
 from remit.stores.records import recent
 from remit.stores.sqlite import SqliteStore
 from remit_testing.samples import a_request, a_response
@@ -121,7 +122,7 @@ def remember() -> float:
         asyncio.run(fill(path))
         connection = connect_reader(path, 1)
         try:
-            return best_of(5, lambda: tracks(recent(NEWEST)(connection), float))
+            return best_of(5, lambda: tracks(ask(connection, lambda database: recent(database, NEWEST)), float))
         finally:
             connection.close()
 

@@ -23,10 +23,8 @@ from remit.plugin import brought, named
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import AuditVerdict, follows
 from remit.runtime.signing import read_key
-from remit.stores.audit import before_newest, linked_rows, verify_file
 from remit.stores.checkpoints import key_path
-from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, translate, write_lock
-from remit.stores.records import records
+from remit.stores.connection import Durability, connect_reader, connect_writer, translate, write_lock
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS
 from remit.words.terminal import speaks_unicode
 from remit_cli.config.checks import secrets_of, unset
@@ -35,7 +33,7 @@ from remit_cli.config.origins import dotted
 from remit_cli.config.peers import unencrypted, unservable
 from remit_cli.config.team import Team
 from remit_cli.config.team_search import find_team
-from remit_cli.places import DEFAULT_STORE, DatabasePlace, SqliteView, StoreView, reading, relative_path
+from remit_cli.places import DEFAULT_STORE, DatabasePlace, StoreView, reading, relative_path
 from remit_cli.show.screen import clock_time, many, print_beside, spoken
 from remit_server.documents.team import Check, CheckGroup, Checkup
 
@@ -454,13 +452,11 @@ def store(path: Path) -> Iterator[Check]:
         return
     try:
         with reading(path) as view:
-            assert isinstance(view, SqliteView)
-            connection = view.connection
-            yield _opened(connection, path)
+            yield _opened(view, path)
             yield _lock(path)
             yield from _keys(path)
-            yield _clock(connection)
-            yield _audit(connection, path)
+            yield _clock(view)
+            yield _audit(view, path)
             yield _questions(view)
             yield _silent(view)
     except RemitError as error:
@@ -480,8 +476,8 @@ def _older_version(path: Path) -> int | None:
     return None
 
 
-def _opened(connection: SqliteConnection, path: Path) -> Check:
-    rows, version = many(before_newest(connection, 0), "row"), connection.pragma("user_version")
+def _opened(view: StoreView, path: Path) -> Check:
+    rows, version = many(view.before_newest(0), "row"), len(MIGRATIONS)
     size = sum(each.stat().st_size for each in (path, path.with_name(f"{path.name}-wal")) if each.exists())
     return ok("store", f"{path}: {rows}, {_size(size)}, version {version}, SQLite {apsw.sqlite_lib_version()}")
 
@@ -532,13 +528,13 @@ def _keys(path: Path) -> Iterator[Check]:
         yield warning("record", f"other users can read or write {path}", f"chmod 600 {path}")
 
 
-def _clock(connection: SqliteConnection | None) -> Check:
+def _clock(view: StoreView | None) -> Check:
     now_ms = time.time_ns() // 1_000_000
     if now_ms < EPOCH_MS:
         return problem("clock", f"the date is {time.strftime('%Y-%m-%d')}", "Set the clock of this machine.")
     if not time.get_clock_info("monotonic").monotonic:
         return problem("clock", "no monotonic clock on this machine", "Time limits do not work without one.")
-    newest = records(None, None, before_newest(connection, 1), 1)(connection) if connection else []
+    newest = view.records(None, view.before_newest(1), 1) if view else []
     if newest and newest[0].at_ms > now_ms + CLOCK_MS:
         ahead = spoken(newest[0].at_ms - now_ms)
         todo = "Synchronize the clocks of all machines that use the store: leases and approvals depend on them."
@@ -546,12 +542,12 @@ def _clock(connection: SqliteConnection | None) -> Check:
     return ok("clock", clock_time(now_ms) + (f"; newest record {clock_time(newest[0].at_ms)}" if newest else ""))
 
 
-def _audit(connection: SqliteConnection, path: Path) -> Check:
-    count = before_newest(connection, 0)
+def _audit(view: StoreView, path: Path) -> Check:
+    count = view.before_newest(0)
     if count <= QUICK_ROWS:
-        return _verified(verify_file(path), key_path(path))
+        return _verified(view.verify((), ()), key_path(path))
     before = b""
-    for previous, row in linked_rows(connection, after=before_newest(connection, QUICK_ROWS)):
+    for previous, row in view.linked_rows(after=view.before_newest(QUICK_ROWS)):
         if not follows(previous, row, row.seq) or (before and before != previous):
             return problem("audit", f"row {row.seq} was changed", _EACH_PLACE)
         before = row.digest

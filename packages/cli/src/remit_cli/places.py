@@ -6,7 +6,7 @@ Commands that only read the record start quickly: what they do not need is impor
 import getpass
 import sys
 import time
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -23,10 +23,11 @@ from remit.protocol.records import Record
 from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Decision, Question, RunSummary, Store, StoreError
 from remit.runtime.signing import Checkpoint
-from remit.stores import STORE_PATH, audit, checkpoints, reader, records, side_tables
-from remit.stores.audit import Linked
+from remit.stores import STORE_PATH, reader, records, side_tables
+from remit.stores.audit import FileChain, Linked, Proof, StoredChain
 from remit.stores.connection import SqliteConnection, connect_reader, translate
-from remit.stores.database import ask
+from remit.stores.database import Query, ask, at_once
+from remit.stores.reader import RecordPages
 from remit.stores.schema import check_version
 from remit.stores.user_keys import show_plain
 from remit_cli.config.team_search import find_team, recorded_store
@@ -38,6 +39,11 @@ if TYPE_CHECKING:  # whoever has a team has loaded it; a reader of the record ne
     from remit.stores.store_upkeep import StoreUpkeep
     from remit_cli.config.team import Team
     from remit_cli.store_backup import BackupDone, Restored
+
+T = TypeVar("T")
+
+# How many rows of the chain are read at once.
+PAGE_ROWS = 1_000
 
 
 class DatabasePlace(NamedTuple):
@@ -78,46 +84,101 @@ def folder_of(place: Place) -> Path:
     return (place if isinstance(place, Path) else place.file).parent
 
 
-class StoreView(Protocol):
+class ViewedStore(Protocol):
+    """The part of a view that each engine has in its own way."""
+
+    pages: RecordPages
+
+    def read(self, query: Query[T], /) -> T:
+        """Return the result of a query of what is committed."""
+        ...
+
+    def read_chain(self, query: "Callable[[StoredChain], Awaitable[T]]", /) -> T:
+        """Return the result of a query of the chain, once everything that is committed is in it."""
+        ...
+
+
+class StoreView:
     """What commands read."""
+
+    def __init__(self, store: ViewedStore, path: Path) -> None:
+        """The key is beside *path*."""
+        self.store, self._path = store, path
 
     def runs(
         self, *, user: str | None = None, run: str | None = None, correlation: str | None = None, limit: int = 50
-    ) -> list[RunSummary]: ...
+    ) -> list[RunSummary]:
+        return self.store.read(lambda database: reader.runs(database, user, run, limit, correlation=correlation))
 
     def shared_runs(self, begins_with: str, limit: int) -> list[str]:
         """Return the runs with other devices whose ids start with a text."""
-        ...
+        return self.store.read(lambda database: reader.shared_runs(database, begins_with, limit))
 
-    def records(self, run: str | None, after: int, limit: int, profile: str | None = None) -> list[Record]: ...
+    def records(self, run: str | None, after: int, limit: int, profile: str | None = None) -> list[Record]:
+        self._catch_up()
+        pages = self.store.pages
+        return self.store.read(lambda database: pages.records(database, run, None, after, limit, profile))
 
-    def recent(self, limit: int) -> list[Record]: ...
+    def recent(self, limit: int) -> list[Record]:
+        self._catch_up()
+        return self.store.read(lambda database: self.store.pages.recent(database, limit))
 
-    def running(self) -> frozenset[str]: ...
+    def running(self) -> frozenset[str]:
+        return self.store.read(reader.running)
 
-    def pending(self) -> list[Question]: ...
+    def pending(self) -> list[Question]:
+        now_ms = time.time_ns() // 1_000_000
+        return self.store.read(lambda database: side_tables.pending(database, now_ms))
 
     def before_newest(self, count: int, run: str | None = None, profile: str | None = None) -> int:
         """Return the number before the newest *count* rows."""
-        ...
+        self._catch_up()
+        return self.store.read(lambda database: self.store.pages.before_newest(database, count, run, profile))
 
-    def linked_rows(self, *, run: str | None = None, profile: str | None = None) -> Iterator[Linked]: ...
+    def linked_rows(self, *, run: str | None = None, profile: str | None = None, after: int = 0) -> Iterator[Linked]:
+        while rows := self.store.read_chain(lambda chain, after=after: chain.linked(after, PAGE_ROWS, run, profile)):
+            yield from rows
+            after = rows[-1].row.seq
 
     def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
         """Return the rows after *after*, up to *last*, in order; of removed rows, what the chain needs of them."""
-        ...
+        while after < last:
+            first, after = after + 1, min(last, after + PAGE_ROWS)
+            yield from self.store.read_chain(lambda chain, first=first, end=after: chain.rows(first, end))
 
-    def checkpoints(self) -> list[Checkpoint | None]: ...
+    def checkpoints(self) -> list[Checkpoint | None]:
+        return self.store.read_chain(lambda chain: chain.checkpoints())
 
-    def newest_anchor(self) -> tuple[Checkpoint, int]: ...
+    def newest_anchor(self) -> tuple[Checkpoint, int]:
+        return self.store.read_chain(lambda chain: chain.newest_anchor())
 
     def verify(
         self, pinned: Sequence[bytes], anchors: Sequence[Checkpoint], *, incremental: bool = False
-    ) -> AuditVerdict: ...
+    ) -> AuditVerdict:
+        by = Proof(pinned=pinned, anchors=anchors)
+        return self.store.read_chain(lambda chain: chain.verify_beside(self._path, by, incremental=incremental))
 
     def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
         """Return the calls of a run that other hubs on this store executed: request id, and run there."""
-        ...
+        return self.store.read(lambda database: reader.handed_over(database, run, user))
+
+    def _catch_up(self) -> None:
+        self.store.read_chain(lambda chain: chain.head())
+
+
+class SqliteView:
+    """A view of an SQLite file."""
+
+    pages: RecordPages = records
+
+    def __init__(self, connection: SqliteConnection, path: Path) -> None:
+        self.connection, self._path = connection, path
+
+    def read(self, query: Query[T]) -> T:
+        return ask(self.connection, query)
+
+    def read_chain(self, query: Callable[[StoredChain], Awaitable[T]]) -> T:
+        return at_once(query(FileChain(self.connection, self._path)))
 
 
 class Database(Protocol):
@@ -138,58 +199,6 @@ class Database(Protocol):
     def restore(self, file: Path, *, force: bool, resume: bool, keys: Path | None) -> "Restored":
         """Put the store of a backup into it."""
         ...
-
-
-class SqliteView:
-    """A view of an SQLite file."""
-
-    def __init__(self, connection: SqliteConnection, path: Path) -> None:
-        self.connection = connection
-        self._path = path
-
-    def runs(
-        self, *, user: str | None = None, run: str | None = None, correlation: str | None = None, limit: int = 50
-    ) -> list[RunSummary]:
-        return ask(self.connection, lambda database: reader.runs(database, user, run, limit, correlation=correlation))
-
-    def shared_runs(self, begins_with: str, limit: int) -> list[str]:
-        return records.shared_runs(begins_with, limit)(self.connection)
-
-    def records(self, run: str | None, after: int, limit: int, profile: str | None = None) -> list[Record]:
-        return records.records(run, None, after, limit, profile)(self.connection)
-
-    def recent(self, limit: int) -> list[Record]:
-        return records.recent(limit)(self.connection)
-
-    def running(self) -> frozenset[str]:
-        return ask(self.connection, reader.running)
-
-    def pending(self) -> list[Question]:
-        now_ms = time.time_ns() // 1_000_000
-        return ask(self.connection, lambda database: side_tables.pending(database, now_ms))
-
-    def before_newest(self, count: int, run: str | None = None, profile: str | None = None) -> int:
-        return audit.before_newest(self.connection, count, run, profile)
-
-    def linked_rows(self, *, run: str | None = None, profile: str | None = None) -> Iterator[Linked]:
-        return audit.linked_rows(self.connection, run=run, profile=profile)
-
-    def chain_rows(self, after: int, last: int) -> Iterator[ChainRow | RemovedRow]:
-        return audit.chain_rows(self.connection, after, last)
-
-    def checkpoints(self) -> list[Checkpoint | None]:
-        return checkpoints.read_checkpoints(self._path)
-
-    def newest_anchor(self) -> tuple[Checkpoint, int]:
-        return audit.newest_anchor(self.connection, self._path)
-
-    def verify(
-        self, pinned: Sequence[bytes], anchors: Sequence[Checkpoint], *, incremental: bool = False
-    ) -> AuditVerdict:
-        return audit.verify_file(self._path, public_key=pinned, anchors=anchors, incremental=incremental)
-
-    def handed_over(self, run: str, user: str) -> list[tuple[str, str]]:
-        return ask(self.connection, lambda database: reader.handed_over(database, run, user))
 
 
 DEFAULT_STORE = Path(STORE_PATH)
@@ -267,7 +276,7 @@ def reading(path: Place) -> Generator[StoreView]:
         try:
             check_version(connection, path)
             show_plain(connection, path)
-            yield SqliteView(connection, path)
+            yield StoreView(SqliteView(connection, path), path)
         finally:
             connection.close()
     # Not OSError: SQLite has its own errors, and an OSError may come from the caller's own output.

@@ -30,6 +30,7 @@ from remit.stores.connection import (
 )
 from remit.stores.database import OPEN, SqlConnection, ask
 from remit.stores.opening import STORE, restoring_path
+from remit.stores.requests import Finish
 from remit.stores.schema import APPLICATION_ID, check_version, migrate
 from remit.stores.transaction import Transaction
 from remit.stores.user_keys import UserKeys, is_encrypted, key_id_of
@@ -420,7 +421,7 @@ def _fence(connection: SqliteConnection, made_ms: int, now_ms: int, head: int, *
     transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(made_ms, head), 0)])
     runs = [] if resume else _open_runs(connection)
     for epoch, request in runs:
-        transaction.finish(request.run, epoch, lost_outcome(request, made_ms), now_ms)
+        transaction.finish(Finish(request.run, epoch, lost_outcome(request, made_ms), now_ms))
     transaction.write()
     connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (now_ms,))
     return len(runs)

@@ -11,9 +11,10 @@ from forged_records import rehash, sql
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.audit import AuditVerdict, Tampering
 from remit.runtime.signing import Checkpoint, CheckpointKey, encode_checkpoint, read_anchors, read_key, sign
-from remit.stores.audit import newest_anchor
+from remit.stores.audit import FileChain
 from remit.stores.checkpoints import newest_checkpoint, read_checkpoints
 from remit.stores.connection import connect_reader, connect_writer
+from remit.stores.database import at_once
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_testing.conformance import progress
 
@@ -50,7 +51,7 @@ def copied(source: Path, target: Path, *names: str) -> None:
 def an_anchor(path: Path) -> Checkpoint:
     connection = connect_reader(path, 1)
     try:
-        return newest_anchor(connection, path)[0]
+        return at_once(FileChain(connection, path).newest_anchor())[0]
     finally:
         connection.close()
 

@@ -16,8 +16,9 @@ from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Refusal
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, StoreError
-from remit.stores.audit import removals
+from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader
+from remit.stores.database import at_once
 from remit.stores.retention import Erased, Retention
 from remit.stores.sqlite import verify_file
 from remit.stores.store_upkeep import erase, prune, subject_of
@@ -68,7 +69,7 @@ async def test_an_erased_user_is_gone_and_the_record_stays_whole(tmp_path: Path)
     assert said.count("Please sort") == 10 * 2 * 2 + 2  # bob's and eve's, in the records and in the list of runs
     assert done.subject in said
     connection = connect_reader(path, 1)
-    stated = [each for _, each in removals(connection)]
+    stated = [each for _, each in at_once(FileChain(connection, path).removals())]
     with upkeep(path, NOW_MS) as found:
         assert {each.subject for each in stated} == {subject_of(found.key, "ann")} == {done.subject}
     connection.close()

@@ -21,6 +21,7 @@ from remit.protocol.records import Body, Kind, Record
 from remit.runtime.ports import Store, TokenCounter
 from remit.stores import messages as index
 from remit.stores.connection import SqliteConnection, connect_reader
+from remit.stores.database import ask
 from remit.stores.records import records
 from remit.stores.schema import migrate
 from remit.stores.sqlite import SqliteStore
@@ -159,7 +160,7 @@ class Indexer:
         self.counted: list[str] = []
 
     def records(self) -> list[Record]:
-        return records(None, None, 0, 1_000)(self.connection)
+        return ask(self.connection, lambda database: records(database, None, None, 0, 1_000))
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
         transaction = Transaction(self.connection, 0, {}, keep_records=False)

@@ -16,8 +16,9 @@ from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict, Tampering, leaf, link
 from remit.runtime.audit.removal import sign_removal
 from remit.runtime.signing import CheckpointKey, read_key
-from remit.stores.audit import removals
+from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader, connect_writer
+from remit.stores.database import at_once
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.store_upkeep import Pruned, prune
@@ -212,7 +213,7 @@ async def test_an_outline_cannot_be_changed(tmp_path: Path) -> None:
 def _forge(path: Path, key: CheckpointKey, row: int) -> None:
     """Remove a row, and append a statement about it that is signed with *key*, hashed as the chain demands."""
     connection = connect_writer(path, "process", 1)
-    _, genuine = removals(connection)[0]
+    _, genuine = at_once(FileChain(connection, path).removals())[0]
     ((head, last),) = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchall()
     ((at_ms, run, session, body, digest),) = connection.execute(
         "SELECT at_ms, run, session, body, digest FROM record WHERE seq = ?", (row,)
@@ -278,7 +279,7 @@ async def test_a_statement_says_when_and_by_which_rule(tmp_path: Path) -> None:
     path = await days(tmp_path)
     pruned(path, ALL)
     connection = connect_reader(path, 1)
-    stated = [each for _, each in removals(connection)]
+    stated = [each for _, each in at_once(FileChain(connection, path).removals())]
     connection.close()
     assert [(each.why, each.rule, each.at_ms) for each in stated] == [
         ("pruned", "records 5d, messages 5d, vault 5d, facts 5d", NOW_MS)

@@ -11,6 +11,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.signing import CheckpointKey
+from remit.stores.audit import Proof
 from remit.stores.schema import KINDS
 from remit_cluster.copying.tables import (
     PAGE_BYTES,
@@ -26,7 +27,7 @@ from remit_cluster.copying.tables import (
     TablePage,
     refused,
 )
-from remit_cluster.postgres.audit import audit
+from remit_cluster.postgres.audit import DatabaseChain
 from remit_cluster.postgres.chainer import bring_up_to_date, read_head
 from remit_cluster.postgres.checkpoints import digest_at, read_checkpoints, read_mark
 from remit_cluster.postgres.connection import TROUBLE, BulkConnection, DatabaseAddress, PgConnection, close_quietly
@@ -182,7 +183,7 @@ class PgCopyReader:
 
     async def verify(self) -> AuditVerdict:
         async with translated(self._address):
-            return await audit(self._connection, None if self.key is None else self.key.public)
+            return await DatabaseChain(self._connection, self.name).verify(Proof(self.key and self.key.public))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from msgspec import Struct
 from remit.protocol.records import Kind
 from remit.runtime.audit import GENESIS, AuditVerdict
 from remit.runtime.signing import CheckpointKey, read_key
-from remit.stores.audit import audit, digest_of
+from remit.stores.audit import FileChain, Proof, digest_of
 from remit.stores.checkpoints import Mark, key_path, read_checkpoints, read_mark
 from remit.stores.connection import SqliteConnection, translate
 from remit.stores.opening import copying_path, restoring_path
@@ -171,7 +171,7 @@ class SqliteReader:
 
     async def verify(self) -> AuditVerdict:
         with translated(self._path):
-            return audit(self._path, None if self.key is None else self.key.public)(self._connection)
+            return await FileChain(self._connection, self._path).verify(Proof(self.key and self.key.public))
 
 
 @contextmanager

@@ -1,24 +1,22 @@
-"""Verifies the audit chain in a PostgreSQL database."""
+"""The audit chain in a PostgreSQL database: pieces of it as they are stored, and its verification."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from remit.protocol.errors import Code, fault
-from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, RemovedRow, Tampering, Unsigned, verify
-from remit.runtime.audit.chain import intact_rows
-from remit.runtime.audit.stored_chain import ChainLink, Watch, watched
-from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, CheckpointKey
-from remit.stores.audit import GRACE_ROWS, GRACE_SECONDS, SKEW_MS, Linked
-from remit.stores.checkpoints import EVERY, SECONDS
-from remit.stores.schema import KIND_OF
-from remit_cluster.postgres.chain_rows import blocks_after, breaks, removals, rows_between, rows_in
+from remit.protocol.records import Kind
+from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, RemovedRow, Tampering, leaf
+from remit.runtime.signing import Checkpoint
+from remit.stores.audit import Linked, Proof, StoredChain, kind_name
+from remit.stores.checkpoints import Mark
+from remit.stores.reader import Conditions
+from remit.stores.schema import KINDS
+from remit_cluster.postgres.chainer import ChainBlock, read_head
 from remit_cluster.postgres.checkpoints import digest_at, newest_checkpoint, read_checkpoints, read_mark
-from remit_cluster.postgres.connection import PgConnection, Query
+from remit_cluster.postgres.connection import PgConnection
 from remit_cluster.postgres.schema import SEQ
 
 # How many blocks of the chain are read at once, each of up to 1,000 rows.
@@ -34,59 +32,86 @@ class _Walk(NamedTuple):
     gaps: list[AuditFinding]
 
 
-async def audit(
-    connection: PgConnection,
-    public_key: bytes | None,
-    *,
-    pinned: Collection[bytes] = (),
-    anchors: Sequence[Checkpoint] = (),
-    every: int = EVERY,
-    seconds: float = SECONDS,
-    start: Checkpoint | None = None,
-    watch: Watch | None = None,
-) -> AuditVerdict:
-    """Verify the whole chain, or what comes after the checkpoint *start*; hubs may keep writing meanwhile."""
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        checkpoints = await read_checkpoints(connection)
-        mark = await read_mark(connection)
-        since = await _reached(connection, start)
-        seq = since.seq if since else 0
-        announced, stated = await breaks(connection), await removals(connection, seq)
-        referenced = await connection.fetchval(_REFERENCED)
-        loop = asyncio.get_running_loop()
-        ends: dict[int, int] = dict(await connection.fetch(_ENDS, seq)) if since else {}
-        gaps: list[AuditFinding] = []
+class DatabaseChain(StoredChain):
+    """The chain in a database."""
 
-        def rows() -> Iterator[ChainRow | RemovedRow]:
-            # In a thread: hashing takes long, and the loop goes on.
-            after: int | None = seq
-            while after is not None:
-                page = asyncio.run_coroutine_threadsafe(_page(connection, after, ends), loop).result()
-                gaps.extend(page.gaps)
-                yield from page.rows
-                after = page.after
+    def __init__(self, connection: PgConnection, name: str) -> None:
+        self._connection = connection
+        self.name = name
 
-        now_ms = time.time_ns() // 1_000_000
-        due_ms = now_ms - int((seconds + GRACE_SECONDS) * 1_000)
-        verdict = await asyncio.to_thread(
-            verify,
-            watched(rows(), watch),
-            checkpoints,
-            remembered=mark.number if mark else None,
-            remembered_seq=mark.seq if mark else None,
-            referenced=referenced,
-            public_key=public_key,
-            pinned=pinned,
-            breaks=announced,
-            anchors=anchors,
-            unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0, now_ms + SKEW_MS),
-            removals=stated,
-            start=since,
-        )
-        unchained, missing = await _unchained(connection, ends)
-    findings = (*verdict.findings, *gaps, *missing)
-    return msgspec.structs.replace(verdict, unchained=unchained, findings=findings)
+    async def head(self) -> tuple[int, bytes]:
+        return await read_head(self._connection)
 
+    async def digest_at(self, seq: int) -> bytes | None:
+        return await digest_at(self._connection, seq) if seq else GENESIS
+
+    async def mark(self) -> Mark | None:
+        return await read_mark(self._connection)
+
+    async def checkpoints(self) -> list[Checkpoint | None]:
+        return await read_checkpoints(self._connection)
+
+    async def newest_checkpoint(self) -> Checkpoint | None:
+        return await newest_checkpoint(self._connection)
+
+    async def rows(self, first: int, last: int) -> Iterable[ChainRow | RemovedRow]:
+        return await rows_in(self._connection, await blocks_between(self._connection, first, last), first, last)
+
+    async def _of_kind(self, kind: Kind, after: int) -> Iterable[tuple[int, bytes]]:
+        sql = f"SELECT seq, body FROM remit.record {SEQ} WHERE kind = {KINDS[kind]} AND seq > $1 ORDER BY seq"
+        return [(seq, body) for seq, body in await self._connection.fetch(sql, after)]
+
+    async def linked(self, after: int, limit: int, run: str | None = None, profile: str | None = None) -> list[Linked]:
+        wanted = Conditions(after, limit).of(run, profile=profile)
+        rows = await self._connection.fetch(_LINKED.format(where=wanted), *wanted.values)
+        return [
+            Linked(previous or GENESIS, ChainRow(seq, kind_name(kind), *rest)) for previous, seq, kind, *rest in rows
+        ]
+
+    async def verify(self, by: Proof) -> AuditVerdict:
+        connection = self._connection
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            checkpoints, mark = await self.checkpoints(), await self.mark()
+            since = await _reached(connection, by.start)
+            seq = since.seq if since else 0
+            breaks, removals = await self.breaks(), await self.removals(seq)
+            referenced = await connection.fetchval(_REFERENCED)
+            loop = asyncio.get_running_loop()
+            ends: dict[int, int] = dict(await connection.fetch(_ENDS, seq)) if since else {}
+            gaps: list[AuditFinding] = []
+
+            def rows() -> Iterator[ChainRow | RemovedRow]:
+                # In a thread: hashing takes long, and the loop goes on.
+                after: int | None = seq
+                while after is not None:
+                    page = asyncio.run_coroutine_threadsafe(_page(connection, after, ends), loop).result()
+                    gaps.extend(page.gaps)
+                    yield from page.rows
+                    after = page.after
+
+            def judged() -> AuditVerdict:
+                return by.judge(
+                    *(rows(), checkpoints, mark), since=since, referenced=referenced, breaks=breaks, removals=removals
+                )
+
+            verdict = await asyncio.to_thread(judged)
+            unchained, missing = await _unchained(connection, ends)
+        findings = (*verdict.findings, *gaps, *missing)
+        return msgspec.structs.replace(verdict, unchained=unchained, findings=findings)
+
+
+_DIGEST_AT = (
+    "(SELECT substring(digests FROM (({seq} - first) * 32 + 1)::int FOR 32) FROM remit.chain"
+    " WHERE first <= {seq} ORDER BY first DESC LIMIT 1)"
+)
+_LINKED = f"""
+    SELECT {_DIGEST_AT.format(seq="(found.seq - 1)")}, seq, kind, at_ms, run, session, body AS stored,
+        {_DIGEST_AT.format(seq="found.seq")}
+    FROM (
+        SELECT placed.seq, kind, at_ms, run, session, body FROM remit.record {SEQ}
+        WHERE placed.seq > $1 AND {{where}} ORDER BY placed.seq LIMIT $2
+    ) AS found ORDER BY seq
+"""
 
 # The last record of each stream in the blocks up to a row.
 _ENDS = "SELECT stream, max(number + last - first) FROM remit.chain WHERE first <= $1 GROUP BY stream"
@@ -154,84 +179,85 @@ _REFERENCED = f"""
 """
 
 
-async def newest_anchor(connection: PgConnection, name: str) -> tuple[Checkpoint, int]:
-    """Return the newest checkpoint and the number of rows after it, or raise `StoreError` if none is valid."""
-    newest = await newest_checkpoint(connection)
-    if newest is None:
-        message = f"{name}: no checkpoint was written yet"
-        advice = f"A hub writes one every {SECONDS:.0f} s while records come, and when it closes."
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
-    digest = await digest_at(connection, newest.seq)
-    if not newest.is_genuine() or digest is None or digest.hex() != newest.digest:
-        message = f"{name}: checkpoint {newest.number} does not match the record"
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
-    head: int = await connection.fetchval("SELECT max(last) FROM remit.chain")
-    return newest, head - newest.seq
+# ── pieces of the chain ───────────────────────────────────────────────────────────────────────────────────────────────
 
+_DIGEST = 32
 
-async def linked_rows(
-    connection: PgConnection, *, run: str | None = None, after: int = 0, limit: int = 1_000
-) -> list[Linked]:
-    """Return rows in order as they are stored, tampered ones included; optionally of one run."""
-    rows = await connection.fetch(_LINKED, after, run, limit)
-    return [
-        Linked(
-            previous or GENESIS, ChainRow(seq, KIND_OF.get(kind, f"kind {kind}"), at_ms, of_run, session, body, digest)
-        )
-        for previous, seq, kind, at_ms, of_run, session, body, digest in rows
-    ]
-
-
-_DIGEST_AT = (
-    "(SELECT substring(digests FROM (({seq} - first) * 32 + 1)::int FOR 32) FROM remit.chain"
-    " WHERE first <= {seq} ORDER BY first DESC LIMIT 1)"
-)
-_LINKED = f"""
-    SELECT {_DIGEST_AT.format(seq="(found.seq - 1)")}, seq, kind, at_ms, run, session, body AS stored,
-        {_DIGEST_AT.format(seq="found.seq")}
-    FROM (
-        SELECT placed.seq, kind, at_ms, run, session, body FROM remit.record {SEQ}
-        WHERE placed.seq > $1 AND ($2::text IS NULL OR run = $2) ORDER BY placed.seq LIMIT $3
-    ) AS found ORDER BY seq
+_AFTER = "SELECT first, last, stream, number, digests FROM remit.chain WHERE first > $1 ORDER BY first LIMIT $2"
+_BETWEEN = """
+    SELECT first, last, stream, number, digests FROM remit.chain
+    WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.chain WHERE first <= $1) AND first <= $2 ORDER BY first
+"""
+# Each piece by the key: a plain join reads the whole table for each page, once one stream has most of the records.
+_RECORDS = """
+    SELECT found.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (stream, first, last)
+    CROSS JOIN LATERAL (
+        SELECT stream, number, kind, at_ms, run, session, body AS stored FROM remit.record
+        WHERE record.stream = wanted.stream AND record.number BETWEEN wanted.first AND wanted.last ORDER BY number
+    ) AS found
+"""
+# Ranges do not overlap, so only one that begins before can reach into these rows.
+_REMOVED = """
+    SELECT first, last, leaves FROM remit.removed
+    WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.removed WHERE first <= $1) AND first <= $2 AND last >= $1
 """
 
 
-T = TypeVar("T")
+async def blocks_after(connection: PgConnection, first: int, limit: int) -> list[ChainBlock]:
+    """Return the next blocks of the chain after the one that begins with *first*."""
+    return [ChainBlock(*row) for row in await connection.fetch(_AFTER, first, limit)]
 
 
-class ReadsDatabase(Protocol):
-    """Runs a query on a connection that reads."""
+async def blocks_between(connection: PgConnection, first: int, last: int) -> list[ChainBlock]:
+    """Return the blocks of the chain that hold some of these rows."""
+    return [ChainBlock(*row) for row in await connection.fetch(_BETWEEN, first, last)]
 
-    def __call__(self, query: Query[T], /) -> Awaitable[T]: ...
+
+async def leaves_between(connection: PgConnection, first: int, last: int) -> dict[int, bytes]:
+    """Return the digests of the contents of rows that were removed, or of which only an outline is kept."""
+    found: dict[int, bytes] = {}
+    for start, end, leaves in await connection.fetch(_REMOVED, first, last):
+        for place in range(end - start + 1):
+            found[start + place] = leaves[place * _DIGEST : (place + 1) * _DIGEST]
+    return found
 
 
-class PostgresChain:
-    """The chain in a database."""
+def places(blocks: Sequence[ChainBlock]) -> dict[int, tuple[int, int]]:
+    """Return the stream and the number in it of each row."""
+    return {
+        block.first + place: (block.stream, block.number + place)
+        for block in blocks
+        for place in range(block.last - block.first + 1)
+    }
 
-    def __init__(self, read: ReadsDatabase, key: Callable[[], CheckpointKey], *, every: int, seconds: float) -> None:
-        """*key* returns the key that signs; the store must be open."""
-        self._read, self._key = read, key
-        self._every, self._seconds = every, seconds
 
-    async def verify(self, *, start: Checkpoint | None = None, watch: Watch | None = None) -> AuditVerdict:
-        public, every, seconds = self._key().public, self._every, self._seconds
-        return await self._read(
-            lambda connection: audit(connection, public, every=every, seconds=seconds, start=start, watch=watch)
-        )
+async def rows_in(
+    connection: PgConnection, blocks: Sequence[ChainBlock], first: int = 1, last: int = sys.maxsize
+) -> list[ChainRow | RemovedRow]:
+    """Return the rows of some blocks from *first* to *last* in order; rows that are missing are left out."""
+    if not blocks:
+        return []
+    wanted = [(block.stream, block.number, block.number + block.last - block.first) for block in blocks]
+    records = {
+        (row[0], row[1]): row[2:]
+        for row in await connection.fetch(_RECORDS, *(list(column) for column in zip(*wanted, strict=True)))
+    }
+    leaves = await leaves_between(connection, blocks[0].first, blocks[-1].last)
+    found: list[ChainRow | RemovedRow] = []
+    for block in blocks:
+        for place in range(block.last - block.first + 1):
+            seq = block.first + place
+            if not first <= seq <= last:
+                continue
+            content = records.get((block.stream, block.number + place))
+            digest = block.digests[place * _DIGEST : (place + 1) * _DIGEST]
+            row = None if content is None else _row(seq, digest, *content)
+            if (known := leaves.get(seq)) is not None:
+                found.append(RemovedRow(seq, known, digest, None if row is None else leaf(*row[1:6])))
+            elif row is not None:
+                found.append(row)
+    return found
 
-    async def newest_checkpoint(self) -> Checkpoint | None:
-        return await self._read(newest_checkpoint)
 
-    async def intact(self, first: int, last: int) -> dict[int, bool]:
-        async def walked(connection: PgConnection) -> dict[int, bool]:
-            before = await digest_at(connection, first - 1) or GENESIS
-            return intact_rows(await rows_between(connection, first, last), before)
-
-        return await self._read(walked)
-
-    async def link(self, seq: int) -> ChainLink | None:
-        async def digests(connection: PgConnection) -> tuple[bytes | None, bytes | None]:
-            return await digest_at(connection, seq - 1), await digest_at(connection, seq)
-
-        previous, digest = await self._read(digests)
-        return None if digest is None else ChainLink((previous or GENESIS).hex(), digest.hex())
+def _row(seq: int, digest: bytes, kind: int, at_ms: int, run: str, session: str, body: bytes) -> ChainRow:
+    return ChainRow(seq, kind_name(kind), at_ms, run, session, body, digest)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from remit.runtime.ports import TakenRequest
-from remit.stores.database import NOW_MS
-from remit.stores.schema import RUNNING
-from remit_cluster.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
+from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, OPEN, OVER
+from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write
+from remit.stores.schema import FORGOTTEN, RUNNING
 
 
 class RefusedError(Exception):
@@ -53,7 +53,7 @@ WRITE = f"""
             status = new.status, asks_back = new.asks_back
         FROM unnest($30::text[], $31::integer[], $32::smallint[], $33::bigint[], $34::bigint[], $35::text[],
             $36::boolean[]) AS new (run, epoch, state, number, ended_ms, status, asks_back)
-        WHERE request.run = new.run AND request.epoch = new.epoch AND request.state < 2 AND request.state = 0
+        WHERE request.run = new.run AND request.epoch = new.epoch AND request.{KEPT} AND request.{OPEN}
         RETURNING 1
     ), unasked AS (
         DELETE FROM remit.question WHERE run = ANY ($30::text[]) AND decision IS NULL
@@ -66,13 +66,12 @@ WRITE = f"""
         INSERT INTO remit.journal (run, step, value)
         SELECT new.run, new.step, new.value FROM unnest($39::text[], $40::integer[], $41::text[], $42::bytea[])
             AS new (run, epoch, step, value)
-        JOIN remit.request ON request.run = new.run AND request.epoch = new.epoch AND request.state < 2
-            AND request.state = 0
+        JOIN remit.request ON request.run = new.run AND request.epoch = new.epoch AND request.{KEPT} AND request.{OPEN}
         ON CONFLICT (run, step) DO UPDATE SET value = excluded.value RETURNING run
     ), held AS (
         SELECT request.epoch > mine.epoch AS replaced
         FROM unnest($43::text[], $44::integer[]) AS mine (run, epoch)
-        JOIN remit.request ON request.run = mine.run AND request.state < 2
+        JOIN remit.request ON request.run = mine.run AND request.{KEPT}
         FOR SHARE OF request
     )
     SELECT (SELECT count(*) FROM mark), (SELECT count(*) FROM submitted), (SELECT count(*) FROM finished),
@@ -80,7 +79,7 @@ WRITE = f"""
 """
 
 # Whether a run was claimed again. As above, no hub can claim it before this transaction ends.
-REPLACED = "SELECT epoch > $2 FROM remit.request WHERE run = $1 AND state < 2 FOR SHARE"
+REPLACED = f"SELECT epoch > $2 FROM remit.request WHERE run = $1 AND {KEPT} FOR SHARE"
 
 # A request that another hub is about to take is skipped: nobody waits, and no two hubs block each other. As in `CLAIM`,
 # a worker that died while a person was asked is not to blame.
@@ -89,7 +88,7 @@ TAKE = f"""
         SELECT place, body, greatest(request.lease_until_ms, coalesce(worker.lease_until_ms, 0)) AS until_ms,
             new.worker AS taker, new.lease_ms, begins
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[]) AS new (run, worker, lease_ms, begins)
-        JOIN remit.request ON request.run = new.run AND state < 2 AND state = 0 AND waiting
+        JOIN remit.request ON request.run = new.run AND {KEPT_OPEN} AND waiting
         JOIN remit.record ON stream = begun_stream AND number = begun_number
         LEFT JOIN remit.worker ON worker.name = request.worker AND request.worker <> ''
         WHERE request.lease_until_ms <= {NOW_MS} AND coalesce(worker.lease_until_ms, 0) <= {NOW_MS}
@@ -105,12 +104,72 @@ TAKE = f"""
 """
 
 # Only requests that begin as they were submitted. Nothing before the start counts as an attempt: this is the first.
-BEGIN = """
+BEGIN = f"""
     UPDATE remit.request SET spared = CASE WHEN waiting THEN request.epoch - 1 ELSE spared END, waiting = false
     FROM unnest($1::text[], $2::integer[], $3::bytea[]) AS new (run, epoch, body), remit.record
-    WHERE request.run = new.run AND request.epoch = new.epoch AND request.state < 2 AND request.state = 0
+    WHERE request.run = new.run AND request.epoch = new.epoch AND request.{KEPT} AND request.{OPEN}
         AND record.stream = begun_stream AND record.number = begun_number AND record.body = new.body
     RETURNING 1
+"""
+
+# The lease of a request ends when neither its own nor that of its worker holds. A worker dies at most one lease before
+# its lease expires. If a question was open at that time, the worker died while it waited for the answer.
+CLAIM = f"""
+    WITH expired AS (
+        SELECT place, greatest(request.lease_until_ms, coalesce(worker.lease_until_ms, 0)) AS until_ms
+        FROM remit.request LEFT JOIN remit.worker ON worker.name = request.worker AND request.worker <> ''
+        WHERE run = $4 AND {KEPT_OPEN}
+    )
+    UPDATE remit.request SET epoch = epoch + 1, worker = $1, lease_until_ms = {NOW_MS} + $2, spared = spared + (
+        CASE WHEN until_ms > 0 AND epoch < $3 AND (
+            EXISTS (SELECT 1 FROM remit.question WHERE question.run = request.run AND decision IS NULL)
+            OR EXISTS (SELECT 1 FROM remit.question WHERE question.run = request.run AND over_ms >= until_ms - $2)
+        ) THEN 1 ELSE 0 END)
+    FROM expired WHERE request.place = expired.place AND {OPEN} AND until_ms <= {NOW_MS}
+        AND request.lease_until_ms <= {NOW_MS}
+    RETURNING epoch
+"""
+
+EXPIRED = f"""
+    SELECT request.run, epoch, epoch - spared, waiting, body
+    FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number
+    LEFT JOIN remit.worker ON worker.name = request.worker AND request.worker <> ''
+    WHERE {OPEN} AND request.lease_until_ms <= $1 AND coalesce(worker.lease_until_ms, 0) <= $1 ORDER BY place
+"""
+
+# A worker that has claimed something since its last heartbeat is alive.
+LATE_WORKERS = f"""
+    SELECT name FROM remit.worker WHERE lease_until_ms > {NOW_MS} AND lease_until_ms <= {NOW_MS} + $1
+        AND EXISTS (SELECT 1 FROM remit.request WHERE {OPEN} AND request.worker = name)
+        AND NOT EXISTS (
+            SELECT 1 FROM remit.request WHERE {OPEN} AND request.worker = name
+                AND request.lease_until_ms > {NOW_MS} + $1
+        )
+"""
+
+END_LEASES = f"""
+    WITH ended AS (
+        UPDATE remit.worker SET lease_until_ms = {NOW_MS}
+        WHERE name = $2 AND name IN ({LATE_WORKERS}) AND lease_until_ms <= {NOW_MS} + $1 RETURNING name
+    )
+    UPDATE remit.request SET lease_until_ms = least(lease_until_ms, {NOW_MS})
+    WHERE {OPEN} AND worker IN (SELECT name FROM ended) RETURNING 1
+"""
+
+FORGET_OUTCOMES = f"""
+    WITH old AS (
+        UPDATE remit.request SET state = {FORGOTTEN} WHERE {OVER} AND ended_ms <= $1 RETURNING run
+    ), cleared AS (
+        DELETE FROM remit.journal WHERE run IN (SELECT run FROM old)
+    )
+    DELETE FROM remit.sealed WHERE scope IN (SELECT run FROM old)
+        AND NOT EXISTS (SELECT 1 FROM remit.session WHERE session.id = sealed.scope)
+"""
+
+# Has the lease of a worker, and so of all its requests, end after this time.
+EXTEND_LEASE = f"""
+    INSERT INTO remit.worker VALUES ($1, {NOW_MS} + $2)
+    ON CONFLICT (name) DO UPDATE SET lease_until_ms = excluded.lease_until_ms
 """
 
 

@@ -19,10 +19,10 @@ from remit.runtime.ports import RunEpoch, StoreError
 from remit.stores.database import NOW_MS, Entry
 from remit.stores.group_commit import resolve
 from remit.stores.opening import STORE
+from remit.stores.requests import JournalWrite, Write
 from remit.stores.transaction import ReplacedRuns
 from remit_cluster.postgres.bulk import PendingTake, RefusedError, StreamLostError, StreamPosition
 from remit_cluster.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly, is_lost
-from remit_cluster.postgres.operations import JournalWrite, Write
 from remit_cluster.postgres.transaction import PgTransaction
 from remit_cluster.postgres.user_keys import PgUserKeys
 

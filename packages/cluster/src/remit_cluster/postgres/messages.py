@@ -12,9 +12,9 @@ from remit.policy.context import Count, matches, message_of, messages_from_recor
 from remit.protocol.envelope import ContextFilter, Message, Request
 from remit.protocol.records import Kind, Record, read_request
 from remit.stores.reader import record_of
+from remit.stores.records import PAGE
 from remit.stores.schema import KINDS
 from remit_cluster.postgres.connection import PgConnection
-from remit_cluster.postgres.records import PAGE
 from remit_cluster.postgres.schema import SEQ
 
 # How many messages are read one by one before the index of words is asked: common words are found among them.

@@ -4,16 +4,11 @@ import msgspec
 
 from remit.protocol.records import Kind, Record, outline
 from remit.runtime.ports import RecordFilter
-from remit.stores.database import FORGOTTEN, KEPT
+from remit.stores.database import FORGOTTEN, KEPT, SqlConnection
 from remit.stores.reader import NEWEST_OF_SESSIONS, Conditions, record_of
-from remit.stores.records import kinds_of
+from remit.stores.records import PAGE, RECENT_BYTES
 from remit.stores.schema import KINDS
-from remit_cluster.postgres.connection import PgConnection
 
-# A page of the record; a hundred of the largest bodies fit into memory.
-PAGE = 100
-# This much is read for an outline of the newest records.
-RECENT_BYTES = 16 * 2**20
 # How many rows of the chain are searched at first; each time that is not enough, eight times as many.
 _FIRST_SPAN = 200
 _WIDER = 8
@@ -30,45 +25,43 @@ _END_OF_BLOCKS = "SELECT max(last) FROM (SELECT last FROM remit.chain WHERE last
 
 
 async def records(
-    connection: PgConnection, run: str | None, session: str | None, after: int, limit: int
+    database: SqlConnection, run: str | None, session: str | None, after: int, limit: int, profile: str | None = None
 ) -> list[Record]:
     """Return chained records in order."""
-    if run is None and session is None:
-        return await _all(connection, after, limit)
-    wanted = Conditions(after, limit)
-    wanted.add("run = {}", run)
-    wanted.add("session = {}", session)
+    if run is None and session is None and profile is None:
+        return await _all(database, after, limit)
+    wanted = Conditions(after, limit).of(run, session, profile)
     sql = f"SELECT {_COLUMNS} FROM remit.chained WHERE {wanted} AND seq > $1 ORDER BY seq LIMIT $2"
-    rows = await connection.fetch(sql, *wanted.values)
+    rows = await database.fetch(sql, *wanted.values)
     return [record_of(*row) for row in rows]
 
 
-async def _all(connection: PgConnection, after: int, limit: int) -> list[Record]:
+async def _all(database: SqlConnection, after: int, limit: int) -> list[Record]:
     found: list[Record] = []
     while (size := min(PAGE, limit - len(found))) > 0:
-        rows = await connection.fetch(_OF_ALL, after, size)
+        rows = await database.fetch(_OF_ALL, after, size)
         found += [record_of(*row) for row in rows]
         if len(rows) == size:
             after = found[-1].seq
-        elif (after := await connection.fetchval(_END_OF_BLOCKS, after, size)) is None:
+        elif (after := await database.fetchval(_END_OF_BLOCKS, after, size)) is None:
             break  # not merely blocks whose rows were removed
     return found
 
 
-async def newest(connection: PgConnection) -> int:
+async def newest(database: SqlConnection) -> int:
     """Return the number of the newest chained record."""
-    return await connection.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
+    return await database.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
 
 
-async def recent(connection: PgConnection, limit: int) -> list[Record]:
+async def recent(database: SqlConnection, limit: int) -> list[Record]:
     """Return the outlines of the newest records."""
-    last = await newest(connection)
+    last = await newest(database)
     found: list[Record] = []
     room, end = RECENT_BYTES, last
     kinds = [KINDS[kind] for kind in (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)]
     while end > max(0, last - limit) and room > 0:
         first = max(0, last - limit, end - PAGE)
-        rows = await connection.fetch(_RECENT, first, end, kinds)
+        rows = await database.fetch(_RECENT, first, end, kinds)
         room -= sum(len(row[-1]) for row in rows)
         some = [record_of(*row) for row in rows]
         found[:0] = [
@@ -87,56 +80,42 @@ _RECENT = """
 """
 
 
-async def before_newest(connection: PgConnection, count: int, run: str | None) -> int:
-    """Return the number before the newest *count* rows, optionally of one run."""
-    last = await newest(connection)
-    if run is None:
+async def before_newest(database: SqlConnection, count: int, run: str | None = None, profile: str | None = None) -> int:
+    """Return the number before the newest *count* rows, optionally of one run or profile."""
+    last = await newest(database)
+    if run is None and profile is None:
         return max(0, last - count)
-    sql = "SELECT seq FROM remit.chained WHERE run = $1 ORDER BY seq DESC LIMIT $2"
-    found = [seq for (seq,) in await connection.fetch(sql, run, count)]
-    return found[-1] - 1 if found else last
+    wanted = Conditions(count).of(run, profile=profile)
+    sql = f"SELECT seq FROM remit.chained WHERE {wanted} ORDER BY seq DESC LIMIT $1"
+    rows = await database.fetch(sql, *wanted.values)
+    return rows[-1][0] - 1 if rows else last
 
 
-async def shared_runs(connection: PgConnection, begins_with: str, limit: int) -> list[str]:
-    """Return the runs with other devices whose ids start with a text."""
-    sql = "SELECT DISTINCT run FROM remit.record WHERE kind = $1 AND starts_with(run, $2) LIMIT $3"
-    return [run for (run,) in await connection.fetch(sql, KINDS[Kind.SHARED], begins_with, limit)]
-
-
-async def selected(connection: PgConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+async def selected(database: SqlConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
     """Return the last records that a filter selects in a range, newest first."""
     if wanted.run is None and wanted.session is None:
-        return await _in_range(connection, wanted, above, below, size)
-    return await _by_index(connection, wanted, above, below, size)
+        return await _in_range(database, wanted, above, below, size)
+    return await _by_index(database, wanted, above, below, size)
 
 
-async def _by_index(connection: PgConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
-    wanted_rows = _conditions(wanted, above, below, size)
-    rows = await connection.fetch(_SELECTED.format(where=wanted_rows), *wanted_rows.values)
+async def _by_index(database: SqlConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+    wanted_rows = Conditions(above, below, size)
+    wanted_rows.select(wanted)
+    rows = await database.fetch(_SELECTED.format(where=wanted_rows), *wanted_rows.values)
     return [record_of(*row) for row in rows]
 
 
-async def _in_range(connection: PgConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+async def _in_range(database: SqlConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
     """Return records of a range, searched in pieces that grow: a whole range would be sorted for one page."""
     found: list[Record] = []
     span = _FIRST_SPAN
     while below > above + 1 and len(found) < size:
         low = max(above, below - 1 - span)
-        wanted_rows = _conditions(wanted, low, below - 1, size - len(found))
-        rows = await connection.fetch(_OF_RANGE.format(where=wanted_rows), *wanted_rows.values)
+        wanted_rows = Conditions(low, below - 1, size - len(found))
+        wanted_rows.select(wanted)
+        rows = await database.fetch(_OF_RANGE.format(where=wanted_rows), *wanted_rows.values)
         found += [record_of(*row) for row in rows]
         below, span = low + 1, span * _WIDER
-    return found
-
-
-def _conditions(wanted: RecordFilter, *values: int) -> Conditions:
-    found = Conditions(*values)
-    found.add("run = {}", wanted.run)
-    found.add("session = {}", wanted.session)
-    found.add("kind = ANY ({}::smallint[])", None if wanted.kinds is None else kinds_of(wanted))
-    found.add("run IN (SELECT request.run FROM remit.request WHERE by_user = {})", wanted.user)
-    found.add("at_ms >= {}", wanted.since_ms)
-    found.add("at_ms <= {}", wanted.until_ms)
     return found
 
 

@@ -11,35 +11,25 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from remit.policy.budget import estimate
 from remit.protocol.envelope import ContextFilter, Message, Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Record
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import (
-    DuplicateRequest,
-    OrphanedRun,
-    RecordFilter,
-    SingleUseProof,
-    StoreError,
-    Submitted,
-    TakenRequest,
-    TokenCounter,
-)
+from remit.runtime.ports import OrphanedRun, StoreError, TokenCounter
 from remit.stores import reader
+from remit.stores.audit import Proof, SqlChain, StoredChain
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.database import NOW_MS, SqlChange
-from remit.stores.requests import is_old
+from remit.stores.requests import JournalWrite, Submit, Write, is_old
 from remit.stores.retention import DAY_MS
 from remit.stores.sql_store import SqlStore
 from remit.stores.writer import Listener
 from remit_cluster.postgres import messages as index
 from remit_cluster.postgres import records
-from remit_cluster.postgres import requests as requests_of
-from remit_cluster.postgres.audit import PostgresChain
+from remit_cluster.postgres.audit import DatabaseChain
+from remit_cluster.postgres.bulk import EXTEND_LEASE, LATE_WORKERS
 from remit_cluster.postgres.chainer import Chainer
 from remit_cluster.postgres.commits import Change
 from remit_cluster.postgres.connection import TROUBLE, Connections, DatabaseAddress, PgConnection, Query
 from remit_cluster.postgres.listeners import Listeners
 from remit_cluster.postgres.opening import DatabaseOpening, database_upkeep
-from remit_cluster.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit_cluster.postgres.transaction import PgTransaction
 from remit_cluster.postgres.user_keys import PgUserKeys
 from remit_cluster.postgres.waiting import Waiting
@@ -80,14 +70,16 @@ class PostgresStore(SqlStore[PgWriter]):
         self._every, self._seconds = checkpoint_every, checkpoint_seconds
         self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
         upkeep = database_upkeep(self.address, self.key_file, wall_ms)
-        super().__init__(self.address.name, upkeep, wall_ms, records.NEWEST_SESSIONS)
+        super().__init__(self.address.name, upkeep, wall_ms, records)
         self.encrypt, self._count = encrypt, count
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
         self.sizes = self._writer.sizes
         self._listeners, self._waiting = Listeners(), Waiting(self.address, self._outcomes)
         self._connections: Connections | None = None
         self._chainer: Chainer | None = None
-        self.chain = PostgresChain(self.read, lambda: self._key, every=self._every, seconds=self._seconds)
+        self.chain = SqlChain(
+            self._read_chain, lambda: Proof(self._key.public, every=checkpoint_every, seconds=checkpoint_seconds)
+        )
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.address.name})"
@@ -144,57 +136,27 @@ class PostgresStore(SqlStore[PgWriter]):
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def submit(
-        self,
-        request: Request,
-        digest: bytes,
-        *,
-        worker: str,
-        lease_ms: int,
-        waiting: bool = False,
-        once: SingleUseProof | None = None,
-    ) -> Submitted:
-        what = Submit(request, digest, worker, lease_ms, waiting)
-        if once is None and not is_old(request, self._wall_ms()):
-            return await self._do(what)
-        return await self._do(lambda transaction: transaction.submit(what, once))
-
     def submit_soon(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> None:  # noqa: ARG002
         return None
-
-    async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        return await self._do(Begin(run, epoch, request))
-
-    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        await self._settled()
-        return await self.read(lambda database: reader.find(database, request, digest))
-
-    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
-        """Claim a request that has not begun and that no worker holds, and return it."""
-        return await self._do(Take(run, worker, lease_ms, begin))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Not with the rest: a lease must not expire because a long batch is written, and the row is this worker's own.
         await self._settled()
-        await self.read(lambda connection: requests_of.extend_lease(connection, worker, lease_ms))
+        await self.read(lambda connection: connection.execute(EXTEND_LEASE, worker, lease_ms))
 
     async def late_workers(self, within_ms: int) -> list[str]:
-        rows = await self.read(lambda connection: connection.fetch(requests_of.LATE_WORKERS, within_ms))
+        rows = await self.read(lambda connection: connection.fetch(LATE_WORKERS, within_ms))
         return [name for (name,) in rows]
 
-    async def end_leases(self, worker: str, within_ms: int) -> bool:
-        return await self._do(lambda transaction: transaction.end_leases(worker, within_ms))
-
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
-        # The outcome is kept even if the caller no longer waits for the acknowledgement.
-        done = await self._do(Finish(run, epoch, response, at_ms, keep), kept=True)
+        done = await super().finish(run, epoch, response, at_ms, keep=keep)
         # Whoever follows the run hears of its records before its answer.
         await self._heard()
         return done
 
     async def wait(self, run: str) -> Response:
         self._opened()
-        return await self._waiting.wait(run)
+        return await self._waiting.waits.wait(run)
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
@@ -218,36 +180,17 @@ class PostgresStore(SqlStore[PgWriter]):
         await self.caught_up()
         await self.read(lambda connection: index.update(connection, session, self._count))
 
-    # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
-
-    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        self._writer.later(JournalWrite(run, epoch, step, value))
-
-    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
-        return await self._do(JournalWrite(run, epoch, step, value))
-
-    async def records(
-        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
-    ) -> list[Record]:
-        await self.caught_up()
-        return await self.read(lambda connection: records.records(connection, run, session, after, limit))
-
-    async def newest(self) -> int:
-        await self.caught_up()
-        return await self.read(records.newest)
-
-    async def recent(self, limit: int) -> list[Record]:
-        await self.caught_up()
-        return await self.read(lambda connection: records.recent(connection, limit))
-
-    async def selected(self, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
-        return await self.read(lambda connection: records.selected(connection, wanted, above, below, size))
-
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _do(self, what: Write | Change | None, *, kept: bool = False) -> "asyncio.Future[Any]":
         self._opened()
+        if isinstance(what, Submit) and (what.once is not None or is_old(what.request, self._wall_ms())):
+            alone = what
+            return self._writer.do(lambda transaction: transaction.submit(alone))
         return self._writer.do(what, kept=kept)
+
+    def _do_later(self, what: JournalWrite) -> None:
+        self._writer.later(what)
 
     async def _settled(self) -> None:
         """Return once everything that this hub queued is durable."""
@@ -274,6 +217,9 @@ class PostgresStore(SqlStore[PgWriter]):
 
     async def read(self, query: Query[T]) -> T:
         return await self._opened().read(query)
+
+    async def _read_chain(self, query: Callable[[StoredChain], Awaitable[T]]) -> T:
+        return await self.read(lambda connection: query(DatabaseChain(connection, self.address.name)))
 
     async def _outcomes(self, runs: Sequence[str]) -> dict[str, Response | None]:
         return await self.read(lambda connection: reader.outcomes(connection, runs))

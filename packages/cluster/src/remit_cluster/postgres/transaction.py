@@ -21,19 +21,22 @@ from remit.runtime.ports import (
     OrphanedRun,
     ReusedProof,
     RunEpoch,
-    SingleUseProof,
     StoreError,
     Submitted,
     TakenRequest,
 )
 from remit.stores import reader, requests
 from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, Entry, SqlConnection
-from remit.stores.requests import is_old
+from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write, is_old
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 from remit.stores.side_tables import incr
 from remit_cluster.postgres.bulk import (
     BEGIN,
+    CLAIM,
+    END_LEASES,
+    EXPIRED,
     FINISH_COLUMNS,
+    FORGET_OUTCOMES,
     REPLACED,
     SUBMIT_COLUMNS,
     TAKE,
@@ -47,8 +50,6 @@ from remit_cluster.postgres.bulk import (
     columns,
 )
 from remit_cluster.postgres.connection import PgConnection
-from remit_cluster.postgres.operations import Begin, Finish, JournalWrite, Submit, Take, Write
-from remit_cluster.postgres.requests import CLAIM, END_LEASES, EXPIRED, FORGET_OUTCOMES
 from remit_cluster.postgres.user_keys import PgUserKeys
 
 
@@ -232,10 +233,10 @@ class PgTransaction:
         match what:
             case Take():
                 await self.write()
-                return await requests.take(self, what.run, what.worker, what.lease_ms, begin=what.begin)
+                return await requests.take(self, what)
             case Begin():
                 await self.write()
-                return await requests.begin(self, what.run, what.epoch, what.request)
+                return await requests.begin(self, what)
             case Submit():
                 return await self.submit(what)
             case Finish():
@@ -243,8 +244,8 @@ class PgTransaction:
             case JournalWrite():
                 return await self.journal(what)
 
-    async def submit(self, what: Submit, once: SingleUseProof | None = None) -> Submitted:
-        request = what.request
+    async def submit(self, what: Submit) -> Submitted:
+        request, once = what.request, what.once
         if is_old(request, self.now_ms):
             await requests.check_fence(self, request, what.digest)
         if once is not None and await incr(self, once.key, 1, once.until_ms) > 1:

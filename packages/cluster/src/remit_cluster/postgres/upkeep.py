@@ -15,33 +15,25 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, Removal
-from remit.runtime.audit import GENESIS
 from remit.runtime.audit.removal import pairs, ranges
-from remit.runtime.audit.verification import accepted_keys
-from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
-from remit.stores.database import KEPT, NOW_MS
+from remit.stores.database import NOW_MS
 from remit.stores.opening import STORE
 from remit.stores.removal import (
     ExpiredRows,
     OfUser,
     SealedSegment,
     SegmentChanges,
-    VerifiedRow,
-    verified,
 )
-from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED
 from remit.stores.schema import KINDS
-from remit.stores.store_upkeep import StoreUpkeep
-from remit.stores.user_data import OPEN_SESSIONS, Kept, kept_record
+from remit.stores.store_upkeep import NEVER, TEXTUAL, UNUSED, StoreUpkeep, key_for_removal
+from remit.stores.user_data import Kept, kept_record
 from remit.stores.user_keys import UserCipher
 from remit_cluster.postgres import messages
-from remit_cluster.postgres.bulk import StreamPosition
-from remit_cluster.postgres.chain_rows import blocks_between, breaks, leaves_between, places, removals, rows_between
+from remit_cluster.postgres.audit import DatabaseChain, blocks_between, leaves_between, places
+from remit_cluster.postgres.bulk import StreamPosition, columns
 from remit_cluster.postgres.chainer import bring_up_to_date, extend, seal_all
-from remit_cluster.postgres.checkpoints import check_signer, digest_at, read_checkpoints
+from remit_cluster.postgres.checkpoints import check_signer
 from remit_cluster.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly
 from remit_cluster.postgres.schema import CHAINING, UPKEEP, check_version
 from remit_cluster.postgres.transaction import PgTransaction
@@ -61,9 +53,6 @@ _TABLES = (
 # Hashing a segment takes a second at most. If this process vanishes, the server ends the transaction.
 _LIMITS = "SET LOCAL idle_in_transaction_session_timeout = '60s'; SET LOCAL lock_timeout = '60s'"
 
-_NEVER = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
-_TEXTUAL = ", ".join(str(KINDS[kind]) for kind in HAVING_TEXTS)
-
 # The rows from $1 to $2 of the chain.
 _SEGMENT = """
     FROM remit.chain JOIN remit.record ON record.stream = chain.stream
@@ -74,13 +63,8 @@ _SEGMENT = """
 """
 _SEQ_OF_SEGMENT = "chain.first + record.number - chain.number"
 
-# A run whose outcome is still given to whoever asks again stays whole; so does one that may be resumed.
-_UNUSED = f"""
-    AND NOT EXISTS (SELECT 1 FROM remit.request WHERE request.run = record.run AND {KEPT})
-    AND record.session NOT IN ({OPEN_SESSIONS})
-"""
-_GOING = f"SELECT {_SEQ_OF_SEGMENT} {_SEGMENT} AND kind NOT IN ({_NEVER}) {_UNUSED}"
-_SHORTENED = f"SELECT {_SEQ_OF_SEGMENT} {_SEGMENT} AND kind IN ({_TEXTUAL}) {_UNUSED}"
+_GOING = f"SELECT {_SEQ_OF_SEGMENT} {_SEGMENT} AND kind NOT IN ({NEVER}) {UNUSED}"
+_SHORTENED = f"SELECT {_SEQ_OF_SEGMENT} {_SEGMENT} AND kind IN ({TEXTUAL}) {UNUSED}"
 # Where a body of each kind names its user. Other records belong to whoever's run it is.
 _NAMED: dict[int, tuple[str, ...]] = {
     KINDS[Kind.STARTED]: ("remit", "user"),
@@ -98,7 +82,7 @@ _HINT = f"kind IN ({_NAMING}) AND (position({{}} IN body) > 0 OR position({{}} I
 _ENCRYPTED = f"coalesce(substring(body FROM 1 FOR {PREFIX_BYTES}) = {{}}::bytea, false)"
 _OWN = f"(run = ANY ($5::text[]) OR {_ENCRYPTED.format('$6')})"
 _ROWS = f"""
-    SELECT {_SEQ_OF_SEGMENT}, kind, CASE WHEN NOT {_OWN} THEN body END AS body {_SEGMENT} AND kind NOT IN ({_NEVER})
+    SELECT {_SEQ_OF_SEGMENT}, kind, CASE WHEN NOT {_OWN} THEN body END AS body {_SEGMENT} AND kind NOT IN ({NEVER})
         AND ({_OWN} OR ({_HINT.format("$3", "$4")}))
 """
 _RECORDS = f"""
@@ -124,7 +108,7 @@ class PgUpkeep(StoreUpkeep):
         self._keys = PgUserKeys(key_file)
         self._address = msgspec.structs.replace(address, reading=self._keys.reading)
         self._wall_ms = wall_ms
-        self.key = _read_key(address, key_file)
+        self.key = key_for_removal(address.name, key_file)
         self._stream = StreamPosition(secrets.randbits(63))
         """Where the records about the upkeep are written."""
         self._runner = asyncio.Runner()
@@ -140,8 +124,8 @@ class PgUpkeep(StoreUpkeep):
             await check_version(connection, self._address)
             await check_signer(connection, self.key.fingerprint, key_file)
             await bring_up_to_date(connection)
-            known = await read_checkpoints(connection)
-            self._accepted = accepted_keys(self.key.public, known, await breaks(connection))
+            self._chain = DatabaseChain(connection, self._address.name)
+            self._accepted = await self._chain.accepted(self.key.public)
         except BaseException:
             connection.terminate()
             raise
@@ -205,12 +189,6 @@ class PgUpkeep(StoreUpkeep):
             yield
         self._stream = self._written
 
-    async def _checkpoints(self) -> list[Checkpoint | None]:
-        return await read_checkpoints(self.connection)
-
-    async def _removals(self) -> list[Removal]:
-        return [each for _, each in await removals(self.connection)]
-
     async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
         sql = _GOING if expired.whole else _SHORTENED
         found = sorted(seq for (seq,) in await self.connection.fetch(sql, segment.first, segment.last))
@@ -226,13 +204,6 @@ class PgUpkeep(StoreUpkeep):
         prefix = await prefix_of(self.connection, user)
         rows = await self.connection.fetch(_ROWS, first, last, *_hints(user), list(runs), prefix)
         return sorted(seq for seq, kind, body in rows if body is None or _names_user(kind, body, user))
-
-    async def _digest_before(self, segment: SealedSegment) -> bytes | None:
-        return GENESIS if segment.first == 1 else await digest_at(self.connection, segment.first - 1)
-
-    async def _verified(self, segment: SealedSegment, before: bytes | None) -> list[VerifiedRow]:
-        rows = await rows_between(self.connection, segment.first, segment.last)
-        return list(verified(segment, rows, before, self._accepted))
 
     async def _load_ciphers(self, ids: Collection[int]) -> None:
         await self._keys.load(self.connection, ids)
@@ -259,12 +230,12 @@ class PgUpkeep(StoreUpkeep):
         await connection.execute(
             "UPDATE remit.record SET body = new.body FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])"
             " AS new (stream, number, body) WHERE record.stream = new.stream AND record.number = new.number",
-            *_columns([(*at[seq], body) for body, seq in changes.outlines], 3),
+            *columns([(*at[seq], body) for body, seq in changes.outlines], 3),
         )
         gone = await connection.fetch(
             "DELETE FROM remit.record USING unnest($1::bigint[], $2::bigint[]) AS old (stream, number)"
             " WHERE record.stream = old.stream AND record.number = old.number RETURNING run, session",
-            *_columns([at[seq] for seq in changes.gone], 2),
+            *columns([at[seq] for seq in changes.gone], 2),
         )
         await self._forget_places(gone)
         await self._record(Kind.REMOVED, changes.statement)
@@ -336,19 +307,6 @@ class PgUpkeep(StoreUpkeep):
     async def _size(self) -> int:
         sql = "SELECT sum(pg_total_relation_size(('remit.' || name)::regclass))::bigint FROM unnest($1::text[]) AS name"
         return await self.connection.fetchval(sql, list(_TABLES))
-
-
-def _read_key(address: DatabaseAddress, key_file: Path) -> CheckpointKey:
-    try:
-        return read_key(key_file)
-    except FileNotFoundError as error:
-        message = f"the key of {address.name} is missing: there is no {key_file}"
-        advice = "Put it back from a backup: without it, nothing can be removed so that the record still verifies."
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
-
-
-def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
 def _hints(user: str) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ from remit.protocol.records import Body
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import read_key
+from remit.stores.database import FORGOTTEN, KEPT
 from remit.stores.user_keys import (
     MARK,
     MOST_CIPHERS,
@@ -164,9 +165,9 @@ class PgUserKeys:
         return {user: self._keep(UserKey(id, wrapped)) for user, id, wrapped in rows}
 
 
-_USERS = """
+_USERS = f"""
     SELECT DISTINCT ON (run) run, by_user FROM remit.request
-    WHERE run = ANY ($1::text[]) AND (state < 2 OR state = 2) ORDER BY run, state = 2, place DESC
+    WHERE run = ANY ($1::text[]) AND ({KEPT} OR {FORGOTTEN}) ORDER BY run, {FORGOTTEN}, place DESC
 """
 _KEYS = """
     SELECT by_user, id, wrapped FROM remit.user_key WHERE by_user = ANY ($1::text[]) ORDER BY by_user FOR KEY SHARE

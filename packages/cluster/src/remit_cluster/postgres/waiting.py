@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from remit.protocol.envelope import Response
-from remit.protocol.errors import Code, fault
 from remit.runtime.ports import StoreError
 from remit.stores.group_commit import resolve
+from remit.stores.sql_store import OutcomeWaits
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
 
 CHANNEL = "remit_ended"
@@ -37,19 +37,23 @@ class Waiting:
     def __init__(self, address: DatabaseAddress, outcomes: Outcomes) -> None:
         self._address = address
         self._outcomes = outcomes
-        self._awaited: dict[str, list[asyncio.Future[Response | None]]] = {}
+        self.waits = OutcomeWaits(self._read)
         self._unsent: deque[str] = deque()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._asked: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
         """Runs whose outcome is read next."""
         self._reading: asyncio.Task[None] | None = None
-        self.hears = False
-        """Whether notifications arrive."""
+        self._set_hears(False)
         self._echo = ""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="remit-postgres-listener")
+
+    def _set_hears(self, hears: bool) -> None:
+        """Note whether notifications arrive."""
+        self.hears = hears
+        self.waits.poll_seconds = POLL_SECONDS if hears else DEAF_POLL_SECONDS
 
     async def stop(self) -> None:
         tasks = [task for task in (self._task, self._reading) if task is not None]
@@ -58,34 +62,9 @@ class Waiting:
         if tasks:
             await asyncio.wait(tasks)
         self._task = self._reading = None
-        self.hears = False
+        self._set_hears(False)
 
     # ── callers ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def wait(self, run: str) -> Response:
-        """Return the outcome of a run once there is one."""
-        while True:
-            # First subscribed, then read: an outcome in between is not missed.
-            heard: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
-            self._awaited.setdefault(run, []).append(heard)
-            try:
-                is_known, found = await self._read(run)
-                if heard.done() and (response := heard.result()) is not None:
-                    return response
-                if not is_known:
-                    raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
-                if found is not None:
-                    return found
-                await asyncio.wait([heard], timeout=POLL_SECONDS if self.hears else DEAF_POLL_SECONDS)
-                if heard.done() and (response := heard.result()) is not None:
-                    return response
-            finally:
-                self._forget(run, heard)
-
-    def _forget(self, run: str, heard: "asyncio.Future[Response | None]") -> None:
-        self._awaited[run].remove(heard)
-        if not self._awaited[run]:
-            del self._awaited[run]
 
     async def _read(self, run: str) -> tuple[bool, Response | None]:
         """Return whether a run was submitted, and its outcome; callers that ask at the same time share a statement.
@@ -121,15 +100,10 @@ class Waiting:
     def ended(self, outcomes: Sequence[tuple[str, Response]]) -> None:
         """Tell the callers of this hub at once, and those of other hubs soon."""
         for run, response in outcomes:
-            self._tell(run, response)
+            self.waits.tell(run, response)
             self._unsent.append(run)
         if outcomes:
             self._something.set()
-
-    def _tell(self, run: str, response: Response | None) -> None:
-        for heard in self._awaited.get(run, ()):
-            if not heard.done():
-                heard.set_result(response)
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,7 +123,7 @@ class Waiting:
             except Exception as error:  # noqa: BLE001 - waiting goes on by polling
                 _log.warning("%s: no notifications: %s", self._address.name, type(error).__name__)
             finally:
-                self.hears = False
+                self._set_hears(False)
                 if connection is not None:
                     await close_quietly(connection)
             await asyncio.sleep(RETRY_SECONDS)
@@ -177,9 +151,9 @@ class Waiting:
 
     def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:  # noqa: ARG002 - asyncpg's
         if payload == self._echo:
-            self.hears = True
+            self._set_hears(True)
             resolve(self._echoed, None)
             return
         for run in str(payload).split("\n"):
             # Read by whoever waits: the notification itself proves nothing.
-            self._tell(run, None)
+            self.waits.tell(run, None)

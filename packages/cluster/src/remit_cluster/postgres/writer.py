@@ -14,6 +14,7 @@ from remit.protocol.records import Kind, Notice
 from remit.runtime.ports import StoreError
 from remit.stores.database import Entry
 from remit.stores.group_commit import MAX_BATCH, resolve
+from remit.stores.requests import JournalWrite, Write
 from remit.stores.writer import IDLE_SECONDS, SOON_SECONDS, WAKE_AT
 from remit_cluster.postgres.commits import (
     PASSING,
@@ -26,7 +27,6 @@ from remit_cluster.postgres.commits import (
     UnreachableError,
 )
 from remit_cluster.postgres.connection import DatabaseAddress, PgConnection
-from remit_cluster.postgres.operations import JournalWrite, Write
 from remit_cluster.postgres.transaction import PgTransaction
 
 _log = logging.getLogger("remit.store")

@@ -1,12 +1,13 @@
-"""Verifies the audit chain in a SQLite file, and exports its rows as they were hashed."""
+"""The audit chain of a store as it is stored, tampered rows included: what a connection reads, and its verification."""
 
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -15,12 +16,15 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind, Removal
 from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Unsigned, leaf, verify
-from remit.runtime.audit.stored_chain import Watch, watched
+from remit.runtime.audit.chain import intact_rows
+from remit.runtime.audit.stored_chain import ChainLink, Watch, watched
+from remit.runtime.audit.verification import accepted_keys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, VerifiedMark, read_key, sign_verified
 from remit.stores.checkpoints import (
     EVERY,
     SECONDS,
+    Mark,
     key_path,
     key_used_ms,
     newest_checkpoint,
@@ -28,8 +32,11 @@ from remit.stores.checkpoints import (
     read_mark,
 )
 from remit.stores.connection import SqliteConnection, connect_reader, translate
-from remit.stores.records import FileQuery, within
+from remit.stores.database import SqliteDatabase, at_once
+from remit.stores.reader import Conditions
 from remit.stores.schema import KINDS, check_version
+
+T = TypeVar("T")
 
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
 BUSY_SECONDS = 5
@@ -42,12 +49,198 @@ GRACE_ROWS = 10_000
 # Clocks of machines that share a store may differ by minutes; more is a wrong clock.
 SKEW_MS = 15 * 60_000
 
-_BREAK = KINDS[Kind.BREAK]
 _read_break = msgspec.json.Decoder(ChainBreak).decode
-_REMOVED = KINDS[Kind.REMOVED]
 _read_removal = msgspec.json.Decoder(Removal).decode
 
-_KINDS: dict[int, str] = {number: kind.value for kind, number in KINDS.items()}
+_NAMES: dict[int, str] = {number: kind.value for kind, number in KINDS.items()}
+
+
+def kind_name(number: int) -> str:
+    """Return the name of a kind by its number, also of one that no store writes."""
+    return _NAMES.get(number, f"kind {number}")
+
+
+class Linked(NamedTuple):
+    """A row, and the digest of the row before it, which its own digest depends on."""
+
+    previous: bytes
+    row: ChainRow
+
+
+class Proof(NamedTuple):
+    """By what a chain is verified."""
+
+    public_key: bytes | None = None
+    """The key of the store, which must have signed the checkpoints unless others are *pinned*."""
+    pinned: Collection[bytes] = ()
+    """Keys each of which must have signed some of them."""
+    anchors: Sequence[Checkpoint] = ()
+    """Checkpoints that were kept elsewhere."""
+    every: int = EVERY
+    seconds: float = SECONDS
+    """How often hubs sign: rows that stay unsigned for a minute longer are a finding."""
+    start: Checkpoint | None = None
+    """Up to where the chain was verified before."""
+    watch: Watch | None = None
+
+    def judge(
+        self,
+        rows: Iterable[ChainRow | RemovedRow],
+        checkpoints: Sequence[Checkpoint | None],
+        mark: Mark | None,
+        *,
+        since: Checkpoint | None,
+        referenced: int,
+        breaks: Sequence[tuple[int, ChainBreak]],
+        removals: Sequence[tuple[int, Removal]],
+        used_ms: int | None = None,
+    ) -> AuditVerdict:
+        """Return the verdict on rows after the checkpoint *since*, with what else the store says about them."""
+        now_ms, patience_ms = time.time_ns() // 1_000_000, int((self.seconds + GRACE_SECONDS) * 1_000)
+        since_ms = mark.since_ms if mark else 0
+        return verify(
+            watched(rows, self.watch),
+            checkpoints,
+            remembered=mark.number if mark else None,
+            remembered_seq=mark.seq if mark else None,
+            referenced=referenced,
+            public_key=self.public_key,
+            pinned=self.pinned,
+            breaks=breaks,
+            anchors=self.anchors,
+            unsigned=Unsigned(now_ms - patience_ms, self.every + GRACE_ROWS, since_ms, now_ms + SKEW_MS),
+            removals=removals,
+            start=since,
+            used_ms=None if used_ms is None else used_ms + patience_ms,
+        )
+
+
+# ── of either engine ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StoredChain(ABC):
+    """The chain of a store, as a connection reads it."""
+
+    name: str
+    """The store, for people to read."""
+
+    @abstractmethod
+    async def head(self) -> tuple[int, bytes]:
+        """Return the number and the digest of the last row."""
+
+    @abstractmethod
+    async def digest_at(self, seq: int) -> bytes | None:
+        """Return the digest of a row, also of a removed one; None if it is not known."""
+
+    @abstractmethod
+    async def mark(self) -> Mark | None:
+        """Return the database's row about its last checkpoint; None if it was deleted."""
+
+    @abstractmethod
+    async def checkpoints(self) -> list[Checkpoint | None]:
+        """Return all checkpoints in order, None for each that is none."""
+
+    @abstractmethod
+    async def newest_checkpoint(self) -> Checkpoint | None: ...
+
+    @abstractmethod
+    async def rows(self, first: int, last: int) -> Iterable[ChainRow | RemovedRow]:
+        """Return the rows from *first* to *last* in order; of removed rows, what the chain needs of them."""
+
+    @abstractmethod
+    async def linked(self, after: int, limit: int, run: str | None = None, profile: str | None = None) -> list[Linked]:
+        """Return the next rows, optionally of one run or profile, each with the digest before it."""
+
+    @abstractmethod
+    async def verify(self, by: Proof) -> AuditVerdict:
+        """Verify the whole chain, or what comes after `by.start`; hubs may keep writing meanwhile."""
+
+    @abstractmethod
+    async def _of_kind(self, kind: Kind, after: int) -> Iterable[tuple[int, bytes]]:
+        """Return the rows of a kind after one, with their bodies as they are stored."""
+
+    async def breaks(self) -> list[tuple[int, ChainBreak]]:
+        """Return the breaks that hubs announced, with their rows."""
+        return _decoded(await self._of_kind(Kind.BREAK, 0), _read_break)
+
+    async def removals(self, after: int = 0) -> list[tuple[int, Removal]]:
+        """Return the statements after a row that rows were removed, with their own rows, oldest first."""
+        return _decoded(await self._of_kind(Kind.REMOVED, after), _read_removal)
+
+    async def accepted(self, public_key: bytes) -> set[str]:
+        """Return the keys that may have signed: the known one, and those whose change a hub announced."""
+        return accepted_keys(public_key, await self.checkpoints(), await self.breaks())
+
+    async def newest_anchor(self) -> tuple[Checkpoint, int]:
+        """Return the newest checkpoint and the number of rows after it, or raise `StoreError` if none is valid."""
+        newest = await self.newest_checkpoint()
+        if newest is None:
+            message = f"{self.name}: no checkpoint was written yet"
+            advice = f"A hub writes one every {SECONDS:.0f} s while records come, and when it closes."
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+        digest = await self.digest_at(newest.seq)
+        if not newest.is_genuine() or digest is None or digest.hex() != newest.digest:
+            message = f"{self.name}: checkpoint {newest.number} does not match the record"
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
+        return newest, (await self.head())[0] - newest.seq
+
+    async def verify_beside(self, path: Path, by: Proof, *, incremental: bool) -> AuditVerdict:
+        """Verify the chain by the key beside the store's file at *path*, unless keys or anchors are given.
+
+        With *incremental*, only what came after the checkpoint up to which this was done before is verified. How far is
+        kept beside the file, signed with the store's key, which is needed for it.
+        """
+        known = None if by.pinned or by.anchors else _public_key(path)
+        start = _verified_before(path, known) if incremental and known else None
+        newest = await self.newest_checkpoint() if incremental else None
+        verdict = await self.verify(by._replace(public_key=known, start=start))
+        if incremental and known and verdict.ok and newest is not None:
+            _remember_verified(path, newest)
+        return verdict
+
+    async def intact(self, first: int, last: int) -> dict[int, bool]:
+        """Return which rows of a part of the record follow from the row before them."""
+        before = await self.digest_at(first - 1) or GENESIS
+        return intact_rows(await self.rows(first, last), before)
+
+    async def link(self, seq: int) -> ChainLink | None:
+        """Return the place of a row in the chain."""
+        digest, previous = await self.digest_at(seq), await self.digest_at(seq - 1) or GENESIS
+        return None if digest is None or seq < 1 else ChainLink(previous.hex(), digest.hex())
+
+
+def _decoded(rows: Iterable[tuple[int, bytes]], read: Callable[[bytes], T]) -> list[tuple[int, T]]:
+    found: list[tuple[int, T]] = []
+    for seq, body in rows:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
+            found.append((seq, read(body)))
+    return found
+
+
+class SqlChain:
+    """The chain of an open store: `remit.runtime.audit.stored_chain.AuditedChain`."""
+
+    def __init__(
+        self, read: Callable[[Callable[[StoredChain], Awaitable[Any]]], Awaitable[Any]], by: Callable[[], Proof]
+    ) -> None:
+        """*read* returns the result of a query of the chain; *by* needs an open store."""
+        self._read, self._by = read, by
+
+    async def verify(self, *, start: Checkpoint | None = None, watch: Watch | None = None) -> AuditVerdict:
+        by = self._by()._replace(start=start, watch=watch)
+        return await self._read(lambda chain: chain.verify(by))
+
+    async def newest_checkpoint(self) -> Checkpoint | None:
+        return await self._read(lambda chain: chain.newest_checkpoint())
+
+    async def intact(self, first: int, last: int) -> dict[int, bool]:
+        return await self._read(lambda chain: chain.intact(first, last))
+
+    async def link(self, seq: int) -> ChainLink | None:
+        return await self._read(lambda chain: chain.link(seq))
+
+
+# ── of a SQLite file ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def verify_file(
@@ -70,45 +263,59 @@ def verify_file(
     """
     path = Path(path)
     pinned = (public_key,) if isinstance(public_key, bytes) else tuple(public_key or ())
-    known = None if pinned or anchors else _public_key(path)
-    start = verified_before(path, known) if incremental and known else None
+    by = Proof(pinned=pinned, anchors=anchors, every=checkpoint_every, seconds=checkpoint_seconds)
     try:
         connection = connect_reader(path, BUSY_SECONDS)
         try:
             check_version(connection, path)
-            newest = newest_checkpoint(path)
-            verdict = audit(
-                path,
-                known,
-                pinned=pinned,
-                anchors=anchors,
-                every=checkpoint_every,
-                seconds=checkpoint_seconds,
-                start=start,
-            )(connection)
-            if incremental and known and verdict.ok and newest is not None:
-                remember_verified(path, newest)
-            return verdict
+            return at_once(FileChain(connection, path).verify_beside(path, by, incremental=incremental))
         finally:
             connection.close()
     except (apsw.Error, OSError) as error:
         raise translate(error, path) from error
 
 
-def audit(
-    path: Path,
-    public_key: bytes | None,
-    *,
-    pinned: Collection[bytes] = (),
-    anchors: Sequence[Checkpoint] = (),
-    every: int = EVERY,
-    seconds: float = SECONDS,
-    start: Checkpoint | None = None,
-    watch: Watch | None = None,
-) -> FileQuery[AuditVerdict]:
-    """Return the query that verifies the whole chain, or what comes after the checkpoint *start*."""
+class FileChain(StoredChain):
+    """The chain in a SQLite file."""
 
-    def query(connection: SqliteConnection) -> AuditVerdict:
+    def __init__(self, connection: SqliteConnection, path: Path) -> None:
+        self._connection, self._path = connection, path
+        self.name = str(path)
+
+    async def head(self) -> tuple[int, bytes]:
+        sql = "SELECT seq, CAST(digest AS BLOB) FROM main.record ORDER BY seq DESC LIMIT 1"
+        found = self._connection.execute(sql).fetchone()
+        return (found[0], found[1]) if found else (0, GENESIS)
+
+    async def digest_at(self, seq: int) -> bytes | None:
+        return digest_of(self._connection, seq)
+
+    async def mark(self) -> Mark | None:
+        return read_mark(self._connection)
+
+    async def checkpoints(self) -> list[Checkpoint | None]:
+        return read_checkpoints(self._path)
+
+    async def newest_checkpoint(self) -> Checkpoint | None:
+        return newest_checkpoint(self._path)
+
+    async def rows(self, first: int, last: int) -> Iterable[ChainRow | RemovedRow]:
+        return chain_rows(self._connection, first - 1, last)
+
+    async def _of_kind(self, kind: Kind, after: int) -> Iterable[tuple[int, bytes]]:
+        sql = f"SELECT seq, CAST(body AS BLOB) FROM main.record WHERE kind = {KINDS[kind]} AND seq > ? ORDER BY seq"
+        return [(seq, body) for seq, body in self._connection.execute(sql, (after,))]
+
+    async def linked(self, after: int, limit: int, run: str | None = None, profile: str | None = None) -> list[Linked]:
+        wanted = Conditions(after, limit).of(run, profile=profile)
+        rows = await SqliteDatabase(self._connection).fetch(_LINKED.format(where=wanted), *wanted.values)
+        return [
+            Linked(previous or GENESIS, ChainRow(seq, kind_name(kind), at_ms, _shown(of), _shown(session), *rest))
+            for previous, seq, kind, at_ms, of, session, *rest in rows
+        ]
+
+    async def verify(self, by: Proof) -> AuditVerdict:
+        path, connection, start = self._path, self._connection, by.start
         # Others may keep writing. The rows of these checkpoints were committed before the snapshot that is taken next.
         checkpoints = read_checkpoints(path)
         connection.execute("BEGIN")
@@ -122,42 +329,45 @@ def audit(
             # So were the rows of checkpoints written in between, as far as the snapshot contains them.
             between = read_checkpoints(path)[len(checkpoints) :]
             checkpoints += [each for each in between if each is None or each.number <= number]
-            now_ms, patience_ms = time.time_ns() // 1_000_000, int((seconds + GRACE_SECONDS) * 1_000)
-            used_ms = key_used_ms(path)
-            return verify(
-                watched(chain_rows(connection, after), watch),
+            return by.judge(
+                chain_rows(connection, after),
                 checkpoints,
-                remembered=mark.number if mark else None,
-                remembered_seq=mark.seq if mark else None,
+                mark,
+                since=since,
                 referenced=connection.execute(_REFERENCED, (after,)).fetchall()[0][0],
-                public_key=public_key,
-                pinned=pinned,
-                breaks=breaks(connection),
-                anchors=anchors,
-                unsigned=Unsigned(
-                    now_ms - patience_ms, every + GRACE_ROWS, mark.since_ms if mark else 0, now_ms + SKEW_MS
-                ),
-                removals=removals(connection, after),
-                start=since,
-                used_ms=None if used_ms is None else used_ms + patience_ms,
+                breaks=await self.breaks(),
+                removals=await self.removals(after),
+                used_ms=key_used_ms(path),
             )
         finally:
             connection.execute("ROLLBACK")
-
-    return query
 
 
 _REFERENCED = """
     SELECT coalesce(max(max(place, coalesce(begun_seq, 0), coalesce(last_seq, 0))), 0) FROM request
     WHERE place > ?
 """
+_LINKED = """
+    SELECT coalesce(
+            (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq = record.seq - 1),
+            (SELECT digest FROM removed WHERE removed.seq = record.seq - 1),
+            (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1)
+        ),
+        seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
+    FROM main.record AS record WHERE seq > $1 AND {where} ORDER BY seq LIMIT $2
+"""
+
+
+def _shown(raw: bytes) -> str:
+    # A tampered row may contain invalid text; its digest does not match anyway.
+    return raw.decode(errors="replace")
 
 
 def _verified_path(path: Path) -> Path:
     return path.with_name(path.name + ".verified")
 
 
-def verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
+def _verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
     """Return the checkpoint up to which the record was verified before, if the store's key says so."""
     try:
         mark = msgspec.json.decode(_verified_path(path).read_bytes(), type=VerifiedMark)
@@ -166,7 +376,7 @@ def verified_before(path: Path, public_key: bytes) -> Checkpoint | None:
     return mark.checkpoint if mark.is_genuine(public_key) else None
 
 
-def remember_verified(path: Path, newest: Checkpoint) -> None:
+def _remember_verified(path: Path, newest: Checkpoint) -> None:
     """Keep up to which checkpoint the record was verified, beside the store and signed with its key."""
     try:
         mark = sign_verified(read_key(key_path(path)), newest, time.time_ns() // 1_000_000)
@@ -175,25 +385,6 @@ def remember_verified(path: Path, newest: Checkpoint) -> None:
         draft.replace(_verified_path(path))
     except (OSError, StoreError):
         return  # whoever may not write there verifies all of it again
-
-
-def removals(connection: SqliteConnection, after: int = 0) -> list[tuple[int, Removal]]:
-    """Return the statements after a row that rows were removed, with their own rows, oldest first."""
-    found: list[tuple[int, Removal]] = []
-    sql = f"SELECT seq, CAST(body AS BLOB) FROM main.record WHERE kind = {_REMOVED} AND seq > ? ORDER BY seq"
-    for seq, body in connection.execute(sql, (after,)):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
-            found.append((seq, _read_removal(body)))
-    return found
-
-
-def breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
-    """Return the breaks that hubs announced, with their rows."""
-    found: list[tuple[int, ChainBreak]] = []
-    for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM main.record WHERE kind = {_BREAK}"):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
-            found.append((seq, _read_break(body)))
-    return found
 
 
 # Read as bytes, because a tampered row may contain invalid text.
@@ -223,7 +414,7 @@ def chain_rows(
             yield gap._replace(digest=digest)
             gap = next(removed, None)
             continue
-        kind = _KINDS.get(number, f"kind {number}")
+        kind = kind_name(number)
         yield ChainRow(seq, kind, at_ms, _text(run), _text(session), body, digest)
     if gap is not None:
         yield gap
@@ -234,7 +425,7 @@ def _removed_rows(connection: SqliteConnection, after: int, last: int) -> Iterat
     for seq, content, digest, kept, number, at_ms, run, session, body in connection.execute(
         _REMOVED_ROWS, (after, last)
     ):
-        kind = _KINDS.get(number, f"kind {number}")
+        kind = kind_name(number)
         yield RemovedRow(seq, bytes(content), digest, _leaf(kind, at_ms, run, session, body) if kept else None)
 
 
@@ -267,65 +458,3 @@ def _public_key(path: Path) -> bytes | None:
         return read_key(key_path(path), private=False).public
     except OSError:
         return None
-
-
-def newest_anchor(connection: SqliteConnection, path: Path) -> tuple[Checkpoint, int]:
-    """Return the newest checkpoint and the number of rows after it, or raise `StoreError` if none is valid."""
-    newest = newest_checkpoint(path)
-    if newest is None:
-        message = f"{path}: no checkpoint was written yet"
-        advice = f"A hub writes one every {SECONDS:.0f} s while records come, and when it closes."
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
-    found = digest_of(connection, newest.seq)
-    if not newest.is_genuine() or found is None or found.hex() != newest.digest:
-        message = f"{path}: checkpoint {newest.number} does not match the record"
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Check it with `remit audit verify`."))
-    head: int = connection.execute("SELECT max(seq) FROM record").fetchall()[0][0]
-    return newest, head - newest.seq
-
-
-_NAMES = {number: kind.value for kind, number in KINDS.items()}
-
-
-class Linked(NamedTuple):
-    """A row, and the digest of the row before it, which its own digest depends on."""
-
-    previous: bytes
-    row: ChainRow
-
-
-def linked_rows(
-    connection: SqliteConnection, *, run: str | None = None, profile: str | None = None, after: int = 0
-) -> Iterator[Linked]:
-    """Return the rows in order as they are stored, tampered ones included; optionally of one run or profile."""
-    where, values = within(after, run=run, profile=profile)
-    sql = _CHAINED_ROWS.format(where=f"seq > ?1 AND {where}")
-    for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, values):
-        kind = _NAMES.get(number, f"kind {number}")
-        yield Linked(
-            previous or GENESIS, ChainRow(seq, kind, at_ms, _shown_text(of_run), _shown_text(session), body, digest)
-        )
-
-
-_CHAINED_ROWS = """
-    SELECT coalesce(
-            (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq = record.seq - 1),
-            (SELECT digest FROM removed WHERE removed.seq = record.seq - 1),
-            (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1)
-        ),
-        seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
-    FROM main.record AS record WHERE {where} ORDER BY seq
-"""
-
-
-def _shown_text(raw: bytes) -> str:
-    # A tampered row may contain invalid text; its digest does not match anyway.
-    return raw.decode(errors="replace")
-
-
-def before_newest(connection: SqliteConnection, count: int, run: str | None = None, profile: str | None = None) -> int:
-    """Return the number before the newest *count* rows, optionally of one run or profile."""
-    where, values = within(count, run=run, profile=profile)
-    newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?1"
-    sql = f"SELECT coalesce(min(seq) - 1, (SELECT max(seq) FROM record), 0) FROM ({newest})"
-    return connection.execute(sql, values).fetchall()[0][0]

@@ -93,6 +93,10 @@ class SqlChange(Protocol):
         """Note that the epoch of a run is another one now."""
         ...
 
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        """End the leases of a worker that is known to be dead; False: it has none, or has shown life since."""
+        ...
+
     async def forget_outcomes(self, before_ms: int) -> None:
         """No longer give the outcomes of runs that ended before."""
         ...
@@ -114,6 +118,7 @@ _DIFFERENCES = tuple(
         (r"\bremit\w*\.", ""),
         (r"\btx, stream, number\b", "seq"),
         (r"::\w+(\[\])?", ""),
+        (r"\bposition\((\$\d+) IN body\)", r"instr(body, \1)"),
         (r"\$(\d+)", r"?\1"),
         (r"= ANY \((\?\d+)\)", r"IN (SELECT value FROM json_each(\1))"),
         (r"\bstarts_with\(([^(),]+), ([^(),]+)\)", r"substr(\1, 1, length(\2)) = \2"),

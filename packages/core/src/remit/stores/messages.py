@@ -16,6 +16,7 @@ from remit.policy.context import Count, matches, message_of, messages_from_recor
 from remit.protocol.envelope import ContextFilter, Message, Request
 from remit.protocol.records import Kind, Record, read_request
 from remit.stores.connection import SqliteConnection
+from remit.stores.database import SqliteDatabase, at_once
 from remit.stores.records import PAGE, FileQuery, numbered, page
 from remit.stores.schema import KINDS
 
@@ -227,7 +228,7 @@ def _messages(connection: SqliteConnection, rows: Sequence[MessageRow]) -> Itera
 
 def _records(connection: SqliteConnection, numbers: Sequence[int]) -> dict[int, Record]:
     pages = (numbers[start : start + PAGE] for start in range(0, len(numbers), PAGE))
-    return {record.seq: record for some in pages for record in numbered(connection, some)}
+    return {record.seq: record for some in pages for record in at_once(numbered(SqliteDatabase(connection), some))}
 
 
 # ── indexing, in a transaction that writes ────────────────────────────────────────────────────────────────────────────
@@ -258,8 +259,9 @@ def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
         place = place._replace(number=number)
     # A removed record has no words left.
     unremoved = "NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq)"
-    wanted = f"session = ? AND seq > ? AND kind IN ({_SPEAKING}) AND {unremoved}"
-    records = page(connection, wanted, (session, place.seq), PAGE)
+    wanted = f"session = $3 AND seq > $1 AND kind IN ({_SPEAKING}) AND {unremoved}"
+    database = SqliteDatabase(connection)
+    records = at_once(page(database, wanted, place.seq, PAGE, session))
     requests = [record.body for record in records if isinstance(record.body, Request)]
     shown = {message.seq for request in requests if request.view for message in request.view.messages}
     new = messages_from_records(

@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -16,6 +17,7 @@ from remit.runtime.ports import (
     MOST_READ,
     DuplicateRequest,
     ListedSessions,
+    RecordFilter,
     RunScope,
     RunState,
     RunSummary,
@@ -46,6 +48,44 @@ def record_of(seq: int, number: int, at_ms: int, run: str, session: str, body: b
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(body)))
 
 
+class RecordPages(Protocol):
+    """The queries of the record, which each engine has in its own way."""
+
+    NEWEST_SESSIONS: str
+    """The newest request of each conversation."""
+
+    async def records(
+        self,
+        database: SqlConnection,
+        run: str | None,
+        session: str | None,
+        after: int,
+        limit: int,
+        profile: str | None = None,
+        /,
+    ) -> list[Record]:
+        """Return committed records in order."""
+        ...
+
+    async def newest(self, database: SqlConnection, /) -> int: ...
+
+    async def before_newest(
+        self, database: SqlConnection, count: int, run: str | None = None, profile: str | None = None, /
+    ) -> int:
+        """Return the number before the newest *count* rows, optionally of one run or profile."""
+        ...
+
+    async def recent(self, database: SqlConnection, limit: int, /) -> list[Record]:
+        """Return the outlines of the newest records."""
+        ...
+
+    async def selected(
+        self, database: SqlConnection, wanted: RecordFilter, above: int, below: int, size: int, /
+    ) -> list[Record]:
+        """Return the last records that a filter selects in a range, newest first."""
+        ...
+
+
 class Conditions:
     """Conditions of a query and their values."""
 
@@ -70,12 +110,33 @@ class Conditions:
         self.add("started_ms >= {}", of.since_ms)
         self.add("started_ms < {}", of.until_ms)
 
+    def of(self, run: str | None = None, session: str | None = None, profile: str | None = None) -> "Conditions":
+        """Add that a record belongs to a run, a session or a profile, as far as they are given."""
+        self.add("run = {}", run)
+        self.add("session = {}", session)
+        # These bodies are never encrypted; a quote within a text is written in another way.
+        named = None if profile is None else b'"profile":' + encode(profile)
+        self.add(f"kind = {KINDS[Kind.SHARED]} AND position({{}}::bytea IN body) > 0", named)
+        return self
+
+    def select(self, wanted: RecordFilter) -> None:
+        """Add that a filter selects a record."""
+        self.of(wanted.run, wanted.session)
+        self.add("kind = ANY ({}::smallint[])", None if wanted.kinds is None else _numbers_of(wanted.kinds))
+        self.add("run IN (SELECT request.run FROM remit.request WHERE by_user = {})", wanted.user)
+        self.add("at_ms >= {}", wanted.since_ms)
+        self.add("at_ms <= {}", wanted.until_ms)
+
     def __str__(self) -> str:
         return " AND ".join(self._all) or "TRUE"
 
 
 def _is_many(value: object) -> bool:
     return isinstance(value, frozenset | tuple)
+
+
+def _numbers_of(kinds: Collection[Kind]) -> tuple[int, ...]:
+    return tuple(KINDS[kind] for kind in kinds if kind in KINDS)
 
 
 # Two halves, each of which has an index. A run that was forgotten, and submitted again, is there twice.
@@ -144,6 +205,16 @@ async def named(database: SqlConnection, id: str, of: RunScope) -> list[str]:
     wanted.add(f"id = {{}} AND {KEPT}", id)
     wanted.within(of)
     rows = await database.fetch(f"SELECT run FROM remit.runs WHERE {wanted} ORDER BY place DESC", *wanted.values)
+    return [run for (run,) in rows]
+
+
+async def shared_runs(database: SqlConnection, begins_with: str, limit: int) -> list[str]:
+    """Return the runs with other devices whose ids start with a text."""
+    sql = (
+        f"SELECT DISTINCT run FROM remit.record WHERE kind = {KINDS[Kind.SHARED]}"
+        ' AND run COLLATE "C" >= $1 AND run COLLATE "C" <= $2 LIMIT $3'
+    )
+    rows = await database.fetch(sql, begins_with, begins_with + chr(sys.maxunicode), limit)
     return [run for (run,) in rows]
 
 

@@ -1,15 +1,14 @@
 """Pages of the record of a SQLite file, and the lists made of them."""
 
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
 from remit.protocol.records import SAID, Kind, Record
 from remit.runtime.ports import RecordFilter
 from remit.stores.connection import SqliteConnection
-from remit.stores.database import in_sqlite
+from remit.stores.database import SqlConnection
 from remit.stores.reader import NEWEST_OF_SESSIONS, Conditions, record_of
 from remit.stores.schema import KINDS
 
@@ -17,107 +16,66 @@ T = TypeVar("T")
 FileQuery = Callable[[SqliteConnection], T]
 """Something to read from a SQLite file, in a thread of its own."""
 
-# A tampered row may contain invalid JSON.
-_OF_PROFILE = f"""kind = {KINDS[Kind.SHARED]} AND
-    CASE WHEN json_valid(CAST(body AS TEXT)) THEN CAST(body AS TEXT) ->> '$.profile' END = {{}}"""
+
+async def records(
+    database: SqlConnection, run: str | None, session: str | None, after: int, limit: int, profile: str | None = None
+) -> list[Record]:
+    """Return committed records in order."""
+    found: list[Record] = []
+    while (size := min(PAGE, limit - len(found))) > 0:
+        start = found[-1].seq if found else after
+        wanted = Conditions(start, size).of(run, session, profile)
+        if profile is not None:
+            wanted.add("json_valid(CAST(body AS TEXT))")  # a tampered row may contain invalid JSON
+        some = await page(database, f"seq > $1 AND {wanted}", *wanted.values)
+        found += some
+        if len(some) < size:
+            break
+    return found
 
 
-def within(
-    *values: Any, run: str | None = None, session: str | None = None, profile: str | None = None
-) -> tuple[str, list[Any]]:
-    """Return the condition that a row belongs to a run, a session or a profile, if given, with all its values.
-
-    Before them are the *values* of the rest of the query.
-    """
-    wanted = Conditions(*values)
-    wanted.add("run = {}", run)
-    wanted.add("session = {}", session)
-    wanted.add(_OF_PROFILE, profile)
-    return in_sqlite(str(wanted)), wanted.values
+async def page(database: SqlConnection, where: str, *values: Any) -> list[Record]:
+    """Return the first records for which *where* holds, in order; the second value is their number, at most `PAGE`."""
+    return _records(await database.fetchval(_PAGE.format(where=where), *values))
 
 
-def shared_runs(begins_with: str, limit: int) -> FileQuery[list[str]]:
-    """Return the query for the runs with other devices whose ids start with a text."""
-    sql = f"SELECT DISTINCT run FROM record WHERE kind = {KINDS[Kind.SHARED]} AND run >= ? AND run <= ? LIMIT ?"
-    bounds = (begins_with, begins_with + chr(sys.maxunicode))
-    return lambda connection: [run for (run,) in connection.execute(sql, (*bounds, limit))]
-
-
-def records(
-    run: str | None, session: str | None, after: int, limit: int, profile: str | None = None
-) -> FileQuery[list[Record]]:
-    """Return the query for committed records in order."""
-    where, (_, *values) = within(None, run=run, session=session, profile=profile)
-
-    def query(connection: SqliteConnection) -> list[Record]:
-        found: list[Record] = []
-        while (size := min(PAGE, limit - len(found))) > 0:
-            start = found[-1].seq if found else after
-            some = page(connection, f"seq > ?1 AND {where}", (start, *values), size)
-            found += some
-            if len(some) < size:
-                break
-        return found
-
-    return query
-
-
-def page(connection: SqliteConnection, where: str, values: Sequence[Any], size: int) -> list[Record]:
-    """Return the first records, at most `PAGE`, for which *where* holds, in order."""
-    ((raw,),) = connection.execute(_PAGE.format(where=where, size=size), values).fetchall()
-    return [record_of(*row) for row in _rows(raw)]
-
-
-def newest(connection: SqliteConnection) -> int:
+async def newest(database: SqlConnection) -> int:
     """Return the number of the newest record."""
-    return connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0][0]
+    return await database.fetchval("SELECT coalesce(max(seq), 0) FROM record")
 
 
-def selected(wanted: RecordFilter, above: int, below: int, size: int) -> FileQuery[list[Record]]:
-    """Return the query for the last records, at most `PAGE`, that a filter selects in a range, newest first."""
-    conditions = Conditions(above, below)
-    conditions.add("run = {}", wanted.run)
-    conditions.add("session = {}", wanted.session)
-    conditions.add("kind = ANY ({})", None if wanted.kinds is None else kinds_of(wanted))
-    conditions.add("run IN (SELECT request.run FROM request WHERE by_user = {})", wanted.user)
-    conditions.add("at_ms >= {}", wanted.since_ms)
-    conditions.add("at_ms <= {}", wanted.until_ms)
-    sql = _NEWEST_PAGE.format(where=in_sqlite(str(conditions)), size=size)
-    values = [_json(cast("list[Any]", each)) if isinstance(each, list) else each for each in conditions.values]
-
-    def query(connection: SqliteConnection) -> list[Record]:
-        ((raw,),) = connection.execute(sql, values).fetchall()
-        return [record_of(*row) for row in reversed(_rows(raw))]
-
-    return query
+async def before_newest(database: SqlConnection, count: int, run: str | None = None, profile: str | None = None) -> int:
+    """Return the number before the newest *count* rows, optionally of one run or profile."""
+    wanted = Conditions(count).of(run, profile=profile)
+    rows = f"SELECT seq FROM record WHERE {wanted} ORDER BY seq DESC LIMIT $1"
+    sql = f"SELECT coalesce(min(seq) - 1, (SELECT max(seq) FROM record), 0) FROM ({rows})"
+    return await database.fetchval(sql, *wanted.values)
 
 
-def kinds_of(wanted: RecordFilter) -> tuple[int, ...]:
-    """Return the numbers of the kinds that a filter selects."""
-    return tuple(KINDS[kind] for kind in wanted.kinds or () if kind in KINDS)
+async def selected(database: SqlConnection, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+    """Return the last records, at most `PAGE`, that a filter selects in a range, newest first."""
+    conditions = Conditions(above, below, size)
+    conditions.select(wanted)
+    return _records(await database.fetchval(_NEWEST_PAGE.format(where=conditions), *conditions.values))[::-1]
 
 
-def recent(limit: int) -> FileQuery[list[Record]]:
-    """Return the query for the outlines of the newest records."""
-
-    def query(connection: SqliteConnection) -> list[Record]:
-        end = newest(connection)
-        found: list[Record] = []
-        room, last = RECENT_BYTES, end
-        while last > max(0, end - limit) and room > 0:
-            first = max(0, end - limit, last - PAGE)
-            ((raw, size),) = connection.execute(_OUTLINES, (first, last)).fetchall()
-            found[:0] = [record_of(*row) for row in _rows(raw)]
-            room, last = room - size, first
-        return found
-
-    return query
+async def recent(database: SqlConnection, limit: int) -> list[Record]:
+    """Return the outlines of the newest records."""
+    end = await newest(database)
+    found: list[Record] = []
+    room, last = RECENT_BYTES, end
+    while last > max(0, end - limit) and room > 0:
+        first = max(0, end - limit, last - PAGE)
+        row = await database.fetchrow(_OUTLINES, first, last)
+        assert row
+        found[:0] = _records(row[0])
+        room, last = room - row[1], first
+    return found
 
 
-def numbered(connection: SqliteConnection, numbers: Sequence[int]) -> list[Record]:
+async def numbered(database: SqlConnection, numbers: Sequence[int]) -> list[Record]:
     """Return the records with these numbers, at most `PAGE`."""
-    ((raw,),) = connection.execute(_NUMBERED, (_json(numbers),)).fetchall()
-    return [record_of(*row) for row in _rows(raw)]
+    return _records(await database.fetchval(_NUMBERED, list(numbers)))
 
 
 # A page is returned as one row of JSON. Each row releases the interpreter lock, which a busy event loop returns late:
@@ -125,12 +83,12 @@ def numbered(connection: SqliteConnection, numbers: Sequence[int]) -> list[Recor
 # below SQLite's limit for one value.
 PAGE = 100
 _ROWS = "json_group_array(json_array(seq, kind, at_ms, run, session, json(CAST(body AS TEXT))) ORDER BY seq)"
-_PAGE = f"SELECT {_ROWS} FROM (SELECT * FROM record WHERE {{where}} ORDER BY seq LIMIT {{size}})"
+_PAGE = f"SELECT {_ROWS} FROM (SELECT * FROM record WHERE {{where}} ORDER BY seq LIMIT $2)"
 _NEWEST_PAGE = f"""
     SELECT {_ROWS} FROM (
-        SELECT * FROM record WHERE seq > ?1 AND seq < ?2 AND {{where}} ORDER BY seq DESC LIMIT {{size}})
+        SELECT * FROM record WHERE seq > $1 AND seq < $2 AND {{where}} ORDER BY seq DESC LIMIT $3)
 """
-_NUMBERED = f"SELECT {_ROWS} FROM record WHERE seq IN (SELECT value FROM json_each(?))"
+_NUMBERED = f"SELECT {_ROWS} FROM record WHERE seq = ANY ($1)"
 # This much is read in some 30 ms.
 RECENT_BYTES = 16 * 2**20
 _PLACES = ", ".join(f"'$.{name}'" for name in SAID)
@@ -139,9 +97,14 @@ _OUTLINES = f"""
     SELECT json_group_array(json_array(
             seq, kind, at_ms, run, session, json_remove(CAST(body AS TEXT), {_PLACES})
         ) ORDER BY seq), coalesce(sum(length(body)), 0)
-    FROM record WHERE seq > ? AND seq <= ? AND kind IN ({_ENVELOPES})
+    FROM record WHERE seq > $1 AND seq <= $2 AND kind IN ({_ENVELOPES})
 """
-_rows = msgspec.json.Decoder(list[tuple[int, int, int, str, str, msgspec.Raw]]).decode
+_read_rows = msgspec.json.Decoder(list[tuple[int, int, int, str, str, msgspec.Raw]]).decode
+
+
+def _records(rows: str) -> list[Record]:
+    return [record_of(*row) for row in _read_rows(rows)]
+
 
 # No other request began in the session later. The index of sessions finds that.
 NEWEST_SESSIONS = NEWEST_OF_SESSIONS.replace(
@@ -151,7 +114,3 @@ NEWEST_SESSIONS = NEWEST_OF_SESSIONS.replace(
             AND later.seq > (SELECT coalesce(begun_seq, own.place) FROM request AS own WHERE own.place = runs.place)
     """,
 )
-
-
-def _json(values: object) -> str:
-    return msgspec.json.encode(values).decode()

@@ -1,17 +1,87 @@
-"""What becomes of single requests, the same for both engines: whatever is not on the way of each delegation."""
+"""What becomes of single requests: the common writes as values, and for both engines whatever is not hot."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Request
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import read_request
-from remit.runtime.ports import NumberedRecord, OrphanedRun, StoreError, TakenRequest, silent_outcome
+from remit.runtime.ports import (
+    NumberedRecord,
+    OrphanedRun,
+    SingleUseProof,
+    StoreError,
+    TakenRequest,
+    silent_outcome,
+)
 from remit.stores import reader, side_tables
 from remit.stores.database import KEPT, KEPT_OPEN, OPEN, SqlChange
 
 # A request that is older than this was sent before, or waited somewhere.
 OLD_MS = 1_000
+
+
+# ── writes on the way of each delegation, which each engine does in its own way ───────────────────────────────────────
+
+
+class Submit(NamedTuple):
+    """A new request."""
+
+    request: Request
+    digest: bytes
+    worker: str
+    lease_ms: int
+    waiting: bool = False
+    once: SingleUseProof | None = None
+    """A proof that lets only one request in."""
+
+    @property
+    def run(self) -> str:
+        return self.request.run
+
+
+class Take(NamedTuple):
+    """A claim on a request that has not begun."""
+
+    run: str
+    worker: str
+    lease_ms: int
+    begin: bool
+
+
+class Begin(NamedTuple):
+    """The beginning of a request that waited."""
+
+    run: str
+    epoch: int
+    request: Request
+
+
+class Finish(NamedTuple):
+    """The outcome of a run."""
+
+    run: str
+    epoch: int
+    response: Response
+    at_ms: int
+    keep: bool = True
+
+
+class JournalWrite(NamedTuple):
+    """A finished step of a run."""
+
+    run: str
+    epoch: int
+    step: str
+    value: bytes
+
+
+Write = Submit | Take | Begin | Finish | JournalWrite
+"""A write on the way of each delegation."""
+
+
+# ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _OPEN_REQUEST = f"""
     SELECT begun_body FROM remit.request JOIN remit.runs USING (place)
@@ -35,30 +105,30 @@ async def check_fence(change: SqlChange, request: Request, digest: bytes) -> Non
         raise StoreError(fault(Code.OUTCOME_UNKNOWN, message, suggestion=advice))
 
 
-async def begin(change: SqlChange, run: str, epoch: int, request: Request) -> bool:
+async def begin(change: SqlChange, what: Begin) -> bool:
     """Begin a request that was claimed under this epoch, maybe in another form; False: the epoch is stale."""
     sql = f"{_OPEN_REQUEST} AND request.epoch = $2 FOR UPDATE OF request"
-    if (body := await change.database.fetchval(sql, run, epoch)) is None:
+    if (body := await change.database.fetchval(sql, what.run, what.epoch)) is None:
         return False
     # Nothing before the start counts as an attempt: this is the first.
     await change.database.execute(
         "UPDATE remit.request SET spared = CASE WHEN waiting THEN epoch - 1 ELSE spared END, waiting = FALSE"
         f" WHERE run = $1 AND {KEPT}",
-        run,
+        what.run,
     )
-    if body != encode(request):
-        await change.begin_changed(request)
+    if body != encode(what.request):
+        await change.begin_changed(what.request)
     return True
 
 
-async def take(change: SqlChange, run: str, worker: str, lease_ms: int, *, begin: bool) -> TakenRequest | None:
+async def take(change: SqlChange, what: Take) -> TakenRequest | None:
     """Claim a request that has not begun and that no worker holds, and return it."""
-    body = await change.database.fetchval(f"{_OPEN_REQUEST} AND request.waiting", run)
-    if body is None or (epoch := await change.claim(run, worker, lease_ms)) is None:
+    body = await change.database.fetchval(f"{_OPEN_REQUEST} AND request.waiting", what.run)
+    if body is None or (epoch := await change.claim(what.run, what.worker, what.lease_ms)) is None:
         return None
-    if begin:
+    if what.begin:
         sql = f"UPDATE remit.request SET spared = epoch - 1, waiting = FALSE WHERE run = $1 AND {KEPT}"
-        await change.database.execute(sql, run)
+        await change.database.execute(sql, what.run)
     return TakenRequest(epoch, read_request(body))
 
 

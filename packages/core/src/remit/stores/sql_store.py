@@ -13,7 +13,8 @@ import apsw
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Note
+from remit.protocol.envelope import Note, Request, Response
+from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.audit.stored_chain import AuditedChain
@@ -27,6 +28,7 @@ from remit.runtime.ports import (
     ControlAction,
     ControlCommand,
     Decision,
+    DuplicateRequest,
     ListedRecords,
     ListedSessions,
     NumberedRecord,
@@ -39,12 +41,17 @@ from remit.runtime.ports import (
     SealedValue,
     SessionFilter,
     SessionOwner,
+    SingleUseProof,
     StoreError,
+    Submitted,
+    TakenRequest,
 )
 from remit.runtime.signing import CheckpointKey
 from remit.stores import reader, requests, side_tables
 from remit.stores.connection import Durability, SqliteConnection
 from remit.stores.database import OPEN, Entry, Query, SqlChange
+from remit.stores.reader import RecordPages
+from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.retention import DAY_MS, FOREVER, Erased, Retention
 from remit.stores.user_keys import secret_of
 
@@ -120,6 +127,54 @@ class QueueWriter(Protocol):
 W = TypeVar("W", bound=QueueWriter)
 
 
+Look = Callable[[str], Awaitable[tuple[bool, Response | None]]]
+"""Returns whether a run was submitted, and its outcome."""
+
+
+class OutcomeWaits:
+    """The waits for runs that this process or another finishes."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._awaited: dict[str, list[asyncio.Future[Response | None]]] = {}
+        self.poll_seconds = 0.1
+        """How often a wait looks for an outcome that another process wrote."""
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    async def wait(self, run: str) -> Response:
+        """Return the outcome of a run once there is one."""
+        while True:
+            # First subscribed, then read: an outcome in between is not missed.
+            ended: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+            self._awaited.setdefault(run, []).append(ended)
+            try:
+                is_known, outcome = await self._look(run)
+                if ended.done() and (response := ended.result()) is not None:
+                    return response
+                if not is_known:
+                    raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
+                if outcome is not None:
+                    return outcome
+                await asyncio.wait([ended], timeout=self.poll_seconds)
+                if ended.done() and (response := ended.result()) is not None:
+                    return response
+            finally:
+                self._forget(run, ended)
+
+    def tell(self, run: str, response: Response | None) -> None:
+        """Give the outcome of a run to those who wait for it; None: they look for it."""
+        for ended in self._awaited.get(run, ()):
+            if not ended.done():
+                ended.set_result(response)
+
+    def _forget(self, run: str, ended: "asyncio.Future[Response | None]") -> None:
+        self._awaited[run].remove(ended)
+        if not self._awaited[run]:
+            del self._awaited[run]
+
+
 class SqlStore(ABC, Generic[W]):
     """The part of `remit.runtime.ports.Store` that is the same in either engine, and says what each method promises."""
 
@@ -127,8 +182,8 @@ class SqlStore(ABC, Generic[W]):
     _key: CheckpointKey
     _writer: W
 
-    def __init__(self, name: str, upkeep: OpenUpkeep, wall_ms: Callable[[], int], newest_sessions: str) -> None:
-        """*newest_sessions* is the engine's query of the newest request of each conversation."""
+    def __init__(self, name: str, upkeep: OpenUpkeep, wall_ms: Callable[[], int], pages: RecordPages) -> None:
+        """*pages* are the engine's queries of the record."""
         self.retention: Retention = FOREVER
         """How long what is kept; the rest is removed once a day, by one of the hubs."""
         self.vault_key: bytes | None = None
@@ -137,7 +192,8 @@ class SqlStore(ABC, Generic[W]):
         self._upkeep = upkeep
         self._pruning = DailyPruning(name, upkeep, wall_ms)
         self._locked = LockedTexts(self.secret)
-        self.listings = SqlListings(self, newest_sessions)
+        self._pages = pages
+        self.listings = SqlListings(self, pages)
 
     # ── what each engine does ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,6 +204,14 @@ class SqlStore(ABC, Generic[W]):
     async def peek(self, query: Query[T]) -> T:
         """Read few rows, as fast as can be."""
         return await self.read(query)
+
+    @abstractmethod
+    def _do(self, what: Write, *, kept: bool = False) -> "asyncio.Future[Any]":
+        """Return the result of a common write once it is durable; one that is *kept* is done for no caller, too."""
+
+    @abstractmethod
+    def _do_later(self, what: JournalWrite) -> None:
+        """Write a step, durable like a record."""
 
     @abstractmethod
     def _change(self, change: Callable[[SqlChange], Awaitable[T]]) -> "asyncio.Future[T]":
@@ -172,13 +236,6 @@ class SqlStore(ABC, Generic[W]):
     @abstractmethod
     def _opened(self) -> object:
         """Raise `StoreError` if the store is not open."""
-
-    @abstractmethod
-    async def newest(self) -> int: ...
-
-    @abstractmethod
-    async def selected(self, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
-        """Return the last records that a filter selects in a range, newest first."""
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,7 +262,50 @@ class SqlStore(ABC, Generic[W]):
         taken = tuple(entries)
         return await self._change(lambda change: requests.transfer(change, source, taken))
 
+    async def records(
+        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Record]:
+        await self.caught_up()
+        return await self.read(lambda database: self._pages.records(database, run, session, after, limit))
+
+    async def newest(self) -> int:
+        await self.caught_up()
+        return await self.read(self._pages.newest)
+
+    async def recent(self, limit: int) -> list[Record]:
+        await self.caught_up()
+        return await self.read(lambda database: self._pages.recent(database, limit))
+
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: SingleUseProof | None = None,
+    ) -> Submitted:
+        return await self._do(Submit(request, digest, worker, lease_ms, waiting, once))
+
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
+        await self._settled()
+        return await self.read(lambda database: reader.find(database, request, digest))
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        return await self._do(Begin(run, epoch, request))
+
+    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
+        return await self._do(Take(run, worker, lease_ms, begin))
+
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
+        # The outcome is kept even if the caller no longer waits for the acknowledgement.
+        return await self._do(Finish(run, epoch, response, at_ms, keep), kept=True)
+
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
+        return await self._change(lambda change: change.end_leases(worker, within_ms))
 
     async def release(self, run: str, epoch: int, *, begun: bool = True) -> bool:
         return await self._change(lambda change: requests.release(change, run, epoch, begun=begun))
@@ -291,6 +391,12 @@ class SqlStore(ABC, Generic[W]):
         rows = await self._rows(sql, session, MOST_NOTES)
         return [Note(kind, text.decode(errors="surrogatepass"), by) for kind, text, by in reversed(rows)]
 
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+        self._do_later(JournalWrite(run, epoch, step, value))
+
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        return await self._do(JournalWrite(run, epoch, step, value))
+
     async def load(self, run: str) -> dict[str, bytes]:
         rows = await self._rows("SELECT step, value FROM remit.journal WHERE run = $1", run)
         return {step: value for step, value in rows}  # noqa: C416 - the rows are records of the driver
@@ -372,18 +478,22 @@ class SqlStore(ABC, Generic[W]):
 class SqlListings:
     """The lists of a store."""
 
-    def __init__(self, store: SqlStore[Any], newest_sessions: str) -> None:
-        self._store, self._newest_sessions = store, newest_sessions
+    def __init__(self, store: SqlStore[Any], pages: RecordPages) -> None:
+        self._store, self._pages = store, pages
 
     async def records(self, wanted: RecordFilter, *, before: int | None = None, limit: int = 100) -> ListedRecords:
         await self._store.caught_up()
         first = await self._store.newest() + 1 if before is None else before
-        return await list_records(self._store.selected, wanted, before=first, limit=limit)
+
+        async def selected(wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
+            return await self._store.read(lambda database: self._pages.selected(database, wanted, above, below, size))
+
+        return await list_records(selected, wanted, before=first, limit=limit)
 
     async def sessions(self, wanted: SessionFilter, *, before: int | None = None, limit: int = 50) -> ListedSessions:
         first = sys.maxsize if before is None else before
         return await self._store.read(
-            lambda database: reader.sessions(database, wanted, first, limit, self._newest_sessions)
+            lambda database: reader.sessions(database, wanted, first, limit, self._pages.NEWEST_SESSIONS)
         )
 
 

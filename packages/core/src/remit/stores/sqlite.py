@@ -6,39 +6,26 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
 from remit.policy.budget import estimate
 from remit.protocol.envelope import ContextFilter, Message, Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Record
-from remit.runtime.audit import GENESIS, AuditVerdict
-from remit.runtime.audit.chain import intact_rows
-from remit.runtime.audit.stored_chain import ChainLink, Watch
 from remit.runtime.clock import Jumps
-from remit.runtime.ports import (
-    DuplicateRequest,
-    OrphanedRun,
-    RecordFilter,
-    SingleUseProof,
-    StoreError,
-    Submitted,
-    TakenRequest,
-    TokenCounter,
-)
-from remit.runtime.signing import Checkpoint, CheckpointKey
+from remit.runtime.ports import OrphanedRun, StoreError, Submitted, TokenCounter
 from remit.stores import messages as index
-from remit.stores import reader, requests
+from remit.stores import reader
 from remit.stores import records as pages
-from remit.stores.audit import BUSY_SECONDS, audit, chain_rows, digest_of, verify_file
-from remit.stores.checkpoints import EVERY, SECONDS, newest_checkpoint
+from remit.stores.audit import BUSY_SECONDS, FileChain, Proof, SqlChain, StoredChain, verify_file
+from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection, connect_reader, translate
-from remit.stores.database import Query, SqlChange, ask
+from remit.stores.database import Query, SqlChange, ask, at_once
 from remit.stores.opening import Opening, Reader
+from remit.stores.requests import JournalWrite, Submit, Write
 from remit.stores.retention import FOREVER, Erased, Retention
-from remit.stores.sql_store import SqlStore, file_upkeep
+from remit.stores.sql_store import OutcomeWaits, SqlStore, file_upkeep
 from remit.stores.transaction import Transaction, is_submitted, late_workers
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
@@ -48,105 +35,8 @@ __all__ = ["Durability", "SqliteStore", "verify_file"]
 T = TypeVar("T")
 
 
-# How often a wait looks for an outcome that another process wrote.
-POLL_SECONDS = 0.1
-
-
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-Look = Callable[[], Awaitable[tuple[Response | None] | None]]
-"""Returns the outcome of a run, (None,) if it has not ended, and None if it was never submitted."""
-
-
-class OutcomeWaits:
-    """The waits for runs that this process or another finishes."""
-
-    def __init__(self) -> None:
-        self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._awaited)
-
-    async def wait(self, run: str, look: Look) -> Response:
-        """Return the outcome of a run once there is one."""
-        outcome: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._awaited.setdefault(run, []).append(outcome)
-        try:
-            while not outcome.done():
-                found = await look()
-                if not found and not outcome.done():
-                    raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
-                if found and found[0]:
-                    return found[0]
-                await asyncio.wait([outcome], timeout=POLL_SECONDS)
-            return outcome.result()
-        finally:
-            self._forget(run, outcome)
-
-    def tell(self, ended: list[tuple[str, Response]]) -> None:
-        """Give the outcomes of runs to those who wait for them."""
-        for run, response in ended:
-            for outcome in self._awaited.get(run, ()):
-                if not outcome.done():
-                    outcome.set_result(response)
-
-    def _forget(self, run: str, outcome: asyncio.Future[Response]) -> None:
-        self._awaited[run].remove(outcome)
-        if not self._awaited[run]:
-            del self._awaited[run]
-
-
-class SqliteChain:
-    """The chain in a SQLite file. Each use has a connection of its own: reading all of it takes long."""
-
-    def __init__(self, opening: Opening, key: Callable[[], CheckpointKey]) -> None:
-        """*key* returns the key that signs; the store must be open."""
-        self._opening = opening
-        self._path = opening.path
-        self._key = key
-
-    async def verify(self, *, start: Checkpoint | None = None, watch: Watch | None = None) -> AuditVerdict:
-        """Verify the chain, or what comes after the checkpoint *start*."""
-        every, seconds = self._opening.checkpoint_every, self._opening.checkpoint_seconds
-        query = audit(self._path, self._key().public, every=every, seconds=seconds, start=start, watch=watch)
-
-        def verified() -> AuditVerdict:
-            try:
-                with closing(connect_reader(self._path, BUSY_SECONDS)) as connection:
-                    return query(connection)
-            except (apsw.Error, OSError) as error:
-                raise translate(error, self._path) from error
-
-        return await asyncio.to_thread(verified)
-
-    async def newest_checkpoint(self) -> Checkpoint | None:
-        """Return the newest checkpoint."""
-        return await asyncio.to_thread(newest_checkpoint, self._path)
-
-    async def intact(self, first: int, last: int) -> dict[int, bool]:
-        """Return which rows of a part of the record follow from the row before them."""
-
-        def walked() -> dict[int, bool]:
-            with closing(connect_reader(self._path, BUSY_SECONDS)) as connection:
-                before = _digest_before(connection, first)
-                return intact_rows(chain_rows(connection, first - 1, last), before)
-
-        return await asyncio.to_thread(walked)
-
-    async def link(self, seq: int) -> ChainLink | None:
-        """Return the place of a row in the chain."""
-        return await asyncio.to_thread(self._link, seq)
-
-    def _link(self, seq: int) -> ChainLink | None:
-        with closing(connect_reader(self._path, BUSY_SECONDS)) as connection:
-            digest, previous = digest_of(connection, seq), _digest_before(connection, seq)
-        return None if digest is None or seq < 1 else ChainLink(previous.hex(), digest.hex())
-
-
-def _digest_before(connection: SqliteConnection, seq: int) -> bytes:
-    return digest_of(connection, seq - 1) or GENESIS
 
 
 class SqliteStore(SqlStore[StoreWriter]):
@@ -185,13 +75,16 @@ class SqliteStore(SqlStore[StoreWriter]):
             make_key=make_key,
             wall_ms=wall_ms,
         )
-        super().__init__(str(self.path), file_upkeep(self.path, durability, wall_ms), wall_ms, pages.NEWEST_SESSIONS)
+        super().__init__(str(self.path), file_upkeep(self.path, durability, wall_ms), wall_ms, pages)
         self.retention, self.encrypt = retention, encrypt
         self._count, self._jumps, self._keeps_words = count, Jumps(monotonic), True
-        self._waits = OutcomeWaits()
-        self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._waits.tell)
+        self._waits = OutcomeWaits(self._outcome)
+        self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._ended)
         self.sizes = self._writer.sizes
-        self.chain = SqliteChain(self._opening, lambda: self._key)
+        self.chain = SqlChain(
+            self._read_chain,
+            lambda: Proof(self._key.public, every=checkpoint_every, seconds=checkpoint_seconds),
+        )
         self._reader: Reader | None = None
         self._glance: SqliteConnection | None = None
         """A connection for frequent queries: a thread beside a busy loop takes 2 % of it."""
@@ -225,7 +118,7 @@ class SqliteStore(SqlStore[StoreWriter]):
 
     async def flush(self) -> None:
         """Return once everything appended so far is durable, or raise `StoreError`."""
-        await self._do(Transaction.write)
+        await self._apply(Transaction.write)
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
         """Call *listener* in the event loop with each group of records that this store committed, in order."""
@@ -234,21 +127,6 @@ class SqliteStore(SqlStore[StoreWriter]):
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def submit(
-        self,
-        request: Request,
-        digest: bytes,
-        *,
-        worker: str,
-        lease_ms: int,
-        waiting: bool = False,
-        once: SingleUseProof | None = None,
-    ) -> Submitted:
-        """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
-        return await self._do(
-            lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting, once=once)
-        )
-
     def submit_soon(
         self, request: Request, digest: bytes, *, worker: str, lease_ms: int
     ) -> "asyncio.Future[Submitted] | None":
@@ -256,44 +134,31 @@ class SqliteStore(SqlStore[StoreWriter]):
         # If other writes are queued, it shares their commit anyway, and looking it up costs more than that gains.
         if not self._writer.is_idle or self._may_be_submitted(request):
             return None
-        return self._writer.do_soon(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
-
-    async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        return await self._change(lambda change: requests.begin(change, run, epoch, request))
-
-    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        return await self._do(lambda transaction: transaction.find(request, digest))
-
-    async def take(self, run: str, worker: str, lease_ms: int, *, begin: bool = False) -> TakenRequest | None:
-        return await self._change(lambda change: requests.take(change, run, worker, lease_ms, begin=begin))
+        return self._writer.do_soon(lambda transaction: transaction.submit(Submit(request, digest, worker, lease_ms)))
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         # Without runs there is no lease to renew, and no lock to take. A claim that is still being written is not seen.
         if not self._writer.is_idle or await self.peek(lambda database: reader.has_claims(database, worker)):
-            await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
+            await self._apply(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
     async def late_workers(self, within_ms: int) -> list[str]:
         """Return the workers with claims whose leases end *within_ms*: they have sent no heartbeat for a while."""
         return await self._look(late_workers(self._wall_ms(), within_ms))
 
-    async def end_leases(self, worker: str, within_ms: int) -> bool:
-        """End the leases of a worker that is known to be dead; False: it has none, or has shown life since."""
-        return await self._do(lambda transaction: transaction.end_leases(worker, within_ms))
-
-    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
-        # The outcome is kept even if the caller no longer waits for the acknowledgement.
-        return await self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep), kept=True)
-
     async def wait(self, run: str) -> Response:
-        return await self._waits.wait(run, lambda: self._outcome(run))
+        return await self._waits.wait(run)
 
-    async def _outcome(self, run: str) -> tuple[Response | None] | None:
+    async def _outcome(self, run: str) -> tuple[bool, Response | None]:
         found = await self.read(lambda database: reader.outcomes(database, [run]))
-        return (found[run],) if run in found else None
+        return run in found, found.get(run)
+
+    def _ended(self, ended: list[tuple[str, Response]]) -> None:
+        for run, response in ended:
+            self._waits.tell(run, response)
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
-        expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
+        expired = await self._apply(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
         if self._pruning.may_be_due(self.retention) and await self._index(self._pruning.claim):
             self._pruning.start(self.retention)
         return expired
@@ -317,30 +182,6 @@ class SqliteStore(SqlStore[StoreWriter]):
             found = await self._look(index.seen(session, messages, behind=True))
         return found or frozenset()
 
-    # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
-
-    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        """Store a step's value, durable like a record. A stale epoch writes nothing; a later value replaces it."""
-        self._writer.later(lambda transaction: transaction.journal(run, epoch, step, value))
-
-    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
-        """Store a step's value before its effects begin; False: the epoch is stale, and nothing was written."""
-        return await self._do(lambda transaction: transaction.journal(run, epoch, step, value))
-
-    async def records(
-        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
-    ) -> list[Record]:
-        return await self._look(pages.records(run, session, after, limit))
-
-    async def newest(self) -> int:
-        return await self._look(pages.newest)
-
-    async def recent(self, limit: int) -> list[Record]:
-        return await self._look(pages.recent(limit))
-
-    async def selected(self, wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
-        return await self._look(pages.selected(wanted, above, below, size))
-
     async def erase(self, user: str) -> Erased:
         try:
             return await super().erase(user)
@@ -349,15 +190,21 @@ class SqliteStore(SqlStore[StoreWriter]):
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
+    def _apply(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
         self._opened()
         return self._writer.do(apply, kept=kept)
 
+    def _do(self, what: Write, *, kept: bool = False) -> "asyncio.Future[Any]":
+        return self._apply(lambda transaction: transaction.apply(what), kept=kept)
+
+    def _do_later(self, what: JournalWrite) -> None:
+        self._writer.later(lambda transaction: transaction.journal(what))
+
     def _index(self, change: pages.FileQuery[T]) -> "asyncio.Future[T]":
-        return self._do(lambda transaction: change(transaction.connection))
+        return self._apply(lambda transaction: change(transaction.connection))
 
     def _change(self, change: Callable[[SqlChange], Awaitable[T]]) -> "asyncio.Future[T]":
-        return self._do(lambda transaction: transaction.changed(change))
+        return self._apply(lambda transaction: transaction.changed(change))
 
     def _change_later(self, change: Callable[[SqlChange], Awaitable[object]]) -> None:
         self._writer.later(lambda transaction: transaction.changed(change))
@@ -371,6 +218,18 @@ class SqliteStore(SqlStore[StoreWriter]):
 
     async def read(self, query: Query[T]) -> T:
         return await self._look(lambda connection: ask(connection, query, self._wall_ms))
+
+    async def _read_chain(self, query: Callable[[StoredChain], Awaitable[T]]) -> T:
+        """Read the chain on a connection of its own: reading all of it takes long."""
+
+        def found() -> T:
+            try:
+                with closing(connect_reader(self.path, BUSY_SECONDS)) as connection:
+                    return at_once(query(FileChain(connection, self.path)))
+            except (apsw.Error, OSError) as error:
+                raise translate(error, self.path) from error
+
+        return await asyncio.to_thread(found)
 
     async def _look(self, query: pages.FileQuery[T]) -> T:
         return await self._opened().read(query)

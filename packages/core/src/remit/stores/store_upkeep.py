@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from remit.protocol.errors import Code, fault
@@ -12,9 +13,10 @@ from remit.protocol.records import Kind, Notice, Removal
 from remit.runtime.audit import ChainRow, RemovedRow
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, CheckpointKey
+from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores import user_data
-from remit.stores.database import FORGOTTEN, SqlConnection
+from remit.stores.audit import StoredChain
+from remit.stores.database import FORGOTTEN, KEPT, SqlConnection
 from remit.stores.opening import STORE
 from remit.stores.removal import (
     ExpiredRows,
@@ -26,9 +28,11 @@ from remit.stores.removal import (
     VerifiedRow,
     plan,
     segments,
+    verified,
 )
-from remit.stores.retention import Erased, Retention, outline_of
-from remit.stores.user_data import Ageing, Belongings, Deleted, Kept
+from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED, Erased, Retention, outline_of
+from remit.stores.schema import KINDS
+from remit.stores.user_data import OPEN_SESSIONS, Ageing, Belongings, Deleted, Kept
 from remit.stores.user_keys import UserCipher, key_id_of
 
 T = TypeVar("T")
@@ -48,6 +52,9 @@ class StoreUpkeep(ABC):
     """A connection that removes rows, beside the hubs that write."""
 
     key: CheckpointKey
+    _chain: StoredChain
+    _accepted: set[str]
+    """The keys that may have signed."""
 
     # ── what each engine does ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -71,23 +78,10 @@ class StoreUpkeep(ABC):
     async def _now(self) -> int: ...
 
     @abstractmethod
-    async def _checkpoints(self) -> list[Checkpoint | None]: ...
-
-    @abstractmethod
-    async def _removals(self) -> list[Removal]: ...
-
-    @abstractmethod
     async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]: ...
 
     @abstractmethod
     async def _rows_of(self, segment: SealedSegment, of: OfUser) -> list[int]: ...
-
-    @abstractmethod
-    async def _digest_before(self, segment: SealedSegment) -> bytes | None: ...
-
-    @abstractmethod
-    async def _verified(self, segment: SealedSegment, before: bytes | None) -> list[VerifiedRow]:
-        """Return the rows of a segment, or raise `ValueError` where they were tampered with."""
 
     @abstractmethod
     async def _load_ciphers(self, ids: Collection[int]) -> None: ...
@@ -146,7 +140,7 @@ class StoreUpkeep(ABC):
         """Return the sealed segments, oldest first."""
 
         async def found() -> list[SealedSegment]:
-            return segments(await self._checkpoints(), await self._removals())
+            return segments(await self._chain.checkpoints(), [each for _, each in await self._chain.removals()])
 
         return self._run(found())
 
@@ -174,7 +168,7 @@ class StoreUpkeep(ABC):
             chosen = await self._chosen(segment, selection)
             if not chosen:
                 return RemovedPart()
-            before = await self._digest_before(segment)
+            before = await self._chain.digest_at(segment.first - 1)
             try:
                 rows = await self._verified(segment, before)
             except ValueError as problem:
@@ -194,6 +188,10 @@ class StoreUpkeep(ABC):
             if not dry and changes.kept:
                 await self._write(changes)
             return part
+
+    async def _verified(self, segment: SealedSegment, before: bytes | None) -> list[VerifiedRow]:
+        """Return the rows of a segment, or raise `ValueError` where they were tampered with."""
+        return list(verified(segment, await self._chain.rows(segment.first, segment.last), before, self._accepted))
 
     async def _forget_places(self, gone: Sequence[tuple[Any, ...]]) -> None:
         """Delete what is known about the runs and sessions of rows that are *gone*, if no record of them is left."""
@@ -229,14 +227,14 @@ class StoreUpkeep(ABC):
 
     async def _rows_to_archive(self, segment: SealedSegment) -> SegmentRows:
         async with self._transaction(dry=True):
-            before = await self._digest_before(segment)
+            before = await self._chain.digest_at(segment.first - 1)
             try:
                 rows = [(row, digest) for row, digest, _ in await self._verified(segment, before)]
             except ValueError as problem:
                 message = f"rows {segment.first} to {segment.last} were not archived: {problem}"
                 advice = "Check the record with `remit audit verify`."
                 raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from problem
-            return SegmentRows(rows, before or b"", await self._checkpoints())
+            return SegmentRows(rows, before or b"", await self._chain.checkpoints())
 
     # ── besides records ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -285,6 +283,27 @@ class StoreUpkeep(ABC):
         for kept in self._kept_records(of.runs, user), user_data.kept_besides(self._database, of, keys):
             while (each := self._run(anext(kept, None))) is not None:
                 yield each
+
+
+# A run whose outcome is still given to whoever asks again stays whole; so does one that may be resumed.
+UNUSED = f"""
+    AND NOT EXISTS (SELECT 1 FROM remit.request WHERE request.run = record.run AND {KEPT})
+    AND record.session NOT IN ({OPEN_SESSIONS})
+"""
+NEVER = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
+"""The numbers of the kinds that are never removed."""
+TEXTUAL = ", ".join(str(KINDS[kind]) for kind in HAVING_TEXTS)
+"""The numbers of the kinds that have texts."""
+
+
+def key_for_removal(name: str, file: Path) -> CheckpointKey:
+    """Return the key of a store, with which removals are signed."""
+    try:
+        return read_key(file)
+    except FileNotFoundError as error:
+        message = f"the key of {name} is gone: there is no {file}"
+        advice = "Put it back from a backup: without it, nothing can be removed so that the record still verifies."
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
 
 
 def _erasure_notice(deleted: Deleted, rows: int, subject: str) -> Notice:

@@ -18,18 +18,17 @@ from remit.runtime.ports import (
     FIRST_EPOCH,
     MOST_EPOCHS,
     AcceptedRequest,
-    DuplicateRequest,
     OrphanedRun,
     ReusedProof,
     RunEpoch,
-    SingleUseProof,
     StoreError,
     Submitted,
+    TakenRequest,
 )
 from remit.stores import reader, requests
 from remit.stores.connection import SqliteConnection
 from remit.stores.database import KEPT, KEPT_OPEN, OPEN, OVER, Entry, SqlChange, SqlConnection, SqliteDatabase, at_once
-from remit.stores.requests import is_old
+from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write, is_old
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 from remit.stores.side_tables import incr
 from remit.stores.user_keys import UserKeys
@@ -89,7 +88,7 @@ class RunEpochs:
         """Return those of these claims that are followed by a newer one."""
         newest = self._newest
         if unknown := {run for run, _ in claims if run not in newest}:
-            sql = "SELECT run, epoch FROM json_each(?) JOIN request ON run = value AND state < 2"
+            sql = f"SELECT run, epoch FROM json_each(?) JOIN request ON run = value AND {KEPT}"
             newest.update(dict.fromkeys(unknown, 0))  # one that was forgotten, or is not submitted yet
             newest.update(connection.execute(sql, (json.dumps(sorted(unknown)),)))
         return {claim for claim in claims if claim.epoch < newest[claim.run]}
@@ -203,16 +202,22 @@ class Transaction:
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(
-        self,
-        request: Request,
-        digest: bytes,
-        worker: str,
-        lease_ms: int,
-        *,
-        waiting: bool = False,
-        once: SingleUseProof | None = None,
-    ) -> Submitted:
+    def apply(self, what: Write) -> Submitted | TakenRequest | bool | None:
+        """Do one of the common writes."""
+        match what:
+            case Submit():
+                return self.submit(what)
+            case Finish():
+                return self.finish(what)
+            case JournalWrite():
+                return self.journal(what)
+            case Take():
+                return at_once(requests.take(self, what))
+            case Begin():
+                return at_once(requests.begin(self, what))
+
+    def submit(self, what: Submit) -> Submitted:
+        request, digest, worker, lease_ms, waiting, once = what
         if is_old(request, self.now_ms):
             at_once(requests.check_fence(self, request, digest))
         if once is not None and at_once(incr(self, once.key, 1, once.until_ms)) > 1:
@@ -225,7 +230,7 @@ class Transaction:
             (self.seq + 1, *key, digest, request.run, RUNNING, 1, worker, self.now_ms + lease_ms, waiting),
         )
         if not self.connection.changes():
-            known = self.find(request, digest)
+            known = at_once(reader.find(self.database, request, digest))
             if known is None:
                 raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
             return known
@@ -237,9 +242,6 @@ class Transaction:
         sql = f"UPDATE request SET begun_seq = ? WHERE run = ? AND {KEPT}"
         self.connection.execute(sql, (self.seq + 1, request.run))
         self._start(request, self.now_ms)
-
-    def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        return at_once(reader.find(self.database, request, digest))
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         self._epochs.changed(run)
@@ -254,7 +256,7 @@ class Transaction:
             f"UPDATE request SET lease_until_ms = ? WHERE {OPEN} AND worker = ?", (self.now_ms + lease_ms, worker)
         )
 
-    def end_leases(self, worker: str, within_ms: int) -> bool:
+    async def end_leases(self, worker: str, within_ms: int) -> bool:
         if worker not in late_workers(self.now_ms, within_ms)(self.connection):
             return False
         self.connection.execute(
@@ -263,7 +265,8 @@ class Transaction:
         )
         return True
 
-    def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
+    def finish(self, what: Finish) -> bool:
+        run, epoch, response, at_ms, keep = what
         self.connection.execute(
             f"UPDATE request SET state = ?, last_seq = ?, ended_ms = ? WHERE run = ? AND epoch = ? AND {KEPT_OPEN}",
             (FINISHED if keep else FORGOTTEN, self.seq + 1, at_ms, run, epoch),
@@ -279,7 +282,7 @@ class Transaction:
         return True
 
     async def end(self, run: str, epoch: int, response: Response, at_ms: int) -> None:
-        self.finish(run, epoch, response, at_ms)
+        self.finish(Finish(run, epoch, response, at_ms))
 
     def sweep(self, max_attempts: int, keep_ms: int, jumps: Jumps) -> list[OrphanedRun]:
         self._follow_clock(jumps)
@@ -334,12 +337,12 @@ class Transaction:
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def journal(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+    def journal(self, what: JournalWrite) -> bool:
         self.connection.execute(
             "INSERT OR REPLACE INTO journal (run, step, value)"
             " SELECT ?1, ?3, ?4 FROM request"
             f" WHERE run = ?1 AND epoch = ?2 AND {KEPT_OPEN}",
-            (run, epoch, step, value),
+            what,
         )
         return bool(self.connection.changes())
 

@@ -10,49 +10,36 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, Removal
 from remit.runtime.audit.removal import pairs, ranges
-from remit.runtime.audit.verification import accepted_keys
-from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores import messages
-from remit.stores.audit import breaks, chain_rows, digest_of, removals
-from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path, read_checkpoints
+from remit.stores.audit import FileChain
+from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
-from remit.stores.database import KEPT, SqliteDatabase, at_once, in_sqlite
+from remit.stores.database import SqliteDatabase, at_once, in_sqlite
 from remit.stores.opening import STORE
 from remit.stores.removal import (
     ExpiredRows,
     OfUser,
     SealedSegment,
     SegmentChanges,
-    VerifiedRow,
-    verified,
 )
-from remit.stores.retention import HAVING_TEXTS, NEVER_REMOVED
 from remit.stores.schema import KINDS, check_version
-from remit.stores.store_upkeep import StoreUpkeep
+from remit.stores.store_upkeep import NEVER, TEXTUAL, UNUSED, StoreUpkeep, key_for_removal
 from remit.stores.transaction import Transaction
-from remit.stores.user_data import OPEN_SESSIONS, Kept, kept_record
+from remit.stores.user_data import Kept, kept_record
 from remit.stores.user_keys import UserCipher, UserKeys, is_encrypted
 
 # Pages that are given back in one transaction: 2 MB.
 VACUUM_PAGES = 500
 
-_UNTOUCHED = ", ".join(str(KINDS[kind]) for kind in sorted(NEVER_REMOVED))
-_TEXTUAL = ", ".join(str(KINDS[kind]) for kind in HAVING_TEXTS)
-
-# A run whose outcome is still given to whoever asks again stays whole; so does one that may be resumed.
-_UNUSED = f"""
-    AND NOT EXISTS (SELECT 1 FROM request WHERE request.run = record.run AND {KEPT})
-    AND session NOT IN ({in_sqlite(OPEN_SESSIONS)})
-"""
-_GOING = f"SELECT seq FROM record WHERE seq BETWEEN ? AND ? AND kind NOT IN ({_UNTOUCHED}) {_UNUSED} ORDER BY seq"
-_SHORTENED = f"""
-    SELECT seq FROM record WHERE seq BETWEEN ? AND ? AND kind IN ({_TEXTUAL})
-    AND NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq) {_UNUSED} ORDER BY seq
-"""
+_GOING = in_sqlite(f"""
+    SELECT seq FROM record WHERE seq BETWEEN $1 AND $2 AND kind NOT IN ({NEVER}) {UNUSED} ORDER BY seq
+""")
+_SHORTENED = in_sqlite(f"""
+    SELECT seq FROM record WHERE seq BETWEEN $1 AND $2 AND kind IN ({TEXTUAL})
+    AND NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq) {UNUSED} ORDER BY seq
+""")
 _USER_OF_BODY = f"""
     CASE WHEN kind IN ({KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}) THEN CAST(body AS TEXT) ->> '$.remit.user'
     WHEN kind = {KINDS[Kind.REFUSED]} THEN CAST(body AS TEXT) ->> '$.request.remit.user'
@@ -62,7 +49,7 @@ _STARTED = f"""
     SELECT run FROM record WHERE kind = {KINDS[Kind.STARTED]} AND CAST(body AS TEXT) ->> '$.remit.user' = ?
 """
 _OF_USER = f"""
-    FROM record WHERE seq BETWEEN ?1 AND ?2 AND kind NOT IN ({_UNTOUCHED})
+    FROM record WHERE seq BETWEEN ?1 AND ?2 AND kind NOT IN ({NEVER})
     AND (run IN (SELECT value FROM json_each(?3)) OR ({_USER_OF_BODY}) = ?4) ORDER BY seq
 """
 
@@ -85,14 +72,15 @@ class Upkeep(StoreUpkeep):
         self.path = path
         self._wall_ms = wall_ms
         self._durability: Durability = durability
-        self.key = _read_key(path)
+        self.key = key_for_removal(str(path), key_path(path))
         self.connection = connect_writer(path, durability, busy_seconds)
         try:
             check_version(self.connection, path)
             self._keys = UserKeys(self.connection, path, self.key)
             if is_encrypted(self.connection):
                 self._keys.show_plain()
-            self._accepted = accepted_keys(self.key.public, read_checkpoints(path), breaks(self.connection))
+            self._chain = FileChain(self.connection, path)
+            self._accepted = at_once(self._chain.accepted(self.key.public))
         except BaseException:
             self.connection.close()
             raise
@@ -128,12 +116,6 @@ class Upkeep(StoreUpkeep):
     async def _now(self) -> int:
         return self._wall_ms()
 
-    async def _checkpoints(self) -> list[Checkpoint | None]:
-        return read_checkpoints(self.path)
-
-    async def _removals(self) -> list[Removal]:
-        return [each for _, each in removals(self.connection)]
-
     async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
         sql = _GOING if expired.whole else _SHORTENED
         return [seq for (seq,) in self.connection.execute(sql, (segment.first, segment.last))]
@@ -141,13 +123,6 @@ class Upkeep(StoreUpkeep):
     async def _rows_of(self, segment: SealedSegment, of: OfUser) -> list[int]:
         values = (segment.first, segment.last, _json(of.runs), of.user)
         return [seq for (seq,) in self.connection.execute(f"SELECT seq {_OF_USER}", values)]
-
-    async def _digest_before(self, segment: SealedSegment) -> bytes | None:
-        return digest_of(self.connection, segment.first - 1)
-
-    async def _verified(self, segment: SealedSegment, before: bytes | None) -> list[VerifiedRow]:
-        rows = chain_rows(self.connection, segment.first - 1, segment.last)
-        return list(verified(segment, rows, before, self._accepted))
 
     async def _load_ciphers(self, ids: Collection[int]) -> None:
         """The keys are in the same file."""
@@ -240,15 +215,6 @@ def _snapshot(connection: SqliteConnection) -> Generator[None]:
         yield
     finally:
         connection.execute("ROLLBACK")
-
-
-def _read_key(path: Path) -> CheckpointKey:
-    try:
-        return read_key(key_path(path))
-    except FileNotFoundError as error:
-        message = f"the key of {path} is gone: there is no {key_path(path)}"
-        advice = "Put it back from a backup: without it, nothing can be removed so that the record still verifies."
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
 
 
 def _json(value: object) -> str:

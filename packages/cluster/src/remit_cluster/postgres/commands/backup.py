@@ -24,6 +24,7 @@ from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.connection import sync, write_private
 from remit.stores.database import NOW_MS, OPEN
 from remit.stores.opening import STORE
+from remit.stores.requests import Finish
 from remit_cli.store_backup import (
     GAP,
     BackupDone,
@@ -43,7 +44,6 @@ from remit_cluster.postgres.bulk import StreamPosition
 from remit_cluster.postgres.chainer import bring_up_to_date, read_head, seal_all
 from remit_cluster.postgres.checkpoints import digest_at, newest_checkpoint
 from remit_cluster.postgres.connection import DatabaseAddress, PgConnection, close_quietly
-from remit_cluster.postgres.operations import Finish
 from remit_cluster.postgres.schema import MIGRATING, check_version, migrate
 from remit_cluster.postgres.transaction import PgTransaction
 from remit_cluster.postgres.user_keys import PgUserKeys

@@ -10,9 +10,10 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from remit.stores.checkpoints import key_path
 from remit_cli.config.team import Team
+from remit_cli.places import StoreView
 from remit_cli.store_backup import BackupDone, Restored
 from remit_cluster.postgres.commands.backup import back_up, restore
-from remit_cluster.postgres.commands.view import PostgresView, address_of, viewing
+from remit_cluster.postgres.commands.view import address_of, viewing
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress
 from remit_cluster.postgres.upkeep import PgUpkeep
 
@@ -29,7 +30,7 @@ class PostgresDatabase:
     def __str__(self) -> str:
         return DatabaseAddress(self._team.store.url or "").name
 
-    def viewing(self) -> AbstractContextManager[PostgresView]:
+    def viewing(self) -> AbstractContextManager[StoreView]:
         return viewing(self._team)
 
     @contextmanager
