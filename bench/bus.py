@@ -25,8 +25,8 @@ from nats.aio.msg import Msg
 from harness import Figure, at_least, main, sized
 from remit import Answer, Brief, Code, Hub, Limits
 from remit.protocol.card import AgentCard
+from remit_cluster.nats.bus import join_bus
 from remit_cluster.nats.connection import BusSettings
-from remit_cluster.nats.joining import join_bus
 from remit_cluster.postgres.store import PostgresStore
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))

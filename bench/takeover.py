@@ -18,8 +18,8 @@ from remit import Brief, Hub
 from remit.protocol.card import AgentCard
 from remit.runtime.leases import BEATS
 from remit.runtime.root_runs import LEASE_MS
+from remit_cluster.nats.bus import join_bus
 from remit_cluster.nats.connection import BusSettings
-from remit_cluster.nats.joining import join_bus
 from remit_cluster.nats.takeover import RECONNECTED_S
 
 ROUNDS = sized(5, 1)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from remit import Brief, Hub
 from remit.protocol.card import AgentCard
 from remit.runtime import root_runs
+from remit_cluster.nats.bus import join_bus
 from remit_cluster.nats.connection import BusSettings
-from remit_cluster.nats.joining import join_bus
 
 # Tests do not wait five seconds for a lease to end. Those in which none should end have longer ones: on a busy machine
 # a worker may come too late to renew it.

@@ -28,9 +28,8 @@ from remit.runtime.shared_requests import CancelOrder
 from remit_cli.places import reading
 from remit_cli.show.runs import find_run, tree_of
 from remit_cluster.nats import takeover
-from remit_cluster.nats.bus import Bus
+from remit_cluster.nats.bus import Bus, join_bus
 from remit_cluster.nats.connection import BusSettings, Connection
-from remit_cluster.nats.joining import join_bus
 from remit_cluster.nats.presence import Presence, present_hubs
 from remit_cluster.nats.subjects import News, PublishedCard, Subjects, encode
 from remit_cluster.nats.takeover import HubWatch

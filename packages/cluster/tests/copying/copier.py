@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from remit.stores import POSTGRES
-from remit_cluster.copying import postgres_reader, postgres_writer, sqlite_reader, sqlite_writer
-from remit_cluster.copying.places import CopyPlace, DatabaseToCopy, copy_between
+from remit_cluster.copying import postgres, sqlite, stores
+from remit_cluster.copying.copy import CopyPlace, DatabaseToCopy, copy_between
 
 # So that a small store has many pages.
 PAGE_ROWS = 40
@@ -36,11 +36,13 @@ def main(source: str, target: str, key: str, writes: int) -> None:
 
         return call
 
-    for module in (sqlite_reader, postgres_reader):
+    for module in (sqlite, postgres, stores):
         vars(module)["PAGE_ROWS"] = PAGE_ROWS
-    for module, name in ((postgres_writer, "_copy"), (sqlite_writer, "sync"), (os, "replace")):
+    for module, name in ((sqlite, "sync"), (os, "replace")):
         vars(module)[name] = counted(vars(module)[name])
-    for writer, name in ((sqlite_writer.SqliteWriter, "_insert"), (postgres_writer.PgCopyWriter, "finish")):
+    for writer, name in (
+        *((sqlite.SqliteWriter, "insert"), (postgres.DatabaseWriter, "insert"), (postgres.DatabaseWriter, "finish")),
+    ):
         setattr(writer, name, counted(getattr(writer, name)))
     copied = asyncio.run(copy_between(place(source, Path(key)), place(target, Path(key))))
     assert copied.verdict.ok

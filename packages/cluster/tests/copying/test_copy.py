@@ -36,9 +36,8 @@ from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.store_upkeep import prune
 from remit_cli.store_backup import back_up, restore
-from remit_cluster.copying.copy import Copied
-from remit_cluster.copying.places import CopyPlace, DatabaseToCopy, copy_between
-from remit_cluster.copying.sqlite_writer import SqliteWriter
+from remit_cluster.copying.copy import Copied, CopyPlace, DatabaseToCopy, copy_between
+from remit_cluster.copying.sqlite import SqliteWriter
 from remit_cluster.copying.tables import CopyState
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
@@ -111,12 +110,6 @@ async def fill(store: Store, runs: int = 30) -> None:
     await store.flush()
 
 
-async def a_store(path: Path) -> Path:
-    async with opened(path, path) as store:
-        await fill(store)
-    return path
-
-
 def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows of a file, the open runs as they were before they were fenced."""
     connection = sqlite3.connect(path)
@@ -151,7 +144,7 @@ def seen(verdict: AuditVerdict) -> tuple[Any, ...]:
 async def test_a_store_that_went_to_postgres_and_back_is_the_same_row_by_row(
     tmp_path: Path, server: PostgresServer
 ) -> None:
-    path, back = await a_store(tmp_path / "hub.db"), tmp_path / "back" / "hub.db"
+    path, back = await made(tmp_path / "hub.db"), tmp_path / "back" / "hub.db"
     url, key = await server.database(), tmp_path / "other" / "hub.db.key"
     there = await copy(path, url, key)
     assert key.read_bytes() == key_path(path).read_bytes()
@@ -169,14 +162,42 @@ async def test_a_store_that_went_to_postgres_and_back_is_the_same_row_by_row(
     assert sorted(each.name for each in back.parent.iterdir()) == ["hub.db", "hub.db.checkpoints", "hub.db.key"]
 
 
-async def test_a_file_is_copied_to_a_file(tmp_path: Path) -> None:
-    path, copied = await a_store(tmp_path / "hub.db"), tmp_path / "new" / "hub.db"
-    before = rows(path)
+async def made(path: Path, kind: str = "plain") -> Path:
+    """Return a file whose texts are plain or encrypted, or of which a part was pruned."""
+    if kind == "pruned":
+        await days(path.parent)
+        pruned(path)
+    else:
+        async with opened(path, path, encrypt=kind == "encrypted") as store:
+            await fill(store)
+    return path
+
+
+def pruned(path: Path) -> None:
+    with upkeep(path, START_MS + 10 * DAY_MS) as found:
+        prune(found, Retention(messages=3 * DAY_MS))
+        prune(found, Retention(records=6 * DAY_MS))
+
+
+async def check_texts(store: Store) -> None:
+    """Check that what was encrypted can be read."""
+    assert await store.facts("ann") == ("likes \x00 tea", "likes \N{SNOWMAN}")
+    assert [each.id for each in await store.pending()] == ["question-asked"]
+    assert (await store.runs(run="run-n3"))[0].response is not None
+
+
+@pytest.mark.parametrize("kind", ["plain", "pruned", "encrypted"])
+async def test_a_file_is_copied_to_a_file(tmp_path: Path, kind: str) -> None:
+    path, copied = await made(tmp_path / "hub.db", kind), tmp_path / "new" / "hub.db"
+    before, verdict = rows(path), verify_file(path)
     done = await copy(path, copied, tmp_path)
     assert unfenced(rows(copied), 1) == unheld(before)
     assert rows(path) == before, "the source stays as it is"
     assert done.rows["record"] == len(before["record"])
-    assert seen(verify_file(copied)) == seen(verify_file(path))
+    assert (bool(verdict.removed), seen(verify_file(copied))) == (kind == "pruned", seen(verdict))
+    if kind == "encrypted":
+        async with opened(copied, copied, encrypt=True) as store:
+            await check_texts(store)
 
 
 async def test_a_record_of_several_hubs_is_copied_in_its_one_order(tmp_path: Path, server: PostgresServer) -> None:
@@ -203,7 +224,7 @@ async def test_a_record_of_several_hubs_is_copied_in_its_one_order(tmp_path: Pat
 async def test_a_copy_knows_what_was_done_and_goes_on_with_what_was_not(
     tmp_path: Path, server: PostgresServer, engine: str
 ) -> None:
-    path, key = await a_store(tmp_path / "hub.db"), tmp_path / "new" / "hub.db.key"
+    path, key = await made(tmp_path / "hub.db"), tmp_path / "new" / "hub.db.key"
     async with opened(path, key) as store:
         wanted = ContextFilter(last_messages=5, keywords=("receipts",))
         before = await store.messages("s1", wanted, now_ms=now_ms(), tokens=10_000)
@@ -267,7 +288,7 @@ async def copier(source: str | Path, target: str | Path, key: Path, writes: int)
 async def test_a_copy_that_is_killed_over_and_over_is_complete_in_the_end(
     tmp_path: Path, server: PostgresServer, way: str
 ) -> None:
-    path, key = await a_store(tmp_path / "hub.db"), tmp_path / "hub.db.key"
+    path, key = await made(tmp_path / "hub.db"), tmp_path / "hub.db.key"
     source: str | Path = path
     target: str | Path = await server.database()
     if way == "postgres to sqlite":
@@ -298,7 +319,7 @@ async def interrupted(source: Path, target: str | Path, key: Path, writes: int) 
 
 
 async def test_what_changed_while_a_copy_was_interrupted_is_noticed(tmp_path: Path, server: PostgresServer) -> None:
-    path, key = await a_store(tmp_path / "hub.db"), tmp_path / "hub.db.key"
+    path, key = await made(tmp_path / "hub.db"), tmp_path / "hub.db.key"
     url = await server.database()
     await interrupted(path, url, key, 12)
     async with opened(path, key) as store:
@@ -316,7 +337,7 @@ async def test_what_changed_while_a_copy_was_interrupted_is_noticed(tmp_path: Pa
 
 
 async def test_an_unfinished_copy_of_another_store_is_left_alone(tmp_path: Path) -> None:
-    path, other = await a_store(tmp_path / "hub.db"), await a_store(tmp_path / "other" / "hub.db")
+    path, other = await made(tmp_path / "hub.db"), await made(tmp_path / "other" / "hub.db")
     target = tmp_path / "new" / "hub.db"
     await interrupted(path, target, tmp_path, 3)
     with pytest.raises(StoreError, match=f"an unfinished copy of another store \\({path}\\)"):
@@ -336,25 +357,8 @@ async def test_a_copy_is_begun_anew_if_records_were_removed_from_the_source(tmp_
     assert unfenced(rows(target), 1) == unheld(rows(path))
 
 
-def pruned(path: Path) -> None:
-    with upkeep(path, START_MS + 10 * DAY_MS) as found:
-        prune(found, Retention(messages=3 * DAY_MS))
-        prune(found, Retention(records=6 * DAY_MS))
-
-
-async def test_a_pruned_store_verifies_as_before(tmp_path: Path) -> None:
-    path, target = await days(tmp_path), tmp_path / "new" / "hub.db"
-    pruned(path)
-    before = verify_file(path)
-    assert before.removed
-    await copy(path, target, tmp_path)
-    assert seen(verify_file(target)) == seen(before)
-    assert unfenced(rows(target), 1) == unheld(rows(path))
-
-
 async def test_a_pruned_store_goes_to_postgres_and_back(tmp_path: Path, server: PostgresServer) -> None:
-    path, back = await days(tmp_path), tmp_path / "back" / "hub.db"
-    pruned(path)
+    path, back = await made(tmp_path / "hub.db", "pruned"), tmp_path / "back" / "hub.db"
     url, key = await server.database(), tmp_path / "hub.db.key"
     await copy(path, url, key)
     async with opened(url, key) as store:
@@ -369,22 +373,8 @@ async def test_a_pruned_store_goes_to_postgres_and_back(tmp_path: Path, server: 
     assert verify_file(back).ok
 
 
-async def test_an_encrypted_store_is_copied_with_its_keys(tmp_path: Path) -> None:
-    path, target = tmp_path / "hub.db", tmp_path / "new" / "hub.db"
-    async with opened(path, path, encrypt=True) as store:
-        await fill(store)
-    await copy(path, target, tmp_path)
-    assert unfenced(rows(target), 1) == unheld(rows(path))
-    async with opened(target, target, encrypt=True) as store:
-        assert await store.facts("ann") == ("likes \x00 tea", "likes \N{SNOWMAN}")
-        assert [each.id for each in await store.pending()] == ["question-asked"]
-        assert (await store.verify()).ok
-
-
 async def test_an_encrypted_store_goes_to_postgres_and_back(tmp_path: Path, server: PostgresServer) -> None:
-    path, back = tmp_path / "hub.db", tmp_path / "back" / "hub.db"
-    async with opened(path, path, encrypt=True) as store:
-        await fill(store)
+    path, back = await made(tmp_path / "hub.db", "encrypted"), tmp_path / "back" / "hub.db"
     url, key = await server.database(), tmp_path / "hub.db.key"
     await copy(path, url, key)
     key.rename(tmp_path / "away")
@@ -392,9 +382,7 @@ async def test_an_encrypted_store_goes_to_postgres_and_back(tmp_path: Path, serv
         await copy(url, back, key)
     (tmp_path / "away").rename(key)
     async with opened(url, key) as store:
-        assert await store.facts("ann") == ("likes \x00 tea", "likes \N{SNOWMAN}")
-        assert [each.id for each in await store.pending()] == ["question-asked"]
-        assert (await store.runs(run="run-n3"))[0].response is not None
+        await check_texts(store)
         assert seen(await store.verify()) == seen(verify_file(path))
     await copy(url, back, key)
     assert unfenced(rows(back), 2) == unheld(rows(path))
@@ -411,7 +399,7 @@ async def test_an_encrypted_store_without_its_key_is_refused(tmp_path: Path) -> 
 
 
 async def test_a_store_without_its_key_is_copied_and_that_is_said(tmp_path: Path) -> None:
-    path, target = await a_store(tmp_path / "hub.db"), tmp_path / "new" / "hub.db"
+    path, target = await made(tmp_path / "hub.db"), tmp_path / "new" / "hub.db"
     key_path(path).unlink()
     done = await copy(path, target, tmp_path)
     assert done.key == ""
@@ -421,7 +409,7 @@ async def test_a_store_without_its_key_is_copied_and_that_is_said(tmp_path: Path
 
 
 async def test_a_damaged_record_is_copied_as_it_is(tmp_path: Path, server: PostgresServer) -> None:
-    path, key = await a_store(tmp_path / "hub.db"), tmp_path / "hub.db.key"
+    path, key = await made(tmp_path / "hub.db"), tmp_path / "hub.db.key"
     connection = sqlite3.connect(path)
     connection.execute("UPDATE record SET body = replace(CAST(body AS TEXT), 'half', 'most') WHERE seq = 2")
     connection.execute("UPDATE record SET body = CAST(body AS BLOB)")
@@ -440,7 +428,7 @@ async def test_a_damaged_record_is_copied_as_it_is(tmp_path: Path, server: Postg
 async def test_a_checkpoint_that_a_crash_left_ahead_is_no_break_in_the_copy(
     tmp_path: Path, server: PostgresServer
 ) -> None:
-    path, key = await a_store(tmp_path / "hub.db"), tmp_path / "hub.db.key"
+    path, key = await made(tmp_path / "hub.db"), tmp_path / "hub.db.key"
     async with opened(path, key) as store:
         store.append(Kind.PROGRESS, now_ms(), "run", "s", progress("later"))
     connection = sqlite3.connect(path)
@@ -460,7 +448,7 @@ async def test_a_checkpoint_that_a_crash_left_ahead_is_no_break_in_the_copy(
 
 
 async def test_a_store_that_is_in_use_is_not_copied(tmp_path: Path, server: PostgresServer) -> None:
-    path, key, url = await a_store(tmp_path / "hub.db"), tmp_path / "hub.db.key", await server.database()
+    path, key, url = await made(tmp_path / "hub.db"), tmp_path / "hub.db.key", await server.database()
     async with opened(path, key):
         with pytest.raises(StoreError, match="is in use"):
             await copy(path, url, key)
@@ -471,7 +459,7 @@ async def test_a_store_that_is_in_use_is_not_copied(tmp_path: Path, server: Post
 
 
 async def test_a_target_that_is_not_empty_is_left_alone(tmp_path: Path, server: PostgresServer) -> None:
-    path, other = await a_store(tmp_path / "hub.db"), await a_store(tmp_path / "other" / "hub.db")
+    path, other = await made(tmp_path / "hub.db"), await made(tmp_path / "other" / "hub.db")
     key, url = tmp_path / "hub.db.key", await server.database()
     before = rows(other)
     with pytest.raises(StoreError, match="is not empty"):
@@ -501,7 +489,7 @@ async def test_a_source_that_cannot_be_copied_is_named(tmp_path: Path, server: P
     (tmp_path / "text.db").write_text("no database " * 100)
     with pytest.raises(StoreError, match="it is not a SQLite database"):
         await copy(tmp_path / "text.db", target, key)
-    path = await a_store(tmp_path / "hub.db")
+    path = await made(tmp_path / "hub.db")
     back_up(path, tmp_path / "hub.backup")
     with pytest.raises(StoreError, match="is the database of another program"):
         await copy(tmp_path / "hub.backup", target, key)
@@ -522,7 +510,7 @@ async def test_a_source_that_cannot_be_copied_is_named(tmp_path: Path, server: P
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_a_restored_store_keeps_its_fence(tmp_path: Path, server: PostgresServer, engine: str) -> None:
-    path, again = await a_store(tmp_path / "hub.db"), tmp_path / "again.db"
+    path, again = await made(tmp_path / "hub.db"), tmp_path / "again.db"
     target = tmp_path / "new" / "hub.db" if engine == "sqlite" else await server.database()
     key = tmp_path / "new" / "hub.db.key"
     back_up(path, tmp_path / "hub.backup")
@@ -536,7 +524,7 @@ async def test_a_restored_store_keeps_its_fence(tmp_path: Path, server: Postgres
 
 
 async def test_a_full_disk_is_said_and_the_copy_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, target = await a_store(tmp_path / "hub.db"), tmp_path / "new" / "hub.db"
+    path, target = await made(tmp_path / "hub.db"), tmp_path / "new" / "hub.db"
 
     begin = SqliteWriter.begin
 
@@ -556,7 +544,7 @@ async def test_a_full_disk_is_said_and_the_copy_goes_on_later(tmp_path: Path, mo
 
 
 async def test_a_value_that_postgres_cannot_hold_is_named(tmp_path: Path, server: PostgresServer) -> None:
-    path = await a_store(tmp_path / "hub.db")
+    path = await made(tmp_path / "hub.db")
     async with opened(path, path) as store:
         await store.session("zero \x00 in it", "ann", "prime")
     with pytest.raises(StoreError, match="a row for the table session has a value that PostgreSQL cannot hold"):

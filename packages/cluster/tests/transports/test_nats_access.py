@@ -17,9 +17,8 @@ from nats_accounts import NatsAccounts, NatsKey
 from nats_server import NatsServer, team_name
 from remit import Brief, Hub
 from remit_cluster.nats.access import encryption, read_credentials
-from remit_cluster.nats.bus import Bus
+from remit_cluster.nats.bus import Bus, join_bus
 from remit_cluster.nats.connection import BusSettings, Connection
-from remit_cluster.nats.joining import join_bus
 from waiting import PATIENCE_S, eventually
 
 

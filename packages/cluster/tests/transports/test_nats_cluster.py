@@ -11,9 +11,8 @@ from nats.errors import Error
 from nats_server import NatsServer, team_name
 from postgres_server import free_port
 from remit import Brief, Hub
-from remit_cluster.nats.bus import Bus
+from remit_cluster.nats.bus import Bus, join_bus
 from remit_cluster.nats.connection import BusSettings
-from remit_cluster.nats.joining import join_bus
 from waiting import PATIENCE_S, eventually
 
 

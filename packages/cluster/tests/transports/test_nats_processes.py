@@ -22,8 +22,8 @@ from remit.protocol.records import Kind, Notice, Record
 from remit.runtime import root_runs
 from remit.stores.sqlite import SqliteStore
 from remit_cluster.nats import takeover
+from remit_cluster.nats.bus import join_bus
 from remit_cluster.nats.connection import BusSettings
-from remit_cluster.nats.joining import join_bus
 from waiting import PATIENCE_S, eventually
 
 

@@ -17,9 +17,8 @@ from remit import Brief, Code, Hub, RemitError, Response, fault
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, Notice, Progress
-from remit_cluster.nats.bus import Bus
+from remit_cluster.nats.bus import Bus, join_bus
 from remit_cluster.nats.connection import BusSettings
-from remit_cluster.nats.joining import join_bus
 from remit_cluster.nats.proofs import ROWS, BusProofs, ProofSettings, RefusedMessages, TrustedHub
 from remit_cluster.nats.subjects import TAKEN, Heartbeat, News, Offer, PublishedCard, Subjects, encode
 from remit_server.transports.credentials.keys import HubKey

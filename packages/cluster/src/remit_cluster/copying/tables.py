@@ -1,18 +1,19 @@
-"""What a store consists of besides its engine: records, tables, and the position of an unfinished copy."""
+"""What is copied of a store: records, the tables that its schema declares, and how far it has come."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from remit.protocol.errors import Code, fault
-from remit.runtime.audit import AuditVerdict
 from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, CheckpointKey
+from remit.runtime.signing import Checkpoint
 from remit.stores.checkpoints import Mark
 from remit.stores.schema import RUNNING
+from remit.stores.schema import TABLES as DECLARATIONS
 
 # A page of records is written in one transaction. More rows in one save nothing.
 PAGE_ROWS = 2_000
@@ -27,12 +28,12 @@ class CopiedTable(NamedTuple):
     key: tuple[str, ...]
     """The columns by which it is read in order."""
     columns: tuple[str, ...]
-    derived: int = 0
-    """How many of the last columns are made from records where an engine does not store them."""
+    flags: frozenset[int] = frozenset()
+    """The places of the columns that are true or false."""
     numbered: bool = False
     """Whether the engine numbers the rows in the key."""
-    texts: bool = False
-    """Whether the key is a text."""
+    derived: int = 0
+    """How many of the last columns are made from records where an engine does not store them."""
 
     @property
     def stored(self) -> tuple[str, ...]:
@@ -48,30 +49,34 @@ REQUEST = CopiedTable(
         *("worker", "lease_until_ms", "waiting", "ended_ms"),
         *("session", "target", "via", "correlation", "started_ms", "begun_ms", "status", "asks_back"),
     ),
-    derived=8,
+    flags=frozenset({13}),
     numbered=True,
+    derived=8,
 )
-_TIMES = ("asked_ms", "expires_ms", "over_ms")
+
+
+def _declared() -> dict[str, CopiedTable]:
+    """Return the tables that both engines have, as the schema declares them."""
+    found: dict[str, CopiedTable] = {}
+    for name, body in re.findall(r"CREATE TABLE remit\.(\w+) \((.*?)\)(?: /\* keyed \*/)?;", DECLARATIONS, re.DOTALL):
+        parts = [part.split() for part in re.split(r",\s*(?![^()]*\))", body.strip())]
+        columns = [part for part in parts if part[0] not in ("PRIMARY", "UNIQUE")]
+        key = re.search(r"PRIMARY KEY \(([^)]*)\)", body)
+        found[name] = CopiedTable(
+            name,
+            tuple(key[1].split(", ")) if key else tuple(part[0] for part in columns if "PRIMARY" in part),
+            tuple(part[0] for part in columns),
+            frozenset(place for place, part in enumerate(columns) if part[1] == "boolean"),
+            "GENERATED" in body,
+        )
+    return found
+
 
 # Not copied: the index of messages, which each store makes anew from its records when somebody reads a conversation;
 # leases of workers, which are not at work; and what a process last saw of its clock.
-TABLES: tuple[CopiedTable, ...] = (
-    # Before what is encrypted under these keys.
-    CopiedTable("user_key", ("id",), ("id", "by_user", "wrapped")),
-    REQUEST,
-    CopiedTable("session", ("id",), ("id", "by_user", "agent"), texts=True),
-    CopiedTable("journal", ("run", "step"), ("run", "step", "value"), texts=True),
-    CopiedTable("fact", ("id",), ("id", "by_user", "digest", "text", "run", "at_ms"), numbered=True),
-    CopiedTable("note", ("id",), ("id", "session", "kind", "digest", "text", "by_agent", "at_ms"), numbered=True),
-    CopiedTable("counter", ("key",), ("key", "start_ms", "end_ms", "total"), texts=True),
-    CopiedTable("cell", ("key",), ("key", "revision", "value"), texts=True),
-    CopiedTable("transferred", ("source",), ("source", "number"), texts=True),
-    CopiedTable("sealed", ("scope", "token"), ("scope", "token", "value", "of_user", "at_ms"), texts=True),
-    CopiedTable("question", ("number",), ("number", "id", "run", "content", *_TIMES, "decision"), numbered=True),
-    CopiedTable("control", ("seq",), ("seq", "run", "action", "by_user", "reason", "at_ms")),
-    CopiedTable("last_control", ("one",), ("one", "seq")),
-    CopiedTable("fence", ("one",), ("one", "backup_ms", "restored_ms")),
-)
+_DECLARED = _declared()
+# The keys come before what is encrypted under them.
+TABLES: tuple[CopiedTable, ...] = (_DECLARED.pop("user_key"), REQUEST, *_DECLARED.values())
 
 Row = Sequence[Any]
 
@@ -153,61 +158,6 @@ class CopyState(Struct, frozen=True, kw_only=True):
     stream: int = 0
     """The stream of the copied records, in a PostgreSQL database."""
     tables: dict[str, TablePosition] = {}
-
-
-class CopyReader(Protocol):
-    """Reads a store to which nobody else writes."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def key(self) -> CheckpointKey | None:
-        """The key of the store; None: it is missing."""
-        ...
-
-    def stores(self, table: CopiedTable) -> int:
-        """Return how many columns of a table are stored; the others are derived from records."""
-        ...
-
-    async def facts(self) -> StoreFacts: ...
-
-    async def digest_of(self, seq: int) -> bytes | None: ...
-
-    async def page(self, after: int) -> CopiedRecords | None:
-        """Return the records after a number; None: there are no more."""
-        ...
-
-    def rows(self, table: CopiedTable, after: Row) -> AsyncIterator[TablePage]: ...
-
-    async def verify(self) -> AuditVerdict: ...
-
-
-class CopyWriter(Protocol):
-    """Writes a store that nobody else opens before it is finished."""
-
-    @property
-    def reader(self) -> CopyReader: ...
-
-    async def begin(self, new: CopyState) -> CopyState:
-        """Return the state of an unfinished copy, or begin one; raises `StoreError` if the target is not empty."""
-        ...
-
-    async def add_records(self, page: CopiedRecords, state: CopyState) -> CopyState: ...
-
-    async def add_rows(self, table: CopiedTable, rows: list[Row], state: CopyState) -> None: ...
-
-    async def clear(self, table: CopiedTable | None, state: CopyState) -> None:
-        """Delete what was copied of a table, or everything."""
-        ...
-
-    async def seal(self, facts: StoreFacts) -> None:
-        """Write the checkpoints."""
-        ...
-
-    async def finish(self) -> None:
-        """Make a store of the copy, which hubs can open."""
-        ...
 
 
 Progress = Callable[[str, int, int], None]

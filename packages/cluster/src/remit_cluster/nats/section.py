@@ -188,7 +188,7 @@ def _join(made: Composition) -> None:
         return
     from remit.agents.cards import remote_card
     from remit_cli.config.composition import remote_options
-    from remit_cluster.nats.joining import join_bus
+    from remit_cluster.nats.bus import join_bus
 
     hosts = section.hosts if made.takes else frozenset[str]()
     calls = [

@@ -53,7 +53,7 @@ def copy(
     import asyncio
 
     from remit_cluster.copying.commands.copying import CopyProgress, document, place, report
-    from remit_cluster.copying.places import copy_between
+    from remit_cluster.copying.copy import copy_between
 
     copied_from = place(source, from_password, key_file, team_file, overrides)
     copied_to = place(target, to_password, key_file, team_file, overrides)

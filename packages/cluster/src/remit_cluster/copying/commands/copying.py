@@ -17,8 +17,7 @@ from remit_cli.config.team import Team
 from remit_cli.config.team_search import find_team
 from remit_cli.places import DEFAULT_STORE, relative_path, team_path
 from remit_cli.show.screen import many, print_text
-from remit_cluster.copying.copy import Copied
-from remit_cluster.copying.places import CopyPlace, DatabaseToCopy
+from remit_cluster.copying.copy import Copied, CopyPlace, DatabaseToCopy
 from remit_server.documents.store import StoreCopy
 
 TEAM = "team"
