@@ -11,6 +11,7 @@ from typing import TypeVar
 from ages import DAY_MS, Clock, fill
 from postgres_server import shared_server
 from remit.runtime.audit import AuditVerdict
+from remit.stores.store_upkeep import StoreUpkeep
 from remit_cluster.postgres.connection import DatabaseAddress
 from remit_cluster.postgres.store import PostgresStore
 from remit_cluster.postgres.upkeep import PgUpkeep
@@ -26,6 +27,8 @@ T = TypeVar("T")
 class AgedDatabase:
     """A database with the key of its store."""
 
+    now_ms = NOW_MS
+
     def __init__(self, url: str, key: Path) -> None:
         self.url, self.key = url, key
 
@@ -38,11 +41,11 @@ class AgedDatabase:
         finally:
             await store.close()
 
-    async def with_upkeep(self, work: Callable[[PgUpkeep], T], now_ms: int = NOW_MS) -> T:
+    async def with_upkeep(self, work: Callable[[StoreUpkeep], T], now_ms: int | None = None) -> T:
         """Do something with the upkeep of the store, in a thread as a hub does."""
 
         def working() -> T:
-            upkeep = PgUpkeep(DatabaseAddress(self.url), self.key, wall_ms=lambda: now_ms)
+            upkeep = PgUpkeep(DatabaseAddress(self.url), self.key, wall_ms=lambda: now_ms or NOW_MS)
             try:
                 return work(upkeep)
             finally:

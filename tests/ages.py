@@ -3,15 +3,20 @@
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Note, Request
 from remit.protocol.records import Kind
+from remit.runtime.audit import AuditVerdict
 from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue, Store
-from remit.stores.sqlite import SqliteStore
+from remit.stores.sqlite import SqliteStore, verify_file
+from remit.stores.store_upkeep import StoreUpkeep
 from remit.stores.upkeep import Upkeep
 from remit_testing.conformance import LONG_MS, a_request, a_response, progress
+
+T = TypeVar("T")
 
 DAY_MS = 24 * 3_600_000
 # Some day in 2026.
@@ -102,3 +107,22 @@ def upkeep(path: Path, now_ms: int) -> Generator[Upkeep]:
         yield found
     finally:
         found.close()
+
+
+class AgedFile:
+    """The file of a store with ten days of runs."""
+
+    now_ms = START_MS + 10 * DAY_MS
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def opened(self, clock: Clock | None = None) -> AbstractAsyncContextManager[SqliteStore]:
+        return opened(self.path, clock or Clock(self.now_ms))
+
+    async def with_upkeep(self, work: Callable[[StoreUpkeep], T], now_ms: int | None = None) -> T:
+        with upkeep(self.path, now_ms or self.now_ms) as found:
+            return work(found)
+
+    async def verdict(self) -> AuditVerdict:
+        return verify_file(self.path)

@@ -2,9 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import ClassVar
 
-import pytest
 from msgspec.structs import replace
 
 from aged_databases import AgedDatabase
@@ -13,36 +11,13 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import AcceptedRequest, Store
+from remit.runtime.ports import AcceptedRequest
 from remit.stores.retention import Retention
 from remit.stores.store_upkeep import erase, prune
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
+from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
 
 KEYS = HubKeys(b"secret")
-
-
-class TestEncryptedPostgresStore(StoreConformance):
-    """An encrypted store does what every store does."""
-
-    url: ClassVar[str] = ""
-    key: ClassVar[Path]
-
-    @pytest.fixture(autouse=True)
-    def _place(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        self.server = shared_server()
-        if not self.url:
-            type(self).key = tmp_path_factory.mktemp("key") / "hub.key"
-
-    async def make(self) -> Store:
-        if self.url:
-            await self.server.emptied(self.url)
-        else:
-            type(self).url = await self.server.database()
-        return PostgresStore(self.url, key=self.key, encrypt=True)
-
-    async def reopen(self, store: Store) -> Store:
-        return PostgresStore(self.url, key=self.key, encrypt=True)
 
 
 def now_ms() -> int:

@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database keeps the promises of every store."""
+"""The store in a PostgreSQL database keeps the promises of every store, encrypted or not."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -11,13 +11,15 @@ from remit_cluster.postgres.store import PostgresStore
 from remit_testing.conformance import StoreConformance
 
 
+@pytest.mark.parametrize("encrypt", [False, True])
 class TestPostgresStore(StoreConformance):
     url: ClassVar[str] = ""
     """One database for all of these tests, emptied for each: creating one costs more than a test."""
     key: ClassVar[Path]
 
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def _place(self, tmp_path_factory: pytest.TempPathFactory, encrypt: bool) -> None:
+        self.encrypt = encrypt
         self.server = shared_server()
         if not self.url:
             type(self).key = tmp_path_factory.mktemp("key") / "hub.key"
@@ -27,7 +29,7 @@ class TestPostgresStore(StoreConformance):
             await self.server.emptied(self.url)
         else:
             type(self).url = await self.server.database()
-        return PostgresStore(self.url, key=self.key)
+        return await self.reopen()
 
-    async def reopen(self, store: Store) -> Store:
-        return PostgresStore(self.url, key=self.key)
+    async def reopen(self, store: Store | None = None) -> Store:
+        return PostgresStore(self.url, key=self.key, encrypt=self.encrypt)

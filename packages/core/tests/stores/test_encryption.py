@@ -11,7 +11,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import AcceptedRequest, Store, StoreError
+from remit.runtime.ports import AcceptedRequest, StoreError
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader
 from remit.stores.retention import Retention
@@ -21,23 +21,9 @@ from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import connect_plain
 from remit_cli.store_archive import archive_segment, verify_archive
 from remit_cli.store_backup import back_up, restore
-from remit_testing.conformance import LONG_MS, StoreConformance, a_question, a_request, a_response, progress
+from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
 
 KEYS = HubKeys(b"secret")
-
-
-class TestEncryptedStore(StoreConformance):
-    """An encrypted store does what every store does."""
-
-    @pytest.fixture(autouse=True)
-    def folder(self, tmp_path: Path) -> None:
-        self._folder = tmp_path
-
-    async def make(self) -> Store:
-        return SqliteStore(self._folder / "hub.db", durability="process", encrypt=True)
-
-    async def reopen(self, store: Store) -> Store:
-        return SqliteStore(self._folder / "hub.db", durability="process", encrypt=True)
 
 
 def now_ms() -> int:

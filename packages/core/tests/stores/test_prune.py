@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ages import DAY_MS, START_MS, Clock, ask, days, opened, upkeep
+from ages import DAY_MS, START_MS, AgedFile, Clock, ask, days, opened, upkeep
 from commands import popen
 from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Request
-from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict, Tampering, leaf, link
 from remit.runtime.audit.removal import sign_removal
 from remit.runtime.signing import CheckpointKey, read_key
@@ -20,14 +18,11 @@ from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.database import at_once
 from remit.stores.retention import Retention
-from remit.stores.sqlite import SqliteStore, verify_file
+from remit.stores.sqlite import verify_file
 from remit.stores.store_upkeep import Pruned, prune
-from remit_testing.conformance import a_response
-from waiting import eventually
+from retention_suite import ALL, TEXTS, RetentionSuite, erased, exported
 
-NOW_MS = START_MS + 10 * DAY_MS
-ALL = Retention(records=5 * DAY_MS, messages=5 * DAY_MS, vault=5 * DAY_MS, facts=5 * DAY_MS)
-TEXTS = Retention(messages=5 * DAY_MS)
+NOW_MS = AgedFile.now_ms
 
 
 def pruned(path: Path, keep: Retention, *, now_ms: int = NOW_MS, dry: bool = False) -> Pruned:
@@ -45,105 +40,9 @@ def names(verdict: AuditVerdict) -> set[Tampering]:
     return {finding.tampering for finding in verdict.findings}
 
 
-async def texts(path: Path) -> str:
-    async with opened(path, Clock(NOW_MS)) as store:
-        return " ".join(str(encode(record.body)) for record in await store.records())
-
-
-async def test_what_is_older_than_the_rule_keeps_goes_and_the_record_verifies(tmp_path: Path) -> None:
-    """Y1: texts go after their time, and `verify` still proves that nothing else was removed."""
-    path = await days(tmp_path)
-    rows = verify_file(path).rows
-    found = pruned(path, ALL)
-    assert found.rows == 6 * 4 * 3
-    assert found.values == 2 * 6
-    assert found.facts == 2 * 6 * 2
-    verdict = verify_file(path)
-    assert verdict.ok, verdict
-    assert verdict.removed == found.rows
-    assert verdict.rows == rows + 6  # a statement for each day
-    said = await texts(path)
-    assert "sort d5n0" not in said
-    assert "sort d6n0" in said
-    assert verify_file(path).ok
-
-
-async def test_the_run_that_may_still_go_on_keeps_everything_it_needs(tmp_path: Path) -> None:
-    path = await days(tmp_path)
-    pruned(path, ALL)
-    async with opened(path, Clock(NOW_MS)) as store:
-        kept = [each.kind for each in await store.records(run="run-open-one")]
-        assert kept == [Kind.STARTED, Kind.PROGRESS]
-        assert await store.unseal("run-open-one")
-        (orphan,) = await store.sweep(max_attempts=3, keep_ms=DAY_MS)
-        assert orphan.request.objective == "Please sort open-one"
-
-
-async def test_a_conversation_is_kept_while_a_run_in_it_is_open(tmp_path: Path) -> None:
-    path, clock = await days(tmp_path), Clock(NOW_MS)
-    async with opened(path, clock) as store:
-        request = await ask(store, clock, "long", ends=False)
-        assert pruned(path, ALL).rows == 6 * 2 * 3, "only the records of bob"
-        said = await texts(path)
-        assert "sort d0n0" in said
-        assert "sort d0n1" not in said
-        # The next pruning removes the rest.
-        await store.finish(request.run, 1, a_response(request), clock())
-        assert pruned(path, ALL).rows == 6 * 2 * 3
-    assert "sort d0n0" not in await texts(path)
-    verdict = verify_file(path)
-    assert (verdict.ok, verdict.removed) == (True, 6 * 4 * 3), verdict
-
-
-async def test_only_the_texts_go_where_records_are_kept_longer(tmp_path: Path) -> None:
-    path = await days(tmp_path)
-    found = pruned(path, TEXTS)
-    assert (found.rows, found.texts) == (0, 6 * 4 * 3)
-    verdict = verify_file(path)
-    assert verdict.ok, verdict
-    assert verdict.removed == found.texts
-    async with opened(path, Clock(NOW_MS)) as store:
-        summaries = {each.run: each for each in await store.runs(limit=100)}
-        assert summaries["run-d0n0"].objective == ""
-        assert summaries["run-d0n0"].agent == summaries["run-d9n0"].agent
-        assert summaries["run-d0n0"].response is not None
-        records = await store.records(run="run-d0n0")
-        assert isinstance(records[0].body, Request)
-    assert "half of d0n0" not in await texts(path)
-    # Later the rest goes, too.
-    later = pruned(path, Retention(records=8 * DAY_MS, messages=5 * DAY_MS))
-    assert (later.rows, later.texts) == (3 * 4 * 3, 0)
-    verdict = verify_file(path)
-    assert verdict.ok, verdict
-    assert verdict.removed == found.texts
-
-
-async def test_a_dry_run_says_the_same_and_removes_nothing(tmp_path: Path) -> None:
-    path = await days(tmp_path)
-    before = verify_file(path)
-    told = pruned(path, ALL, dry=True)
-    assert verify_file(path) == before
-    done = pruned(path, ALL)
-    assert told[:5] == done[:5]
-    assert told.bytes > 0
-    assert pruned(path, ALL).is_empty
-
-
-async def test_the_words_of_what_was_pruned_are_found_no_more(tmp_path: Path) -> None:
-    path = await days(tmp_path, runs=40, users=("ann",))
-    clock = Clock(NOW_MS)
-    wanted = ContextFilter(keywords=("d0n39", "d9n39"), last_messages=500)
-    async with opened(path, clock) as store:
-        before = await store.messages("session of ann", wanted, now_ms=NOW_MS, tokens=1_000_000)
-        assert len(before) == 4
-    pruned(path, TEXTS)
-    async with opened(path, clock) as store:
-        after = await store.messages("session of ann", wanted, now_ms=NOW_MS, tokens=1_000_000)
-        assert [each.text for each in after] == ["Please sort d9n39", "sorted d9n39"]
-        # And what is said later is indexed as before.
-        await ask(store, clock, "later")
-        wanted = ContextFilter(keywords=("later",), last_messages=500)
-        assert len(await store.messages("session of ann", wanted, now_ms=NOW_MS, tokens=1_000_000)) == 2
+class TestFileRetention(RetentionSuite):
+    async def aged(self, folder: Path, *, runs: int = 4, users: tuple[str, ...] = ("ann", "bob")) -> AgedFile:
+        return AgedFile(await days(folder, runs=runs, users=users))
 
 
 async def test_the_file_shrinks(tmp_path: Path) -> None:
@@ -154,15 +53,17 @@ async def test_the_file_shrinks(tmp_path: Path) -> None:
     assert path.stat().st_size < 0.7 * before
 
 
-async def test_hubs_go_on_while_it_is_pruned(tmp_path: Path) -> None:
+async def test_nothing_of_an_erased_user_is_left_in_the_file(tmp_path: Path) -> None:
     path = await days(tmp_path)
-    clock = Clock(NOW_MS)
-    async with opened(path, clock) as store:
-        await ask(store, clock, "before")
-        pruned(path, ALL)
-        await ask(store, clock, "after")
-        assert [each.run for each in await store.runs(limit=2)] == ["run-after", "run-before"]
-    assert verify_file(path).ok
+    done = await erased(AgedFile(path), "ann")
+    connection = connect_reader(path, 1)
+    stated = [each for _, each in at_once(FileChain(connection, path).removals())]
+    connection.close()
+    assert {each.subject for each in stated} == {done.subject}
+    assert b"ann likes" not in path.read_bytes()
+    with upkeep(path, NOW_MS) as found:
+        found.rebuild()
+    assert b"session of ann" not in path.read_bytes()
 
 
 # ── attacks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -286,23 +187,6 @@ async def test_a_statement_says_when_and_by_which_rule(tmp_path: Path) -> None:
     ] * 6
 
 
-async def test_a_hub_prunes_by_itself_once_a_day(tmp_path: Path) -> None:
-    path = await days(tmp_path)
-    clock = Clock(NOW_MS)
-    store = SqliteStore(path, durability="process", wall_ms=clock, retention=ALL)
-    await store.open()
-    await store.sweep(max_attempts=3, keep_ms=DAY_MS)
-    await eventually(lambda: verify_file(path).removed == 6 * 4 * 3)
-    await store.close()
-    assert verify_file(path).ok
-    clock.now_ms += DAY_MS // 2
-    other = SqliteStore(path, durability="process", wall_ms=clock, retention=Retention(records=1, messages=1))
-    await other.open()
-    await other.sweep(max_attempts=3, keep_ms=DAY_MS)
-    await other.close()
-    assert verify_file(path).removed == 6 * 4 * 3
-
-
 # ── kills ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PRUNER = Path(__file__).with_name("pruner.py")
@@ -343,3 +227,22 @@ async def test_a_store_that_nobody_used_for_years_loses_even_its_last_row(tmp_pa
     async with opened(path, Clock(NOW_MS)) as store:
         await ask(store, Clock(NOW_MS), "again")
     assert verify_file(path).ok
+
+
+async def test_being_killed_leaves_the_record_whole_and_the_rest_is_erased_the_next_time(tmp_path: Path) -> None:
+    """Y12: kill -9 in the middle of an erasure leaves a record that verifies."""
+    path = await days(tmp_path)
+    for kill in range(8):
+        process = popen([sys.executable, str(PRUNER), "erase", str(path), str(NOW_MS)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        time.sleep(0.02 * kill)  # anywhere in its work
+        process.kill()
+        process.communicate()
+        async with opened(path, Clock(NOW_MS)):
+            pass
+        assert verify_file(path).ok
+    aged = AgedFile(path)
+    await erased(aged, "ann")
+    assert verify_file(path).ok
+    assert await exported(aged, "ann") == {}

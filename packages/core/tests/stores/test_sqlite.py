@@ -1,4 +1,4 @@
-"""The store on disk keeps the promises of every store, whichever durability it has."""
+"""The store on disk keeps the promises of every store, whichever durability it has, and encrypted."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from remit.stores.sqlite import Durability, SqliteStore
 from remit_testing.conformance import LONG_MS, OVER_MS, StoreConformance, a_request, a_response
 
 
-@pytest.mark.parametrize("durability", ["power", "process"])
+@pytest.mark.parametrize("kept", ["power", "process", "encrypted"])
 class TestSqliteStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path, durability: Durability) -> None:
-        self.path = tmp_path / "hub.db"
-        self.durability: Durability = durability
+    def _place(self, tmp_path: Path, kept: str) -> None:
+        self.path, self.encrypt = tmp_path / "hub.db", kept == "encrypted"
+        self.durability: Durability = "power" if kept == "power" else "process"
 
     async def make(self) -> Store:
-        return SqliteStore(self.path, durability=self.durability)
+        return SqliteStore(self.path, durability=self.durability, encrypt=self.encrypt)
 
     async def reopen(self, store: Store) -> Store:
-        return SqliteStore(self.path, durability=self.durability)
+        return await self.make()
 
 
 async def test_a_counter_starts_anew_in_the_next_window(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ _BETWEEN = """
     WHERE first >= (SELECT coalesce(max(first), 0) FROM remit.chain WHERE first <= $1) AND first <= $2 ORDER BY first
 """
 # Each piece by the key: a plain join reads the whole table for each page, once one stream has most of the records.
-_RECORDS = """
+RECORDS = """
     SELECT found.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (stream, first, last)
     CROSS JOIN LATERAL (
         SELECT stream, number, kind, at_ms, run, session, body AS stored FROM remit.record
@@ -240,7 +240,7 @@ async def rows_in(
     wanted = [(block.stream, block.number, block.number + block.last - block.first) for block in blocks]
     records = {
         (row[0], row[1]): row[2:]
-        for row in await connection.fetch(_RECORDS, *(list(column) for column in zip(*wanted, strict=True)))
+        for row in await connection.fetch(RECORDS, *(list(column) for column in zip(*wanted, strict=True)))
     }
     leaves = await leaves_between(connection, blocks[0].first, blocks[-1].last)
     found: list[ChainRow | RemovedRow] = []

@@ -2,10 +2,9 @@
 
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak
-from remit.runtime.audit import Tampering
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, sign
-from remit.stores.checkpoints import Mark
+from remit.stores.checkpoints import Mark, head_break, mark_breaks
 from remit_cluster.postgres.connection import PgConnection
 
 _COLUMNS = "number, seq, digest, at_ms, key, signature"
@@ -76,26 +75,11 @@ async def examine(connection: PgConnection, head: int) -> list[ChainBreak]:
     mark, last = await read_mark(connection), await newest_checkpoint(connection)
     if mark is None:
         return []  # the schema check reports it
-    in_table = last.number if last else 0
-    breaks: list[ChainBreak] = []
-    if in_table < mark.number:
-        text = f"the database knows of checkpoint {mark.number}, its table ends with checkpoint {in_table}"
-        breaks.append(ChainBreak(finding=Tampering.CHECKPOINT_MISSING, text=text))
-    elif last is not None and (in_table > mark.number or last.seq != mark.seq):
-        text = (
-            f"the database says that checkpoint {mark.number} signed row {mark.seq}, "
-            f"the table ends with checkpoint {in_table} for row {last.seq}"
-        )
-        breaks.append(ChainBreak(finding=Tampering.CHECKPOINTS_DISAGREE, text=text))
-    elif last is None and head and not mark.since_ms:
-        text = f"rows 1 to {head} were signed by no checkpoint when the store was opened"
-        breaks.append(ChainBreak(finding=Tampering.UNSIGNED, text=text))
-    elif last is not None and (await digest_at(connection, last.seq) or b"").hex() != last.digest:
-        name = Tampering.TRUNCATED if last.seq > head else Tampering.REWRITTEN
-        text = f"row {last.seq} is not the one that checkpoint {last.number} signed; the record ends at row {head}"
-        breaks.append(ChainBreak(finding=name, text=text))
+    breaks = mark_breaks(mark, last, head, place="table", ahead=0)
+    if not breaks and last is not None and (await digest_at(connection, last.seq) or b"").hex() != last.digest:
+        breaks = [head_break(last, head)]
     if breaks:
-        number, seq = max(mark.number, in_table), min(head, max(mark.seq, last.seq if last else 0))
+        number, seq = max(mark.number, last.number if last else 0), min(head, max(mark.seq, last.seq if last else 0))
         await connection.execute("UPDATE remit.store SET number = $1, seq = $2", number, seq)
     return breaks
 

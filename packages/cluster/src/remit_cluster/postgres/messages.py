@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from remit.policy.context import Count, matches, message_of, messages_from_records
 from remit.protocol.envelope import ContextFilter, Message, Request
 from remit.protocol.records import Kind, Record, read_request
+from remit.stores.messages import ASKING, ROLES, by_words, plain
 from remit.stores.reader import record_of
 from remit.stores.records import PAGE
 from remit.stores.schema import KINDS
@@ -22,10 +23,6 @@ FIRST_PAGE = 64
 LARGEST_PAGE = 1_024
 # How many messages' words are indexed at once.
 SPELT = 250
-
-_ROLES = {"user": 1, "assistant": 2}
-_ASKING = f"{KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}"
-_SPEAKING = f"{_ASKING}, {KINDS[Kind.RESULT]}"
 
 
 class IndexedMessage(NamedTuple):
@@ -47,7 +44,7 @@ async def choose(
     Without *words*, keywords are searched in one message after the other: beside encrypted texts, an index of plain
     words would give them away.
     """
-    roles = [number for role, number in _ROLES.items() if wanted.roles is None or role in wanted.roles]
+    roles = [number for role, number in ROLES.items() if wanted.roles is None or role in wanted.roles]
     last = wanted.last_messages
     if not roles or last == 0 or wanted.keywords == ():
         return []
@@ -92,11 +89,6 @@ async def _candidates(
         if len(rows) < size:
             return
         below = rows[-1].id
-
-
-def by_words(wanted: ContextFilter) -> bool:
-    """Return whether a filter can use the index of words: it has keywords, and none shorter than a trigram."""
-    return bool(wanted.keywords) and all(len(plain(keyword)) >= 3 for keyword in wanted.keywords or ())
 
 
 async def _page(connection: PgConnection, sql: str, *values: Any) -> list[IndexedMessage]:
@@ -233,7 +225,7 @@ async def _add(
         [each.seq for each in new.messages],
         [places[each.seq][0] for each in new.messages],
         [places[each.seq][1] for each in new.messages],
-        [_ROLES[each.role] for each in new.messages],
+        [ROLES[each.role] for each in new.messages],
         [each.at_ms for each in new.messages],
         [each.tokens for each in new.messages],
     )
@@ -256,7 +248,7 @@ async def _last_forms(connection: PgConnection, session: str, below: int, runs: 
 
 _FORMS = f"""
     SELECT seq, body FROM remit.record {SEQ}
-    WHERE run = ANY ($2::text[]) AND session = $1 AND seq < $3 AND kind IN ({_ASKING}) ORDER BY seq
+    WHERE run = ANY ($2::text[]) AND session = $1 AND seq < $3 AND kind IN ({ASKING}) ORDER BY seq
 """
 
 
@@ -312,11 +304,6 @@ _NEXT = _FOUND.format(
         SELECT * FROM remit.message WHERE conversation = $1 AND id > $2 ORDER BY id LIMIT $3
     ) AS message"""
 )
-
-
-def plain(text: str) -> str:
-    """Return a text as it is indexed and searched: without case, and without characters that the server refuses."""
-    return text.casefold().replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def _escaped(text: str) -> str:

@@ -1,7 +1,6 @@
 """Opens the database of a store: schema, key, and the check that rows and checkpoints agree."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,11 +9,9 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import Struct
 
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import ChainBreak, Kind
+from remit.protocol.records import ChainBreak
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key, read_key
-from remit.stores.database import Entry
-from remit.stores.opening import STORE
 from remit_cluster.postgres.chainer import read_head
 from remit_cluster.postgres.checkpoints import check_signer, examine, read_mark
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection
@@ -22,8 +19,6 @@ from remit_cluster.postgres.schema import CHAINING, check_complete, migrate
 
 if TYPE_CHECKING:
     from remit.stores.store_upkeep import StoreUpkeep
-
-_log = logging.getLogger("remit.store")
 
 
 class OpenedDatabase(NamedTuple):
@@ -59,15 +54,6 @@ class DatabaseOpening(Struct, frozen=True, kw_only=True):
             connection.terminate()
             raise
         return OpenedDatabase(connection, key, breaks)
-
-    def records(self, breaks: list[ChainBreak], now_ms: int) -> list[Entry]:
-        """Report what did not agree, and return it as records."""
-        for each in breaks:
-            _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.address.name, each.finding, each.text)
-        _log.error(
-            "%s: the break is on record; see `remit audit verify` and `remit docs verification`", self.address.name
-        )
-        return [(Kind.BREAK, now_ms, STORE, STORE, each, 0) for each in breaks]
 
     async def _open_key(self, connection: PgConnection) -> CheckpointKey:
         mark = await read_mark(connection)

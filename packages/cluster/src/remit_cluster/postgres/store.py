@@ -17,6 +17,7 @@ from remit.stores import reader
 from remit.stores.audit import Proof, SqlChain, StoredChain
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.database import NOW_MS, SqlChange
+from remit.stores.opening import reported
 from remit.stores.requests import JournalWrite, Submit, Write, is_old
 from remit.stores.retention import DAY_MS
 from remit.stores.sql_store import SqlStore
@@ -101,7 +102,7 @@ class PostgresStore(SqlStore[PgWriter]):
         self._chainer.start()
         self._waiting.start()
         if opened.breaks:
-            for entry in self._opening.records(opened.breaks, self._wall_ms()):
+            for entry in reported(self.address.name, opened.breaks, self._wall_ms()):
                 self.append(*entry)
             await self.flush()
             await self._chainer.catch_up(sign=True)

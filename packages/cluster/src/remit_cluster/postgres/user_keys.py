@@ -7,23 +7,18 @@ from typing import Any, Protocol, cast
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body
-from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
-from remit.runtime.signing import read_key
 from remit.stores.database import FORGOTTEN, KEPT
 from remit.stores.user_keys import (
     MARK,
-    MOST_CIPHERS,
-    MOST_RUNS,
     NOBODY,
+    KnownKeys,
     UserCipher,
     UserKey,
     destroyed_key,
     is_encrypted_kind,
     key_id_of,
     key_prefix,
-    make_user_key,
-    secret_of,
     user_of,
 )
 from remit_cluster.postgres.connection import PgConnection
@@ -42,27 +37,7 @@ class PgUserKeys:
     """The keys of users, as one hub knows them; the store's own key is read when the first of them is needed."""
 
     def __init__(self, key_file: Path) -> None:
-        self._key_file = key_file
-        self._store_keys: HubKeys | None = None
-        self._by_id: dict[int, UserCipher] = {}
-        self._users: dict[str, str] = {}
-
-    def _unwrapping(self) -> HubKeys:
-        if self._store_keys is None:
-            try:
-                self._store_keys = HubKeys(secret_of(read_key(self._key_file)))
-            except FileNotFoundError as error:
-                message = f"the texts of users cannot be read: there is no {self._key_file}"
-                advice = "Copy the key from a hub that uses this store, or from a backup."
-                raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
-        return self._store_keys
-
-    def _keep(self, key: UserKey) -> UserCipher:
-        if key.id not in self._by_id:
-            if len(self._by_id) >= MOST_CIPHERS:
-                self._by_id.clear()
-            self._by_id[key.id] = UserCipher(key, self._unwrapping())
-        return self._by_id[key.id]
+        self._known = KnownKeys(key_file, None, lambda: _lost_key(key_file))
 
     async def open(self, connection: PgConnection, *, encrypt: bool) -> bool:
         """Return whether any text is, or will be, encrypted; with *encrypt*, new ones are from now on."""
@@ -90,7 +65,7 @@ class PgUserKeys:
         if not ids:
             return rows
         await self.load(connection, ids)
-        known = ids & self._by_id.keys()
+        known = {id for id in ids if id in self._known}
         # Any text can begin like an encrypted one, but no body and no question does.
         if known != ids and (await is_encrypted(connection) or any(names[place] != "text" for place in places)):
             raise destroyed_key()
@@ -101,15 +76,15 @@ class PgUserKeys:
 
     async def load(self, connection: PgConnection, ids: Iterable[int]) -> None:
         """Read the keys with these ids, as far as they are there."""
-        missing = [id for id in ids if id not in self._by_id]
+        missing = [id for id in ids if id not in self._known]
         if missing:
             sql = "SELECT id, wrapped FROM remit.user_key WHERE id = ANY ($1::bigint[])"
             for row in await connection.fetch(sql, missing):
-                self._keep(UserKey(*row))
+                self._known.keep(UserKey(*row))
 
     def cipher(self, id: int) -> UserCipher:
         """Return the cipher with a key that was loaded."""
-        found = self._by_id.get(id)
+        found = self._known.get(id)
         if found is None:
             raise destroyed_key()
         return found
@@ -131,26 +106,23 @@ class PgUserKeys:
         """Return the bodies of records, encrypted under the keys of their users."""
         for run, body in zip(runs, bodies, strict=True):
             if isinstance(body, Request):
-                self._know(run, body.remit.user)
-        of_run = await self._users_of(connection, {run for run in runs if run not in self._users})
+                self._known.know(run, body.remit.user)
+        of_run = await self._users_of(connection, {run for run in runs if self._known.user_of(run) is None})
         users = [
-            (user_of(body) or of_run.get(run) or self._users.get(run, NOBODY)) if is_encrypted_kind(body) else None
+            (user_of(body) or of_run.get(run) or self._known.user_of(run) or NOBODY)
+            if is_encrypted_kind(body)
+            else None
             for run, body in zip(runs, bodies, strict=True)
         ]
         ciphers = await self._ciphers(connection, {user for user in users if user is not None})
         return [raw if user is None else ciphers[user].encrypt(raw) for user, raw in zip(users, raws, strict=True)]
-
-    def _know(self, run: str, user: str) -> None:
-        if len(self._users) >= MOST_RUNS:
-            self._users.clear()
-        self._users[run] = user
 
     async def _users_of(self, connection: PgConnection, runs: Iterable[str]) -> dict[str, str]:
         """Return the users of runs, as far as they are known."""
         wanted = sorted(runs)
         rows = await connection.fetch(_USERS, wanted) if wanted else []
         for run, user in rows:
-            self._know(run, user)
+            self._known.know(run, user)
         return dict(rows)
 
     async def _ciphers(self, connection: PgConnection, users: set[str]) -> dict[str, UserCipher]:
@@ -158,11 +130,11 @@ class PgUserKeys:
         wanted = sorted(users)
         rows = await connection.fetch(_KEYS, wanted) if wanted else []
         if missing := sorted(users - {user for user, *_ in rows}):
-            new = [make_user_key(self._unwrapping()) for _ in missing]
+            new = [self._known.make() for _ in missing]
             await connection.execute(_ADD_KEYS, [key.id for key in new], missing, [key.wrapped for key in new])
             # Another hub may have been first.
             rows = await connection.fetch(_KEYS, wanted)
-        return {user: self._keep(UserKey(id, wrapped)) for user, id, wrapped in rows}
+        return {user: self._known.keep(UserKey(id, wrapped)) for user, id, wrapped in rows}
 
 
 _USERS = f"""
@@ -176,6 +148,12 @@ _ADD_KEYS = """
     INSERT INTO remit.user_key (id, by_user, wrapped) SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[])
     ON CONFLICT DO NOTHING
 """
+
+
+def _lost_key(file: Path) -> StoreError:
+    advice = "Copy the key from a hub that uses this store, or from a backup."
+    message = f"the texts of users cannot be read: there is no {file}"
+    return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
 
 
 async def is_encrypted(connection: PgConnection) -> bool:

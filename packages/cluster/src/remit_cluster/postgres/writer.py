@@ -10,12 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from remit.protocol.records import Kind, Notice
 from remit.runtime.ports import StoreError
-from remit.stores.database import Entry
 from remit.stores.group_commit import MAX_BATCH, resolve
 from remit.stores.requests import JournalWrite, Write
-from remit.stores.writer import IDLE_SECONDS, SOON_SECONDS, WAKE_AT
+from remit.stores.writer import IDLE_SECONDS, SOON_SECONDS, WAKE_AT, notice_of
 from remit_cluster.postgres.commits import (
     PASSING,
     PATIENCE_SECONDS,
@@ -205,7 +203,7 @@ class PgWriter:
             # Only the type of the error is reported: its text may quote unredacted data.
             _log.error("%s: something could not be written (%s)", self._address.name, type(error).__name__)
             if not isinstance(item, QueuedWrite):
-                await self._persist([_notice(item, error)])
+                await self._persist([notice_of(item, error)])
             elif item.future:
                 resolve(item.future, None, self._address.translate(error))
 
@@ -245,11 +243,3 @@ class PgWriter:
 
     def _problem(self, error: BaseException) -> StoreError:
         return error.problem if isinstance(error, UnreachableError) else self._address.translate(error)
-
-
-def _notice(entry: Entry, error: Exception) -> Entry:
-    kind, at_ms, run, session, _, epoch = entry
-    # The names may be what cannot be written.
-    run, session = (name.encode(errors="replace").decode().replace("\0", "\ufffd") for name in (run, session))
-    text = f"a record of kind {kind.value} could not be written: {type(error).__name__}"
-    return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text), epoch)

@@ -114,11 +114,12 @@ class Checkpoints:
         """
         mark, last = read_mark(connection), newest_checkpoint(self._path)
         head: int = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0][0]
-        breaks = [*self._signer_breaks(mark, last, key_made=key_made), *_mark_breaks(mark, last, head)]
+        breaks = [
+            *self._signer_breaks(mark, last, key_made=key_made),
+            *mark_breaks(mark, last, head, place="file", ahead=1),
+        ]
         if not breaks and last is not None and _digest(connection, last.seq) != last.digest:
-            name = Tampering.TRUNCATED if last.seq > head else Tampering.REWRITTEN
-            text = f"row {last.seq} is not the one that checkpoint {last.number} signed; the record ends at row {head}"
-            breaks.append(ChainBreak(finding=name, text=text))
+            breaks.append(head_break(last, head))
         number = max(mark.number if mark else 0, last.number if last else 0)
         # After a truncation the last checkpoint may be about missing rows; the next must not wait for as many.
         seq = min(head, max(mark.seq if mark else 0, last.seq if last else 0))
@@ -244,23 +245,33 @@ class Checkpoints:
         return number
 
 
-def _mark_breaks(mark: Mark | None, last: Checkpoint | None, head: int) -> list[ChainBreak]:
-    """Return contradictions between the database's mark and the last line of the file."""
+def mark_breaks(mark: Mark | None, last: Checkpoint | None, head: int, *, place: str, ahead: int) -> list[ChainBreak]:
+    """Return contradictions between the database's mark and the last checkpoint at its *place*.
+
+    A crash may leave that *ahead* of the mark by so many.
+    """
     if mark is None:
         return [_break(Tampering.CHECKPOINT_ROW_MISSING, "the database's row about its last checkpoint was deleted")]
-    in_file = last.number if last else 0
-    if in_file < mark.number:
-        text = f"the database knows of checkpoint {mark.number}, its file ends with checkpoint {in_file}"
+    known = last.number if last else 0
+    if known < mark.number:
+        text = f"the database knows of checkpoint {mark.number}, its {place} ends with checkpoint {known}"
         return [_break(Tampering.CHECKPOINT_MISSING, text)]
-    if last is not None and (in_file > mark.number + 1 or (in_file == mark.number and last.seq != mark.seq)):
+    if last is not None and (known > mark.number + ahead or (known == mark.number and last.seq != mark.seq)):
         text = (
             f"the database says that checkpoint {mark.number} signed row {mark.seq}, "
-            f"the file ends with checkpoint {in_file} for row {last.seq}"
+            f"the {place} ends with checkpoint {known} for row {last.seq}"
         )
         return [_break(Tampering.CHECKPOINTS_DISAGREE, text)]
     if last is None and head and not mark.since_ms:
         return [_break(Tampering.UNSIGNED, f"rows 1 to {head} were signed by no checkpoint when the store was opened")]
     return []
+
+
+def head_break(last: Checkpoint, head: int) -> ChainBreak:
+    """Return the contradiction that a row is not the one that the last checkpoint signed."""
+    name = Tampering.TRUNCATED if last.seq > head else Tampering.REWRITTEN
+    text = f"row {last.seq} is not the one that checkpoint {last.number} signed; the record ends at row {head}"
+    return _break(name, text)
 
 
 def _break(finding: Tampering, text: str) -> ChainBreak:

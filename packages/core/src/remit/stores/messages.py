@@ -36,9 +36,9 @@ MOST_TRIGRAMS = 6
 # More messages than a file will ever hold; the rest of 63 bits is for 60 million conversations.
 _IDS = 2**36
 
-_ROLES = {"user": 1, "assistant": 2}
-_ASKING = f"{KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}"
-_SPEAKING = f"{_ASKING}, {KINDS[Kind.RESULT]}"
+ROLES = {"user": 1, "assistant": 2}
+ASKING = f"{KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}"
+SPEAKING = f"{ASKING}, {KINDS[Kind.RESULT]}"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -80,7 +80,7 @@ def choose(
     It returns None if the index is behind the record; with *behind*, the messages in the index. Without *words*, the
     word index is not used.
     """
-    roles = [number for role, number in _ROLES.items() if wanted.roles is None or role in wanted.roles]
+    roles = [number for role, number in ROLES.items() if wanted.roles is None or role in wanted.roles]
     last, spelt, nothing = wanted.last_messages, words and by_words(wanted), wanted.keywords == ()
     after_ms = -1 if wanted.max_age_seconds is None else now_ms - wanted.max_age_seconds * 1_000
     match = _expression(wanted.keywords or ()) if spelt else ""
@@ -114,7 +114,7 @@ def choose(
 
 def by_words(wanted: ContextFilter) -> bool:
     """Return whether a filter can use the word index: it has keywords, and none shorter than a trigram."""
-    return bool(wanted.keywords) and all(len(_plain(keyword)) >= 3 for keyword in wanted.keywords or ())
+    return bool(wanted.keywords) and all(len(plain(keyword)) >= 3 for keyword in wanted.keywords or ())
 
 
 def seen(session: str, messages: Collection[int], *, behind: bool = False) -> FileQuery[frozenset[int] | None]:
@@ -259,7 +259,7 @@ def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
         place = place._replace(number=number)
     # A removed record has no words left.
     unremoved = "NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq)"
-    wanted = f"session = $3 AND seq > $1 AND kind IN ({_SPEAKING}) AND {unremoved}"
+    wanted = f"session = $3 AND seq > $1 AND kind IN ({SPEAKING}) AND {unremoved}"
     database = SqliteDatabase(connection)
     records = at_once(page(database, wanted, place.seq, PAGE, session))
     requests = [record.body for record in records if isinstance(record.body, Request)]
@@ -273,7 +273,7 @@ def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
     if new.replaced:
         sql = "DELETE FROM message WHERE conversation = ? AND seq IN (SELECT value FROM json_each(?))"
         connection.execute(sql, (place.number, _json(list(new.replaced))))
-    rows = [(each.seq, _ROLES[each.role], each.at_ms, each.tokens) for each in new.messages]
+    rows = [(each.seq, ROLES[each.role], each.at_ms, each.tokens) for each in new.messages]
     connection.execute(_INSERT, (place.number, _json(rows)))
     more = len(records) == PAGE
     indexed = records[-1].seq if more else place.head
@@ -296,7 +296,7 @@ def _last_forms(connection: SqliteConnection, session: str, upto: int, runs: Col
 
 _FORMS = f"""
     SELECT record.seq, body FROM json_each(?1) AS named CROSS JOIN record ON run = named.value
-    WHERE +session = ?2 AND +record.seq <= ?3 AND kind IN ({_ASKING}) ORDER BY record.seq
+    WHERE +session = ?2 AND +record.seq <= ?3 AND kind IN ({ASKING}) ORDER BY record.seq
 """
 
 
@@ -313,7 +313,7 @@ def spell(connection: SqliteConnection, session: str, *, begun: bool = False) ->
     last, left = rows[-1].id, SPELT_LENGTH
     for message in _messages(connection, rows):
         id = ids[message.seq]
-        words.append((_range(place.number, _ROLES[message.role]) - id, _plain(message.text)))
+        words.append((_range(place.number, ROLES[message.role]) - id, plain(message.text)))
         left -= len(message.text)
         if left <= 0:
             last = id
@@ -356,7 +356,7 @@ def forget(connection: SqliteConnection, numbers: Sequence[int]) -> int:
     for id, seq, _, conversation, role, _ in spelt:
         if seq in texts:
             sql = "INSERT INTO word (word, rowid, text) VALUES ('delete', ?, ?)"
-            connection.execute(sql, (_range(conversation, role) - id, _plain(texts[seq])))
+            connection.execute(sql, (_range(conversation, role) - id, plain(texts[seq])))
     connection.execute(
         "DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))", (_json([row[0] for row in rows]),)
     )
@@ -372,14 +372,14 @@ _INDEXED = """
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a text as it is indexed and searched: without case, and without characters that SQLite cannot read."""
     return text.casefold().replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def _expression(keywords: Sequence[str]) -> str:
     """Return the full-text query for any of the keywords; it may find more than real matches."""
-    return " OR ".join(f"({' AND '.join(map(_quoted, _trigrams(keyword)))})" for keyword in map(_plain, keywords))
+    return " OR ".join(f"({' AND '.join(map(_quoted, _trigrams(keyword)))})" for keyword in map(plain, keywords))
 
 
 def _trigrams(keyword: str) -> list[str]:

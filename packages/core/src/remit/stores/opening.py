@@ -13,11 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Kind
+from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, translate, write_lock
+from remit.stores.database import Entry
 from remit.stores.records import FileQuery, T
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
@@ -163,12 +164,9 @@ class Opening(Struct, frozen=True, kw_only=True):
             if not breaks:
                 return checkpoints
             transaction = Transaction(connection, now_ms, sizes, keep_records=False)
-            transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each, 0) for each in breaks])
+            transaction.extend(reported(str(self.path), breaks, now_ms))
             transaction.write()
             checkpoints.begin(connection, transaction.seq, now_ms)
-        for each in breaks:
-            _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.path, each.finding, each.text)
-        _log.error("%s: the break is on record; see `remit audit verify` and `remit docs verification`", self.path)
         checkpoints.committed(transaction.seq)
         try:
             checkpoints.seal(connection, now_ms)
@@ -183,3 +181,11 @@ class Opening(Struct, frozen=True, kw_only=True):
         message = f"the key of {self.path} is gone: there is no {path}"
         advice = "Put it back from a backup: without it, nothing that was redacted can be read."
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+
+
+def reported(name: str, breaks: list[ChainBreak], now_ms: int) -> list[Entry]:
+    """Log what did not agree in a store, and return it as records."""
+    for each in breaks:
+        _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", name, each.finding, each.text)
+    _log.error("%s: the break is on record; see `remit audit verify` and `remit docs verification`", name)
+    return [(Kind.BREAK, now_ms, STORE, STORE, each, 0) for each in breaks]

@@ -1,4 +1,4 @@
-"""The keys of users in a SQLite file, and views through which its texts are read decrypted."""
+"""The keys of users: what both engines know of them, and views through which a SQLite file is read decrypted."""
 
 import secrets
 from collections.abc import Callable
@@ -121,6 +121,60 @@ MOST_RUNS = 10_000
 # A cipher is some 300 bytes.
 MOST_CIPHERS = 10_000
 
+
+class KnownKeys:
+    """The keys of users and the users of runs, as far as one connection knows them."""
+
+    def __init__(self, key_file: Path, key: CheckpointKey | None, lost: Callable[[], StoreError]) -> None:
+        """Without *key*, the store's own is read from its file once it is needed; *lost* says that there is none."""
+        self._key_file, self._lost = key_file, lost
+        self._store_keys = None if key is None else HubKeys(secret_of(key))
+        self._by_id: dict[int, UserCipher] = {}
+        self._users: dict[str, str] = {}
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._by_id
+
+    def get(self, id: int) -> UserCipher | None:
+        return self._by_id.get(id)
+
+    def keep(self, key: UserKey) -> UserCipher:
+        """Return the cipher with a key."""
+        if key.id not in self._by_id:
+            if len(self._by_id) >= MOST_CIPHERS:
+                self._by_id.clear()
+            self._by_id[key.id] = UserCipher(key, self._unwrapping())
+        return self._by_id[key.id]
+
+    def make(self) -> UserKey:
+        """Return a new key."""
+        return make_user_key(self._unwrapping())
+
+    def forget(self) -> None:
+        """Forget all keys."""
+        self._by_id.clear()
+
+    def user_of(self, run: str) -> str | None:
+        """Return the user of a run, if it is known."""
+        return self._users.get(run)
+
+    def know(self, run: str, user: str) -> None:
+        """Note the user of a run."""
+        if len(self._users) >= MOST_RUNS:
+            self._users.clear()
+        self._users[run] = user
+
+    def _unwrapping(self) -> HubKeys:
+        if self._store_keys is None:
+            try:
+                self._store_keys = HubKeys(secret_of(read_key(self._key_file)))
+            except FileNotFoundError as error:
+                raise self._lost() from error
+        return self._store_keys
+
+
+# ── of a SQLite file ──────────────────────────────────────────────────────────────────────────────────────────────────
+
 # A name without its schema means the view, so that queries need not know; whoever writes says `main.record`.
 _VIEWS = f"""
     CREATE TEMP VIEW record AS SELECT seq, kind, at_ms, run, session, plain(body) AS body, digest FROM main.record;
@@ -143,11 +197,8 @@ class UserKeys:
 
     def __init__(self, connection: SqliteConnection, path: Path, key: CheckpointKey | None = None) -> None:
         self._connection = connection
-        self._path = path
-        self._store_keys = None if key is None else HubKeys(secret_of(key))
-        self._by_id: dict[int, UserCipher] = {}
+        self._known = KnownKeys(key_path(path), key, lambda: lost_key(connection, path))
         self._by_user: dict[str, UserCipher] = {}
-        self._users: dict[str, str] = {}
         self._version = -1
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,26 +216,12 @@ class UserKeys:
 
     def cipher(self, id: int) -> UserCipher:
         """Return the cipher with that key."""
-        if (found := self._by_id.get(id)) is not None:
+        if (found := self._known.get(id)) is not None:
             return found
         row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE id = ?", (id,)).fetchone()
         if row is None:
             raise destroyed_key()
-        return self._kept(UserKey(*row))
-
-    def _kept(self, key: UserKey) -> UserCipher:
-        if len(self._by_id) >= MOST_CIPHERS:
-            self._by_id.clear()
-        self._by_id[key.id] = found = UserCipher(key, self._unwrapping())
-        return found
-
-    def _unwrapping(self) -> HubKeys:
-        if self._store_keys is None:
-            try:
-                self._store_keys = HubKeys(secret_of(read_key(key_path(self._path))))
-            except FileNotFoundError as error:
-                raise lost_key(self._connection, self._path) from error
-        return self._store_keys
+        return self._known.keep(UserKey(*row))
 
     # ── writing, in a transaction ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -198,7 +235,7 @@ class UserKeys:
     def forget(self) -> None:
         """Forget all keys, because some of them may not be stored."""
         self._by_user.clear()
-        self._by_id.clear()
+        self._known.forget()
 
     def encrypt(self, user: str, text: bytes) -> bytes:
         """Return a text encrypted under the key of a user, which is made if there is none."""
@@ -212,12 +249,12 @@ class UserKeys:
     def _of_user(self, user: str) -> UserCipher:
         row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE by_user = ?", (user,)).fetchone()
         if row is not None:
-            return self._kept(UserKey(*row))
-        key = make_user_key(self._unwrapping())
+            return self._known.keep(UserKey(*row))
+        key = self._known.make()
         self._connection.execute(
             "INSERT INTO user_key (id, by_user, wrapped) VALUES (?,?,?)", (key.id, user, key.wrapped)
         )
-        return self._kept(key)
+        return self._known.keep(key)
 
     def encrypt_body(self, run: str, body: Body, raw: bytes) -> bytes:
         """Return the body of a record, encrypted under the key of its user."""
@@ -227,12 +264,12 @@ class UserKeys:
         if user is None:
             user = self.user_of_run(run)
         elif isinstance(body, Request):
-            self._know(run, user)
+            self._known.know(run, user)
         return self.encrypt(user, raw)
 
     def user_of_run(self, run: str) -> str:
         """Return the user of a run; nobody if it is not known."""
-        if (known := self._users.get(run)) is not None:
+        if (known := self._known.user_of(run)) is not None:
             return known
         row = self._connection.execute(
             f"SELECT by_user FROM request WHERE run = ?1 AND {KEPT}"
@@ -241,13 +278,8 @@ class UserKeys:
         ).fetchone()
         if row is None:
             return NOBODY
-        self._know(run, row[0])
+        self._known.know(run, row[0])
         return row[0]
-
-    def _know(self, run: str, user: str) -> None:
-        if len(self._users) >= MOST_RUNS:
-            self._users.clear()
-        self._users[run] = user
 
 
 def is_encrypted(connection: SqliteConnection) -> bool:

@@ -295,7 +295,7 @@ class StoreWriter:
             # Only the type of the error is reported: its text may quote unredacted data.
             _log.error("%s: something could not be written (%s)", self._path, type(error).__name__)
             if not isinstance(item, WriteOperation):
-                self._commit([_notice(item, error)])
+                self._commit([notice_of(item, error)])
             elif item.future:
                 self._fail([item.future], error)
 
@@ -369,9 +369,10 @@ def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
     return results
 
 
-def _notice(entry: Entry, error: Exception) -> Entry:
+def notice_of(entry: Entry, error: Exception) -> Entry:
+    """Return what is recorded in place of a record that cannot be written."""
     kind, at_ms, run, session, _, epoch = entry
     # The names may be what cannot be written.
-    run, session = (name.encode(errors="replace").decode() for name in (run, session))
+    run, session = (name.encode(errors="replace").decode().replace("\0", "\ufffd") for name in (run, session))
     text = f"a record of kind {kind.value} could not be written: {type(error).__name__}"
     return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text), epoch)

@@ -1,23 +1,108 @@
-"""What commands do with the database of a team."""
+"""What commands do with the database of a team: they read it, remove rows, back it up and restore it."""
 
 import asyncio
-from collections.abc import Coroutine, Generator
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import msgspec
 
+from remit.runtime.registry import team_invalid
+from remit.stores.audit import StoredChain
 from remit.stores.checkpoints import key_path
+from remit.stores.database import Query
+from remit.stores.reader import RecordPages
+from remit_cli.config.checks import secret_of
 from remit_cli.config.team import Team
 from remit_cli.places import StoreView
 from remit_cli.store_backup import BackupDone, Restored
+from remit_cluster.postgres import records
+from remit_cluster.postgres.audit import DatabaseChain
+from remit_cluster.postgres.chainer import bring_up_to_date
 from remit_cluster.postgres.commands.backup import back_up, restore
-from remit_cluster.postgres.commands.view import address_of, viewing
-from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress
+from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
+from remit_cluster.postgres.schema import check_complete, check_version
 from remit_cluster.postgres.upkeep import PgUpkeep
+from remit_cluster.postgres.user_keys import PgUserKeys
 
 T = TypeVar("T")
+
+
+class PostgresView:
+    """A view of a PostgreSQL database."""
+
+    pages: RecordPages = records
+
+    def __init__(self, address: DatabaseAddress, loop: asyncio.AbstractEventLoop, connection: PgConnection) -> None:
+        self._address, self._loop, self._connection = address, loop, connection
+
+    def read(self, query: Query[T]) -> T:
+        return self._done(query(self._connection))
+
+    def read_chain(self, query: Callable[[StoredChain], Awaitable[T]]) -> T:
+        async def read() -> T:
+            await bring_up_to_date(self._connection)
+            return await query(DatabaseChain(self._connection, self._address.name))
+
+        return self._done(read())
+
+    def _done(self, work: Awaitable[T]) -> T:
+        async def done() -> T:
+            return await work
+
+        try:
+            return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
+        except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError, msgspec.DecodeError) as error:
+            raise self._address.translate(error) from error
+
+
+def address_of(team: Team) -> DatabaseAddress:
+    """Return the address of a team's database."""
+    section = team.store
+    assert section.url is not None
+    try:
+        password = None if section.password is None else secret_of(section.password)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+    return DatabaseAddress(section.url, password, section.pooler)
+
+
+@contextmanager
+def viewing(team: Team) -> Generator[StoreView]:
+    """Open the database of a team for reading."""
+    keys = PgUserKeys(key_path(team.store_path))
+    address = msgspec.structs.replace(address_of(team), reading=keys.reading)
+    loop = asyncio.new_event_loop()
+    # In a thread, because some commands run in a loop of their own.
+    thread = threading.Thread(target=loop.run_forever, name="remit-postgres-view", daemon=True)
+    thread.start()
+    try:
+        connection = asyncio.run_coroutine_threadsafe(_connected(address), loop).result()
+        try:
+            yield StoreView(PostgresView(address, loop, connection), team.store_path)
+        finally:
+            asyncio.run_coroutine_threadsafe(close_quietly(connection), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _connected(address: DatabaseAddress) -> PgConnection:
+    connection = await address.connect()
+    try:
+        await check_version(connection, address)
+        await check_complete(connection, address)
+    except (*TROUBLE, asyncpg.PostgresError) as error:
+        connection.terminate()
+        raise address.translate(error) from error
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
 
 
 class PostgresDatabase:
