@@ -1,41 +1,17 @@
 """With `encrypt`, no text of a user is readable in the database, and whoever destroys their key destroys the texts."""
 
-import time
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from aged_databases import AgedDatabase
 from postgres_server import shared_server
-from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Note
-from remit.protocol.records import Kind
+from remit.protocol.envelope import ContextFilter
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import AcceptedRequest
 from remit.stores.retention import Retention
 from remit.stores.store_upkeep import erase, prune
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from secret_texts import ask, now_ms, texts_of, write
 
 KEYS = HubKeys(b"secret")
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-async def ask(store: PostgresStore, name: str, user: str) -> None:
-    request = a_request(name)
-    request = replace(
-        request, objective=f"secret of {user}", session=f"s-{user}", remit=replace(request.remit, user=user)
-    )
-    assert isinstance(await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS), AcceptedRequest)
-    store.append(Kind.PROGRESS, now_ms(), request.run, f"s-{user}", progress(f"secret step of {user}"))
-    await store.put(a_question(name, run=request.run, text=f"secret question to {user}"))
-    store.remember(user, request.run, (f"secret fact of {user}",))
-    store.note(f"s-{user}", [Note(kind="decision", text=f"secret note of {user}", by="prime")])
-    response = replace(a_response(request, f"secret answer to {user}"), session=f"s-{user}")
-    await store.finish(request.run, 1, response, now_ms())
 
 
 async def opened(database: AgedDatabase, *, encrypt: bool = True) -> PostgresStore:
@@ -46,13 +22,12 @@ async def opened(database: AgedDatabase, *, encrypt: bool = True) -> PostgresSto
 
 async def written(folder: Path) -> AgedDatabase:
     database = AgedDatabase(await shared_server().database(), folder / "hub.key")
-    store = await opened(database)
-    for number in range(3):
-        await ask(store, f"a{number}", "ann")
-        await ask(store, f"b{number}", "bob")
-    await store.sweep(max_attempts=3, keep_ms=0)
-    await store.close()
+    await write(PostgresStore(database.url, key=database.key, encrypt=True))
     return database
+
+
+async def said(database: AgedDatabase) -> str:
+    return await texts_of(PostgresStore(database.url, key=database.key, encrypt=True))
 
 
 async def dump(database: AgedDatabase) -> str:
@@ -66,15 +41,6 @@ async def dump(database: AgedDatabase) -> str:
         for row in table
         for each in row
     )
-
-
-async def said(database: AgedDatabase) -> str:
-    store = await opened(database)
-    try:
-        records = " ".join(encode(record).decode() for record in await store.records())
-        return f"{records} {await store.facts('ann')} {await store.facts('bob')} {await store.notes('s-ann')}"
-    finally:
-        await store.close()
 
 
 async def test_no_text_is_readable_in_any_table_and_all_of_it_through_the_store(tmp_path: Path) -> None:

@@ -1,17 +1,13 @@
 """With `encrypt`, texts are stored under a key of their user, and whoever destroys that key destroys them."""
 
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Note
-from remit.protocol.records import Kind
+from remit.protocol.envelope import ContextFilter
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import AcceptedRequest, StoreError
+from remit.runtime.ports import StoreError
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader
 from remit.stores.retention import Retention
@@ -21,13 +17,9 @@ from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import connect_plain
 from remit_cli.store_archive import archive_segment, verify_archive
 from remit_cli.store_backup import back_up, restore
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from secret_texts import ask, now_ms, texts_of, write
 
 KEYS = HubKeys(b"secret")
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def opened(path: Path, *, encrypt: bool = True) -> SqliteStore:
@@ -36,37 +28,13 @@ async def opened(path: Path, *, encrypt: bool = True) -> SqliteStore:
     return store
 
 
-async def ask(store: SqliteStore, name: str, user: str) -> None:
-    request = a_request(name)
-    request = replace(
-        request, objective=f"secret of {user}", session=f"s-{user}", remit=replace(request.remit, user=user)
-    )
-    assert isinstance(await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS), AcceptedRequest)
-    store.append(Kind.PROGRESS, now_ms(), request.run, f"s-{user}", progress(f"secret step of {user}"))
-    await store.put(a_question(name, run=request.run, text=f"secret question to {user}"))
-    store.remember(user, request.run, (f"secret fact of {user}",))
-    store.note(f"s-{user}", [Note(kind="decision", text=f"secret note of {user}", by="prime")])
-    response = replace(a_response(request, f"secret answer to {user}"), session=f"s-{user}")
-    await store.finish(request.run, 1, response, now_ms())
-
-
 async def written(folder: Path) -> Path:
-    store = await opened(folder / "hub.db")
-    for number in range(3):
-        await ask(store, f"a{number}", "ann")
-        await ask(store, f"b{number}", "bob")
-    await store.sweep(max_attempts=3, keep_ms=0)
-    await store.close()
-    return store.path
+    await write(SqliteStore(folder / "hub.db", durability="process", encrypt=True))
+    return folder / "hub.db"
 
 
 async def said(path: Path) -> str:
-    store = await opened(path)
-    try:
-        records = " ".join(encode(record).decode() for record in await store.records())
-        return f"{records} {await store.facts('ann')} {await store.facts('bob')} {await store.notes('s-ann')}"
-    finally:
-        await store.close()
+    return await texts_of(SqliteStore(path, durability="process", encrypt=True))
 
 
 async def test_no_text_is_readable_in_the_file_and_all_of_it_through_the_store(tmp_path: Path) -> None:
