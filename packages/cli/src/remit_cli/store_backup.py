@@ -28,9 +28,8 @@ from remit.stores.connection import (
     write_lock,
     write_private,
 )
-from remit.stores.database import OPEN, SqlConnection, ask
+from remit.stores.database import OPEN, SqlChange, SqlConnection, ask, at_once
 from remit.stores.opening import STORE, restoring_path
-from remit.stores.requests import Finish
 from remit.stores.schema import APPLICATION_ID, check_version, migrate
 from remit.stores.transaction import Transaction
 from remit.stores.user_keys import UserKeys, is_encrypted, key_id_of
@@ -172,9 +171,6 @@ def content_of(path: Path) -> bytes | None:
         return None
 
 
-# ── restoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 # ── what a restore decides and says, whichever engine the store is in ─────────────────────────────────────────────────
 
 
@@ -182,13 +178,13 @@ def content_of(path: Path) -> bytes | None:
 GAP = 1_000_000
 
 
-def restore_notice(made_ms: int, head: int) -> Notice:
+def _restore_notice(made_ms: int, head: int) -> Notice:
     """Return what the record says about a restore."""
     text = f"restored from a backup of {_utc(made_ms)}, which ends with row {head}; what was recorded after it is lost"
     return Notice(delegation=STORE, agent="remit", text=text)
 
 
-def lost_outcome(request: Request, made_ms: int) -> Response:
+def _lost_outcome(request: Request, made_ms: int) -> Response:
     """Return the outcome of a run that was open when the store was backed up."""
     message = f"{request.target} was at work when the store was backed up ({_utc(made_ms)}); what came of it is lost"
     return unknown_outcome(request, fault(Code.OUTCOME_UNKNOWN, message))
@@ -241,8 +237,12 @@ async def put_user_keys(database: SqlConnection, saved: SavedKeys | None) -> Non
     await database.executemany(sql, saved.users if saved else ())
 
 
-async def fence_old(database: SqlConnection, made_ms: int, now_ms: int) -> None:
-    """Have nothing count that was handed out after the backup was made."""
+async def fence(change: SqlChange, made_ms: int, head: int, *, resume: bool) -> int:
+    """Have nothing count that was handed out after the backup was made; return how many open runs were ended.
+
+    The backup ends with row *head*. With *resume*, no run is ended.
+    """
+    database, now_ms = change.database, change.now_ms
     # A worker that claimed a run after the backup was made has a higher epoch than the backup, and must not write.
     await database.execute(
         "UPDATE remit.request SET epoch = epoch + $1, spared = spared + $1, worker = '', lease_until_ms = 0"
@@ -257,6 +257,21 @@ async def fence_old(database: SqlConnection, made_ms: int, now_ms: int) -> None:
         " SET backup_ms = excluded.backup_ms, restored_ms = excluded.restored_ms",
         *(made_ms, now_ms),
     )
+    change.extend([(Kind.NOTICE, now_ms, STORE, STORE, _restore_notice(made_ms, head), 0)])
+    runs = [] if resume else await _open_runs(database)
+    for epoch, request in runs:
+        await change.end(request.run, epoch, _lost_outcome(request, made_ms), now_ms)
+    return len(runs)
+
+
+async def _open_runs(database: SqlConnection) -> list[tuple[int, Request]]:
+    """Return the open runs; what cannot be read without the keys cannot be ended here."""
+    sql = f"SELECT request.epoch, begun_body FROM remit.request JOIN remit.runs USING (place) WHERE request.{OPEN}"
+    try:
+        rows = await database.fetch(f"{sql} ORDER BY place")
+    except StoreError:
+        return []
+    return [(epoch, read_request(body)) for epoch, body in rows if key_id_of(body) is None]
 
 
 _SIGNED_ANEW = "new checkpoints are signed with a new key, and `remit audit verify` says so: pin both keys"
@@ -412,24 +427,12 @@ def _prepare(
 
 
 def _fence(connection: SqliteConnection, made_ms: int, now_ms: int, head: int, *, resume: bool) -> int:
-    ask(connection, lambda database: fence_old(database, made_ms, now_ms))
     found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'message'").fetchone()
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'message'")
     sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('message', ?)"
     connection.execute(sql, (GAP + (found[0] if found else 0),))
     transaction = Transaction(connection, now_ms, {}, keep_records=False)
-    transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(made_ms, head), 0)])
-    runs = [] if resume else _open_runs(connection)
-    for epoch, request in runs:
-        transaction.finish(Finish(request.run, epoch, lost_outcome(request, made_ms), now_ms))
+    ended = at_once(fence(transaction, made_ms, head, resume=resume))
     transaction.write()
     connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (now_ms,))
-    return len(runs)
-
-
-def _open_runs(connection: SqliteConnection) -> list[tuple[int, Request]]:
-    rows = connection.execute(
-        f"SELECT epoch, body FROM request JOIN record ON seq = coalesce(begun_seq, place) WHERE {OPEN} ORDER BY +place"
-    ).fetchall()
-    # What cannot be read without the keys cannot be ended here.
-    return [(epoch, read_request(body)) for epoch, body in rows if key_id_of(body) is None]
+    return ended

@@ -16,29 +16,23 @@ from urllib.parse import unquote
 
 import msgspec
 
-from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Kind, read_request
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.connection import sync, write_private
-from remit.stores.database import NOW_MS, OPEN
-from remit.stores.opening import STORE
-from remit.stores.requests import Finish
+from remit.stores.database import NOW_MS
 from remit_cli.store_backup import (
     GAP,
     BackupDone,
     Restored,
     SavedKeys,
     content_of,
-    fence_old,
+    fence,
     in_use,
-    lost_outcome,
     lost_without_key,
     put_user_keys,
     read_saved_keys,
     refused_restore,
-    restore_notice,
 )
 from remit_cluster.postgres.bulk import StreamPosition
 from remit_cluster.postgres.chainer import bring_up_to_date, read_head, seal_all
@@ -344,7 +338,6 @@ async def _fence(connection: PgConnection, info: BackupInfo, *, resume: bool) ->
         )
         sql = "UPDATE remit.record SET tx = '3'::xid8 WHERE tx >= pg_current_xact_id()"
         await connection.execute(sql, timeout=LONG_SECONDS)
-        await fence_old(connection, info.made_ms, now_ms)
         await connection.execute("DELETE FROM remit.worker")
         await connection.execute(
             "SELECT setval('remit.message_id_seq', (SELECT coalesce(max(id), 0) FROM remit.message) + $1::bigint)", GAP
@@ -354,20 +347,6 @@ async def _fence(connection: PgConnection, info: BackupInfo, *, resume: bool) ->
             f"INSERT INTO remit.stream (id, opened_ms, batch, number) VALUES ($1, {NOW_MS}, 0, 0)", stream.id
         )
         transaction = PgTransaction(connection, stream, now_ms, keep_records=False)
-        transaction.extend([(Kind.NOTICE, now_ms, STORE, STORE, restore_notice(info.made_ms, info.rows), 0)])
-        runs = [] if resume else await _open_runs(connection)
-        for epoch, request in runs:
-            await transaction.finish(Finish(request.run, epoch, lost_outcome(request, info.made_ms), now_ms))
+        ended = await fence(transaction, info.made_ms, info.rows, resume=resume)
         await transaction.write()
-        return len(runs)
-
-
-async def _open_runs(connection: PgConnection) -> list[tuple[int, Request]]:
-    try:
-        rows = await connection.fetch(
-            "SELECT epoch, body FROM remit.request JOIN remit.record ON stream = begun_stream AND number = begun_number"
-            f" WHERE {OPEN} ORDER BY place"
-        )
-    except StoreError:
-        return []  # what they were asked cannot be read without the keys, so they cannot be ended here
-    return [(epoch, read_request(body)) for epoch, body in rows]
+        return ended
