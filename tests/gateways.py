@@ -51,6 +51,12 @@ def id_of(name: str) -> str:
     return device_id(pair_of(name).public)
 
 
+def code_of(kind: type[Any], frame: object) -> str:
+    """The code of a frame, which must be of that kind."""
+    assert isinstance(frame, kind), frame
+    return frame.code
+
+
 @asynccontextmanager
 async def gateway_at(
     folder: Path, limits: GatewayLimits | None = None, **options: Any

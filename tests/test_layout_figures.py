@@ -20,7 +20,7 @@ CEILINGS = {
     "package orchestrator: lines": 17_750,
     "package otel: lines": 1_860,
     "package redaction: lines": 3_380,
-    "package relay: lines": 28_450,
+    "package relay: lines": 27_850,
     "package server: lines": 27_750,
     "package testing: lines": 3_920,
     "modules that Hub needs": 147,

@@ -1,6 +1,7 @@
 """Files with the messages of a run: sealed, checked where they leave and where they arrive, kept, and deleted."""
 
 import asyncio
+import base64
 import io
 import stat
 from pathlib import Path
@@ -14,11 +15,15 @@ from recorded import recorded, steps
 from remit import Answer, Brief
 from remit.protocol.envelope import Artifact
 from remit.protocol.errors import Code, RemitError
+from remit.protocol.files import File
+from remit.protocol.submission import Submission
 from remit_relay.commands.shared.client import DeviceClient
 from remit_relay.commands.shared.commands import OnFile, Tell, understood
 from remit_relay.commands.shared.conversation import work_on_file
+from remit_relay.e2e.inbox import Opened
 from remit_relay.local_api.serving import Changes, serve_shared
 from remit_relay.local_api.views import Surroundings, view
+from remit_relay.messages.questions import answered, files_in, submission
 from remit_relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage
 from remit_relay.run_files import store_contents
 from remit_relay.serve_shared import FOLDER
@@ -28,6 +33,7 @@ from remit_relay.session.profile import AttachedFile, ControlEnvelope, FileRules
 from remit_relay.session.run import Overlay, Person
 from remit_relay.team.device_process import DeviceProcess
 from remit_server.console.hosts import TOKEN_FILE
+from samples import a_response
 from two_sides import Sides, Stranger, Tap, stranger, two_sides
 from waiting import eventually
 
@@ -428,3 +434,40 @@ async def test_the_commands_of_a_chat_attach_list_save_and_remove_files(
         assert "notes.txt (text/plain, 29 bytes)" in carries
         assert isinstance(understood("/attach", view(run, Surroundings(now_ms=0))), Tell)
         assert isinstance(understood("/files x", view(run, Surroundings(now_ms=0))), Tell)
+
+
+# ── files of a hub's envelopes ────────────────────────────────────────────────────────────────────────────────────────
+
+
+PICTURE = File(name="a.png", media_type="image/png", data=b"\x89PNG")
+LINK = File(name="b.pdf", url="https://example.org/b.pdf")
+
+CONTROL = ControlEnvelope(origin_agent_device_id="d", trace_id="t", hop_count=1, orchestrator_profile_id="p")
+BY_HUB = QuestionMessage(
+    id="q", session="s", text="Look", control=CONTROL, request=Submission(target="-", objective="x", files=(PICTURE,))
+)
+
+
+def test_files_and_old_artifacts_of_an_answer_are_attached() -> None:
+    old = {"raw": base64.b64encode(b"hi").decode(), "mediaType": "text/plain", "filename": "hi.txt"}
+    response = a_response(files=(PICTURE, LINK), artifacts=(Artifact(type="file", value=old),))
+    assert files_in(response) == (
+        AttachedFile(name="a.png", media_type="image/png", data=b"\x89PNG"),
+        AttachedFile(name="hi.txt", media_type="text/plain", data=b"hi"),
+    )
+
+
+def test_a_request_of_a_hub_brings_no_files_past_the_rules() -> None:
+    opened = Opened(id=1, sender="device", message="m", requester="ann", body=b"")
+    taken = submission(opened, BY_HUB, "helper")
+    assert (taken.objective, taken.files) == ("x", ())
+
+
+def test_a_hub_is_told_that_files_are_not_sent() -> None:
+    message = answered(BY_HUB, a_response(files=(PICTURE,)))
+    assert message.answer is not None
+    assert message.answer.files == ()
+    assert message.answer.warnings == ("The files of the answer are not sent: hubs that ask a shared agent get none.",)
+    plain = answered(BY_HUB, a_response()).answer
+    assert plain is not None
+    assert plain.warnings == ()

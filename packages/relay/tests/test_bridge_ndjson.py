@@ -21,8 +21,9 @@ from local_agents import down, drafted, failed, gone, is_alive, noted, request, 
 from remit.agents.program import Program
 from remit_relay.bridge.ndjson import NdjsonAgent
 from remit_relay.bridge.ports import ConversationTurn, Draft, PromptConstraints, shown, time_limit_s
-from remit_relay.bridge.supervised_agent import MAX_WAITING
+from remit_relay.bridge.supervised_agent import MAX_WAITING, REAPER
 from remit_testing import ManualClock
+from waiting import PATIENCE_S
 
 EXAMPLE = ROOT / "examples" / "relay" / "agent.py"
 
@@ -667,3 +668,34 @@ def test_no_line_that_an_agent_may_print_is_taken_for_an_answer(line: bytes) -> 
     link: Any = NdjsonLink("p-1", rogue("echo"), ManualClock())
     link._take(line)
     assert link._garbage + link._violations == 1
+
+
+# ── the process while it is started ───────────────────────────────────────────────────────────────────────────────────
+
+
+# What is pending stays so over an exec: this is the moment in which the host's Ctrl-C reaches the child too.
+STARTED = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+os.kill(os.getpid(), signal.SIGINT)
+os.execv(sys.executable, [sys.executable, "-I", "-S", *sys.argv[1:]])
+"""
+SAYS = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+
+
+def test_an_agent_outlives_a_ctrl_c_while_it_is_started_and_hears_later_ones() -> None:
+    lifeline, held = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", STARTED, REAPER, str(lifeline), sys.executable, "-c", SAYS],
+            pass_fds=(lifeline,),
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,
+            timeout=PATIENCE_S,
+        )
+    finally:
+        os.close(lifeline)
+        os.close(held)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from gateways import NAME, Client, Proxy, client_at, gateway_at, id_of, link_to, pair_of
+from gateways import NAME, Client, Proxy, client_at, code_of, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError
 from remit.stores.connection import connect_reader, connect_writer
 from remit_relay.client.handshake import greet
@@ -107,9 +107,7 @@ async def test_a_signature_for_anything_else_is_refused(tmp_path: Path, change: 
         text = signed_text(**parts)  # pyright: ignore[reportArgumentType]
         signature = pair_of("b" if change == "key" else "a").sign(text)
         await socket.send_str(encode_text(Hello(public=raw(pair_of("a").public), signature=signature)).decode())
-        bye = read_from_gateway(await socket.receive_str())
-        assert isinstance(bye, Bye)
-        assert bye.code == "unauthenticated"
+        assert code_of(Bye, read_from_gateway(await socket.receive_str())) == "unauthenticated"
 
 
 @pytest.mark.parametrize(
@@ -126,18 +124,14 @@ async def test_who_does_not_greet_is_turned_away(tmp_path: Path, first: str | by
     async with gateway_at(tmp_path) as at, ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
         await socket.receive_str()
         await (socket.send_str(first) if isinstance(first, str) else socket.send_bytes(first))
-        bye = read_from_gateway(await socket.receive_str())
-        assert isinstance(bye, Bye)
-        assert bye.code == code
+        assert code_of(Bye, read_from_gateway(await socket.receive_str())) == code
 
 
 async def test_who_says_nothing_is_turned_away_after_a_while(tmp_path: Path) -> None:
     async with gateway_at(tmp_path, GatewayLimits(hello_s=0.05)) as at:
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
             await socket.receive_str()
-            bye = read_from_gateway(await socket.receive_str())
-            assert isinstance(bye, Bye)
-            assert bye.code == "idle"
+            assert code_of(Bye, read_from_gateway(await socket.receive_str())) == "idle"
         host, port = at.url.removeprefix("ws://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         async with asyncio.timeout(PATIENCE_S):
@@ -169,9 +163,7 @@ async def test_the_newer_connection_of_a_device_wins_and_the_older_is_told(tmp_p
         client_at(at.url, "a") as older,
         client_at(at.url, "a") as newer,
     ):
-        bye = await older.hear()
-        assert isinstance(bye, Bye)
-        assert bye.code == "replaced"
+        assert code_of(Bye, await older.hear()) == "replaced"
         # What the older one says now counts for nothing.
         with suppress(ConnectionError):
             await older.put(B, 1, b"old")
@@ -281,9 +273,7 @@ async def test_a_silent_device_is_cut_off(tmp_path: Path) -> None:
         assert gateway.connected() == [A]
         clock.advance(60)
         gateway.sweep()
-        bye = await a.hear()
-        assert isinstance(bye, Bye)
-        assert bye.code == "idle"
+        assert code_of(Bye, await a.hear()) == "idle"
 
 
 async def test_a_device_that_is_too_fast_is_read_more_slowly(tmp_path: Path) -> None:
@@ -368,9 +358,7 @@ HELLO = encode_text(Hello(public=bytes(32), signature=bytes(64))).decode()
 async def test_a_malformed_frame_ends_the_connection_and_says_why(tmp_path: Path, frame: bytes | str) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a:
         await (a.socket.send_str(frame) if isinstance(frame, str) else a.socket.send_bytes(frame))
-        bye = await a.hear()
-        assert isinstance(bye, Bye)
-        assert bye.code == "malformed"
+        assert code_of(Bye, await a.hear()) == "malformed"
 
 
 async def test_a_frame_that_is_too_large_ends_the_connection(tmp_path: Path) -> None:
@@ -505,9 +493,7 @@ async def test_a_gateway_is_served_until_it_is_told_to_stop(tmp_path: Path) -> N
     serving = asyncio.create_task(serve_gateway(tmp_path, name=NAME, started=urls.put_nowait, stop=stop))
     async with client_at(await urls.get(), "a") as a:
         stop.set()
-        bye = await a.hear()
-        assert isinstance(bye, Bye)
-        assert bye.code == "closing"
+        assert code_of(Bye, await a.hear()) == "closing"
     async with asyncio.timeout(PATIENCE_S):
         await serving
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateways import NAME, client_at, gateway_at, id_of, pair_of
+from gateways import NAME, client_at, code_of, gateway_at, id_of, pair_of
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.listener import GatewayListener
 from remit_relay.wire import (
@@ -151,9 +151,7 @@ async def test_a_greeting_that_was_overheard_is_of_no_use(tmp_path: Path) -> Non
         overheard = one.hello(await one.hear(), "a")
         await other.hear()
         other.writer.write(overheard)
-        bye = await other.hear()
-        assert isinstance(bye, Bye)
-        assert bye.code == "unauthenticated"
+        assert code_of(Bye, await other.hear()) == "unauthenticated"
 
 
 async def test_a_greeting_is_not_good_for_looking_nor_the_other_way_round(tmp_path: Path) -> None:
@@ -163,9 +161,7 @@ async def test_a_greeting_is_not_good_for_looking_nor_the_other_way_round(tmp_pa
         text = signed_text(gateway=NAME, nonce=challenge.nonce, device=id_of("a"), looks=True)
         hello = Hello(public=raw(pair_of("a").public), signature=pair_of("a").sign(text))
         one.writer.write(framed(TEXT, encode_text(hello)))
-        bye = await one.hear()
-        assert isinstance(bye, Bye)
-        assert bye.code == "unauthenticated"
+        assert code_of(Bye, await one.hear()) == "unauthenticated"
 
 
 async def test_what_is_sent_before_the_greeting_is_not_kept(tmp_path: Path) -> None:

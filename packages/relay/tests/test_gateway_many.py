@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from command_line import remit
 from gateway_stores import OpenStore, empty_database, gateways_on, open_store, rows
-from gateways import NAME, Client, Proxy, client_at, id_of, link_to, pair_of
+from gateways import NAME, Client, Proxy, client_at, code_of, id_of, link_to, pair_of
 from postgres_server import PASSWORD, USER, PostgresServer, shared_server
 from remit.protocol.errors import RemitError
 from remit_relay.client.connection import GatewayConnection
@@ -91,9 +91,7 @@ async def test_what_no_notification_told_of_is_found_by_the_poll(monkeypatch: py
         assert await heard(b, Delivery) == Delivery(1, A, 1, b"sealed")
         async with client_at(one, "b") as again:
             assert isinstance(again.answer, Welcome)
-            bye = await heard(b, Bye)
-            assert isinstance(bye, Bye)
-            assert bye.code == "replaced"
+            assert code_of(Bye, await heard(b, Bye)) == "replaced"
 
 
 async def test_through_a_pooler_a_poll_is_enough() -> None:
@@ -112,9 +110,7 @@ async def test_the_newer_connection_wins_at_whichever_gateway(monkeypatch: pytes
     url = await empty_database()
     async with gateways_on(url, 2) as (one, two), client_at(one, "a") as first, client_at(two, "a") as second:
         assert isinstance(second.answer, Welcome)
-        bye = await heard(first, Bye)
-        assert isinstance(bye, Bye)
-        assert bye.code == "replaced"
+        assert code_of(Bye, await heard(first, Bye)) == "replaced"
         await second.put(A, 1, b"to itself")
         assert await heard(second, Delivery) == Delivery(1, A, 1, b"to itself")
 
@@ -170,9 +166,7 @@ async def test_a_challenge_of_one_gateway_is_refused_by_another() -> None:
         text = signed_text(gateway=NAME, nonce=challenge.nonce, device=A)
         hello = Hello(public=raw(pair_of("a").public), signature=pair_of("a").sign(text))
         await second.send_str(encode_text(hello).decode())
-        bye = read_from_gateway(await second.receive_str())
-        assert isinstance(bye, Bye)
-        assert bye.code == "unauthenticated"
+        assert code_of(Bye, read_from_gateway(await second.receive_str())) == "unauthenticated"
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,9 +192,7 @@ async def test_a_queue_has_one_limit_over_all_gateways() -> None:
         assert (held, sum(taken) <= 20) == ([(10, 10)], True)
         await asyncio.gather(*(put(at, "c", number) for number in numbers for at in (one, two)))
         assert await rows(url, "SELECT count(*), max(place) FROM remit_gateway.message") == [(15, 15)]
-        full = await two.put("c", "b", 99, connection=7)
-        assert isinstance(full, Refused)
-        assert full.code == "full"
+        assert code_of(Refused, await two.put("c", "b", 99, connection=7)) == "full"
 
 
 async def test_what_a_device_spent_of_its_rate_at_one_gateway_is_spent_at_another() -> None:

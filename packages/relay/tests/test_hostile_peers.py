@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from devices import gateway
+from gateways import code_of
 from neighbours import Neighbour, all_at_work
 from remit import Brief, Hub
 from remit.protocol.card import Rate
@@ -148,9 +149,7 @@ async def test_what_is_longer_than_any_request_may_be_is_not_on_record(tmp_path:
         for number, each in enumerate(long):
             request = structs.replace(Submission(target="expert", objective="hello"), **each)
             await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
-            said = await answer_to(post)
-            assert isinstance(said, DeclineMessage)
-            assert said.code == Code.TOO_LARGE
+            assert code_of(DeclineMessage, await answer_to(post)) == Code.TOO_LARGE
         assert await bob.hub.store.records() == []
 
 

@@ -36,7 +36,7 @@ from remit_relay.notifier import (
 )
 from remit_relay.session.moves import SessionState
 from remit_relay.session.run import Overlay, PendingDraft
-from remit_relay.team.notifications import notifier_of
+from remit_relay.team.device_service import notifier_of
 
 RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
 ASKED = replace(RUN, state=SessionState.READY_TO_SEND, pending=PendingDraft(id="r1.p1", text="the secret plan"))

@@ -528,14 +528,6 @@ def test_replies_that_come_while_paused_are_kept_and_answered_on_resume() -> Non
     assert host.run.kept == ()
 
 
-def test_a_run_that_waits_for_a_reply_waits_again_after_a_pause() -> None:
-    host = started()
-    host.sends()
-    host.says(Pause())
-    assert host.says(Resume()) == ()
-    assert host.run.state is SessionState.WAITING_REMOTE
-
-
 def test_a_person_who_was_asked_before_a_pause_is_asked_again_after_it() -> None:
     host = started("manual")
     asked = host.drafts()
@@ -634,55 +626,6 @@ def test_what_the_agent_drafts_after_someone_took_over_is_refused() -> None:
     assert host.refuses(Drafted("r.p1", Draft(text="too late"), ())) == (
         "the prompt r.p1 is not the current one (r.p2)"
     )
-
-
-def test_taking_over_a_draft_that_waits_sets_it_aside() -> None:
-    host = started("manual")
-    host.drafts()
-    assert host.says(TakeOver()) == ()
-    assert (host.run.pending, host.run.state) == (None, SessionState.PLANNING)
-
-
-def test_taking_over_while_a_message_is_under_way_lets_it_go_on() -> None:
-    host = started()
-    host.drafts()
-    assert host.says(TakeOver()) == ()
-    host.says(Sent("r.m1"))
-    assert host.says(HandBack()) == ()
-    assert host.says(TakeOver()) == ()
-    assert host.run.state is SessionState.WAITING_REMOTE
-    assert host.says(Arrived("hi")) == ()
-    assert host.run.state is SessionState.PROCESSING_REMOTE
-
-
-def test_a_paused_run_that_is_taken_over_stays_paused_until_it_is_resumed() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    assert host.says(TakeOver()) == (Cancel("r.p1"),)
-    assert (host.run.state, host.run.back, host.run.decides) == (SessionState.PAUSED, SessionState.PLANNING, "person")
-    assert host.refuses(Say("hello")).startswith("Say is not possible while the run is paused")
-    assert host.says(Resume()) == ()
-    assert (host.run.state, host.run.back, host.run.decides) == (SessionState.PLANNING, None, "person")
-
-
-def test_a_paused_run_that_is_handed_back_lets_its_agent_write_once_it_is_resumed() -> None:
-    host = started()
-    for event in (Prompted("r.p1"), Pause(), TakeOver()):
-        host.says(event)
-    assert host.says(HandBack()) == ()
-    assert (host.run.state, host.run.decides) == (SessionState.PAUSED, "agent")
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-
-
-def test_a_run_can_be_taken_over_after_its_agent_has_failed() -> None:
-    host = started().turns(1)
-    host.says(LocalFailed("r.p2", DraftFailure(reason="it crashed", hard=True)))
-    assert host.says(TakeOver()) == ()
-    assert host.run.state is SessionState.ERROR, "taking over says who writes, and resuming that it goes on"
-    assert host.says(Resume()) == ()
-    assert (host.run.state, host.run.decides) == (SessionState.PROCESSING_REMOTE, "person")
 
 
 def test_another_objective_cancels_the_draft_that_is_made_for_the_old_one() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateways import code_of
 from recorded import recorded, steps
 from remit import Brief
 from remit.agents.program import Program
@@ -195,16 +196,12 @@ async def test_loop_prevention_blocks_recursive_chains(tmp_path: Path) -> None:
             ({"origin_agent_device_id": other}, Code.PERMISSION_DENIED),
         ]
         for number, (refused, code) in enumerate(refusals, start=1):
-            declined = await third.ask(asks(third, number, **refused))
-            assert isinstance(declined, DeclineMessage)
-            assert declined.code == code
+            assert code_of(DeclineMessage, await third.ask(asks(third, number, **refused))) == code
         # Two hops are allowed, and so is a second message; a third is too much for this hour.
         for number, hops in enumerate((1, 2), start=5):
             origin = {"origin_agent_device_id": other} if hops == 2 else {}
             assert isinstance(await third.ask(asks(third, number, hop_count=hops, **origin)), AnswerMessage)
-        declined = await third.ask(asks(third, 7))
-        assert isinstance(declined, DeclineMessage)
-        assert declined.code == Code.RATE_LIMITED
+        assert code_of(DeclineMessage, await third.ask(asks(third, 7))) == Code.RATE_LIMITED
     async with two_sides(tmp_path / "often", mode=AUTO, rate=Rate(calls=2, seconds=3_600)) as sides:
         run = await sides.until(await sides.start(), SessionState.ERROR)
         assert "try again in" in run.failure

@@ -353,13 +353,8 @@ class RemoteCalls:
         if peer is None:
             what = "was revoked" if named else "is unknown"
             why = f"{caller.agent} is on the device {caller.device}, which {what}"
-            raise RemitError(
-                fault(
-                    Code.DELEGATION_UNAVAILABLE,
-                    why,
-                    suggestion="Ask its owner for a link: remit devices pair LINK",
-                )
-            )
+            todo = "Ask its owner for a link: remit devices pair LINK"
+            raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=todo))
         if root.via is None or self._sealer.peers.get(root.via) is None:
             return peer, None  # it started here, or did not come over the relay
         above = above or self._waiting(root.via, root.id)
@@ -509,13 +504,9 @@ class DeviceAccess:
     async def _reopen(self) -> None:
         await self.close()
         if self._open is None:
-            raise RemitError(
-                fault(
-                    Code.DELEGATION_UNAVAILABLE,
-                    "the device of this team is not running in this process",
-                    suggestion="Start it where the hub is open: use `relaying` in your program.",
-                )
-            )
+            why = "the device of this team is not running in this process"
+            todo = "Start it where the hub is open: use `relaying` in your program."
+            raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=todo))
         await self._opened.enter_async_context(self._open())
         self._is_own = True
 

@@ -500,10 +500,8 @@ def _kept_windows(sealer: MessageCipher, device: str, now_ms: int) -> dict[str, 
 def _not_theirs(name: str, theirs: list[str]) -> Fault:
     """Return why a device gets no answer, without revealing anything that is shared with others."""
     if not theirs:
-        return fault(
-            Code.PERMISSION_DENIED,
-            "no agent is shared with your device",
-            suggestion="Ask its owner to share one with your device.",
-        )
+        why = "no agent is shared with your device"
+        todo = "Ask its owner to share one with your device."
+        return fault(Code.PERMISSION_DENIED, why, suggestion=todo)
     which = f"no agent `{name[:100]}` is" if name else "several agents are"
     return fault(Code.AGENT_NOT_FOUND, f"{which} shared with your device; choose one of: {join_names(theirs)}")

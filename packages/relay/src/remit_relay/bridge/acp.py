@@ -43,13 +43,9 @@ class AcpAgent(SupervisedAgent):
     ) -> None:
         """Use *program* for *profile*; raise a `RemitError` if the extra `acp` is not installed."""
         if find_spec("acp") is None:
-            raise RemitError(
-                fault(
-                    Code.TEAM_INVALID,
-                    f"the local agent of {profile} needs the extra `acp`, which is not installed",
-                    suggestion="Install it: pip install 'remit[acp]'",
-                )
-            )
+            why = f"the local agent of {profile} needs the extra `acp`, which is not installed"
+            todo = "Install it: pip install 'remit[acp]'"
+            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
         sessions: dict[str, str] = {}
 
         def link() -> AgentLink:

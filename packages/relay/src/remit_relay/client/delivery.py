@@ -75,11 +75,9 @@ def fault_of(answer: wire.Refused | wire.Denied | wire.Done) -> Fault:
         return fault(Code.RESULT_VALIDATION_FAILED, "unexpected answer from the gateway")
     if answer.code == "full":
         return fault(Code.OVERLOADED, answer.reason or "the gateway accepts no more messages for this device for now")
-    return fault(
-        Code.DELEGATION_UNAVAILABLE,
-        answer.reason or "the gateway cannot reach this device",
-        suggestion="The other device must have connected once, and must allow this device.",
-    )
+    why = answer.reason or "the gateway cannot reach this device"
+    todo = "The other device must have connected once, and must allow this device."
+    return fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=todo)
 
 
 # ── publishing keys ───────────────────────────────────────────────────────────────────────────────────────────────────

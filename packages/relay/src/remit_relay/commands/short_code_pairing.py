@@ -84,13 +84,9 @@ def pair(
 def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
 
     if find_team(team_file) is None:
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                "no team file remit.toml here or in a parent folder",
-                suggestion="Create one with `remit init --template shared`, or give one with --team.",
-            )
-        )
+        why = "no team file remit.toml here or in a parent folder"
+        todo = "Create one with `remit init --template shared`, or give one with --team."
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
     return load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
 
 

@@ -258,13 +258,9 @@ class Peers:
         """Return what `find` does; raise a `RemitError` if the device is unknown."""
         found = self.find(device)
         if found is None:
-            raise RemitError(
-                fault(
-                    Code.NOT_FOUND,
-                    f"unknown device {device[:64]!r}",
-                    suggestion="Pair with it first; `remit devices list` shows the known devices.",
-                )
-            )
+            why = f"unknown device {device[:64]!r}"
+            todo = "Pair with it first; `remit devices list` shows the known devices."
+            raise RemitError(fault(Code.NOT_FOUND, why, suggestion=todo))
         return found
 
     def named(self, row: int) -> str:

@@ -259,13 +259,9 @@ class DeviceFile:
 
     def damage(self, what: str) -> StoreError:
         """Return the error for a file that was damaged or changed from outside."""
-        return StoreError(
-            fault(
-                Code.STORE_UNAVAILABLE,
-                f"{self.path} is damaged: {what}",
-                suggestion="Restore it from a backup; or move it and its key away, create a new device, and pair.",
-            )
-        )
+        why = f"{self.path} is damaged: {what}"
+        todo = "Restore it from a backup; or move it and its key away, create a new device, and pair."
+        return StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo))
 
     # ── named values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -292,19 +288,17 @@ class DeviceFile:
                     self._connection.pragma("user_version", VERSION)
                     self.keep("check", _CHECK)
                 elif version != VERSION:
-                    raise _unusable(
-                        f"{self.path} has version {version}, but this Remit supports version {VERSION}",
-                        "Use the version of Remit that created it, or a newer one.",
-                    )
+                    why = f"{self.path} has version {version}, but this Remit supports version {VERSION}"
+                    todo = "Use the version of Remit that created it, or a newer one."
+                    raise _unusable(why, todo)
                 self.execute(_INDEXES)
             found = self.one("SELECT value FROM facts WHERE name = 'check'")
         except TROUBLE as error:
             raise translate(error, self.path) from error
         if found is None or self.keys.unlock(found[0], "facts/check") is None:
-            raise _unusable(
-                f"wrong key for {self.path}",
-                "Use the key file or passphrase that it was created with; without it the file cannot be read.",
-            )
+            why = f"wrong key for {self.path}"
+            todo = "Use the key file or passphrase that it was created with; without it the file cannot be read."
+            raise _unusable(why, todo)
 
 
 class FileChanges:

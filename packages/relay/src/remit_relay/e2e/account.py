@@ -107,13 +107,9 @@ def olm() -> Olm:
     try:
         return cast(Olm, import_module("vodozemac"))
     except ImportError as error:
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                "sharing agents between devices needs the extra `relay`, which is not installed",
-                suggestion="Install it: pip install 'remit[relay]'",
-            )
-        ) from error
+        why = "sharing agents between devices needs the extra `relay`, which is not installed"
+        todo = "Install it: pip install 'remit[relay]'"
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo)) from error
 
 
 # ── the device ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,13 +140,9 @@ class Device:
         card = make_card(pair, account.curve25519_key.to_bytes(), name=name, gateway=gateway)
         with state.writing():
             if state.fact("self", _Self) is not None:
-                raise RemitError(
-                    fault(
-                        Code.STATE_CONFLICT,
-                        f"{state.path} already contains a device",
-                        suggestion="Use it, or choose another file for a new device.",
-                    )
-                )
+                why = f"{state.path} already contains a device"
+                todo = "Use it, or choose another file for a new device."
+                raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
             state.keep("self", _Self(seed=pair.seed, name=name, gateway=gateway))
             keep_account(state, account)
         return cls(state, pair, card)

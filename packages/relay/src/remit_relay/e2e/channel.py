@@ -80,13 +80,9 @@ class MessageCipher:
         allowed or overloaded, or the message is too large.
         """
         if len(plaintext) > MAX_MESSAGE:
-            raise RemitError(
-                fault(
-                    Code.TOO_LARGE,
-                    f"the message has {len(plaintext)} bytes; the limit is {MAX_MESSAGE}",
-                    suggestion="Send it in parts, or send a link to it.",
-                )
-            )
+            why = f"the message has {len(plaintext)} bytes; the limit is {MAX_MESSAGE}"
+            todo = "Send it in parts, or send a link to it."
+            raise RemitError(fault(Code.TOO_LARGE, why, suggestion=todo))
         if len(requester) > MAX_REQUESTER:
             raise _wrong("requester", f"must have at most {MAX_REQUESTER} characters")
         if message and not _MESSAGE.match(message):

@@ -97,9 +97,8 @@ class OutboxWriter:
         try:
             live = self._sessions.begin(peer.card, prekey.key)
         except ValueError as error:
-            raise RemitError(
-                fault(Code.CREDENTIAL_INVALID, f"invalid session key of {peer.device}: {error}")
-            ) from error
+            why = f"invalid session key of {peer.device}: {error}"
+            raise RemitError(fault(Code.CREDENTIAL_INVALID, why)) from error
         streams = structs.replace(streams, session=self._sessions.keep(row, live), renewed_ms=self._now_us() // 1_000)
         return self.restart(row, peer, streams, renew=renew)
 
@@ -275,10 +274,6 @@ class OutboxWriter:
     def _room(self, row: int, peer: PeerDevice, size: int) -> None:
         count, total = self._held(row)
         if count >= MAX_HELD or total + size > MAX_HELD_BYTES:
-            raise RemitError(
-                fault(
-                    Code.OVERLOADED,
-                    f"{count} messages wait for {peer.card.name!r}, which has not received them",
-                    suggestion="Wait until the device connects again, or revoke it.",
-                )
-            )
+            why = f"{count} messages wait for {peer.card.name!r}, which has not received them"
+            todo = "Wait until the device connects again, or revoke it."
+            raise RemitError(fault(Code.OVERLOADED, why, suggestion=todo))

@@ -236,13 +236,8 @@ def choose(offer: tuple[AgentOffer, ...] | None, agent: str, device: str) -> str
         suggestion = "Name one of those (--agent NAME)."
     else:
         why = f"{device} shares several agents with this device: {join_names(names)}"
-        raise RemitError(
-            fault(
-                Code.INPUT_VALIDATION_FAILED,
-                why,
-                suggestion="Choose one (--agent NAME; in a chat /resume NAME).",
-            )
-        )
+        todo = "Choose one (--agent NAME; in a chat /resume NAME)."
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=todo))
     raise RemitError(fault(Code.AGENT_NOT_FOUND, why, suggestion=suggestion))
 
 

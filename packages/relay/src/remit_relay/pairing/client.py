@@ -267,13 +267,9 @@ async def _mailbox(gateway: PairingGateway) -> AsyncGenerator[_Mailbox]:
             box = _Mailbox(socket)
             greeting = await box.hear(RendezvousGreeting)
             if greeting.gateway != gateway.name:
-                raise RemitError(
-                    fault(
-                        Code.UNAUTHENTICATED,
-                        f"the name of the gateway is {greeting.gateway[:100]!r}, not {gateway.name!r}",
-                        suggestion="If it is the right one, set `name` in `[relay]`, or give --gateway-name.",
-                    )
-                )
+                why = f"the name of the gateway is {greeting.gateway[:100]!r}, not {gateway.name!r}"
+                todo = "If it is the right one, set `name` in `[relay]`, or give --gateway-name."
+                raise RemitError(fault(Code.UNAUTHENTICATED, why, suggestion=todo))
             if greeting.version != VERSION:
                 why = f"the gateway pairs with protocol version {greeting.version}, this device with {VERSION}"
                 raise RemitError(fault(Code.VERSION_UNSUPPORTED, why))

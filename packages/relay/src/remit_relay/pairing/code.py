@@ -152,10 +152,6 @@ def _code(text: str) -> PairingCode:
 
 
 def _unreadable(why: str, suggestion: str = "") -> RemitError:
-    return RemitError(
-        fault(
-            Code.INPUT_VALIDATION_FAILED,
-            f"invalid pairing code: {why}",
-            suggestion=suggestion or "Type it as the other side shows it, such as 4821-marble-tiger-lemon.",
-        )
-    )
+    why = f"invalid pairing code: {why}"
+    todo = suggestion or "Type it as the other side shows it, such as 4821-marble-tiger-lemon."
+    return RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=todo))

@@ -84,9 +84,8 @@ def refused_file(
         size = f"it has {len(file.data):,} bytes, and {who} allows at most {rules.max_size:,}"
         return fault(Code.TOO_LARGE, f"the file {shown} is refused: {size}")
     if len(file.data) + sum(map(_size, others)) > MAX_TOTAL:
-        return fault(
-            Code.TOO_LARGE, f"the file {shown} is refused: the files of a message have at most {MAX_TOTAL:,} bytes"
-        )
+        why = f"the file {shown} is refused: the files of a message have at most {MAX_TOTAL:,} bytes"
+        return fault(Code.TOO_LARGE, why)
     return _refused_type(rules, file, shown, who)
 
 
@@ -106,9 +105,8 @@ def _refused_type(rules: FileRules, file: AttachedFile, shown: str, who: str) ->
         return fault(Code.INPUT_VALIDATION_FAILED, f"the file {shown} is refused: it has no valid media type")
     if not is_among(media_type, rules.types):
         allowed = ", ".join(rules.types[:10])
-        return fault(
-            Code.PERMISSION_DENIED, f"the file {shown} is refused: it is {media_type}, and {who} allows {allowed}"
-        )
+        why = f"the file {shown} is refused: it is {media_type}, and {who} allows {allowed}"
+        return fault(Code.PERMISSION_DENIED, why)
     if (content := mismatch(media_type, file.data)) is not None:
         why = f"it is called {media_type}, but its content is {content}"
         return fault(Code.INPUT_VALIDATION_FAILED, f"the file {shown} is refused: {why}")
@@ -258,17 +256,13 @@ def judge_incoming(
     begun_at, hops = control.origin_agent_device_id, control.hop_count
     if not profile.allow_shared_agent_calls or sender not in profile.allowed_shared_device_ids:
         # The sender reads this, so it says nothing about the settings here.
-        return fault(
-            Code.PERMISSION_DENIED,
-            f"no agent `{profile.id}` is shared with the device {sender}",
-            suggestion="Ask its owner to share it with your device.",
-        )
+        why = f"no agent `{profile.id}` is shared with the device {sender}"
+        todo = "Ask its owner to share it with your device."
+        return fault(Code.PERMISSION_DENIED, why, suggestion=todo)
     if hops == 1 and begun_at != sender:
-        return fault(
-            Code.PERMISSION_DENIED,
-            f"the device {sender} sent a first message with {begun_at} as its origin",
-            suggestion="Send it with your own device as `origin_agent_device_id`, or count the hops.",
-        )
+        why = f"the device {sender} sent a first message with {begun_at} as its origin"
+        todo = "Send it with your own device as `origin_agent_device_id`, or count the hops."
+        return fault(Code.PERMISSION_DENIED, why, suggestion=todo)
     if begun_at == device or (hops > 1 and begun_at == sender) or control.trace_id in standing.traces:
         return fault(Code.LOOP_DETECTED, f"the task of trace {control.trace_id} has passed this device before")
     return (
@@ -280,27 +274,21 @@ def judge_incoming(
 
 def _kept_in(profile: Profile, device: str) -> Fault | None:
     if not profile.allow_shared_agent_calls:
-        return fault(
-            Code.PERMISSION_DENIED,
-            f"the profile {profile.id} may not use shared agents",
-            suggestion=f"Allow the device: remit devices allow {device} --profile {profile.id}",
-        )
+        why = f"the profile {profile.id} may not use shared agents"
+        todo = f"Allow the device: remit devices allow {device} --profile {profile.id}"
+        return fault(Code.PERMISSION_DENIED, why, suggestion=todo)
     if device not in profile.allowed_shared_device_ids:
-        return fault(
-            Code.PERMISSION_DENIED,
-            f"the profile {profile.id} may not use the device {device}",
-            suggestion=f"Allow it: remit devices allow {device} --profile {profile.id}",
-        )
+        why = f"the profile {profile.id} may not use the device {device}"
+        todo = f"Allow it: remit devices allow {device} --profile {profile.id}"
+        return fault(Code.PERMISSION_DENIED, why, suggestion=todo)
     return None
 
 
 def _too_far(profile: Profile, control: ControlEnvelope) -> Fault | None:
     if control.hop_count <= profile.max_hop_count:
         return None
-    return fault(
-        Code.MAX_DEPTH_EXCEEDED,
-        f"the message is on hop {control.hop_count}; the limit of the profile {profile.id} is {profile.max_hop_count}",
-    )
+    why = f"the message is on hop {control.hop_count}; the limit of the profile {profile.id} is {profile.max_hop_count}"
+    return fault(Code.MAX_DEPTH_EXCEEDED, why)
 
 
 def _too_often(profile: Profile, device: str, standing: ProfileActivity, now_ms: int) -> Fault | None:

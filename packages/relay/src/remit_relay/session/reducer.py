@@ -24,45 +24,8 @@ from msgspec.structs import replace
 from remit.protocol.lifecycle import IllegalMoveError
 from remit.words.components import cut
 from remit_relay.bridge.ports import ConversationTurn, Draft, DraftFailure, PermissionRequest
-from remit_relay.session.moves import (
-    TABLE,
-    Approve,
-    Arrived,
-    Asked,
-    AskPerson,
-    Attach,
-    Cancel,
-    Decide,
-    Detach,
-    Drafted,
-    Ended,
-    Event,
-    HandBack,
-    Label,
-    LocalFailed,
-    Pause,
-    Permit,
-    Prompt,
-    Prompted,
-    Reason,
-    Reject,
-    RemoteFailed,
-    Restarted,
-    Resume,
-    Revoked,
-    Say,
-    Send,
-    Sent,
-    SessionState,
-    SetMode,
-    SetObjective,
-    Start,
-    Stop,
-    TakeOver,
-    Tick,
-    Unasked,
-    refusal,
-)
+from remit_relay.session import moves
+from remit_relay.session.moves import TABLE, Event, Label, Reason, SessionState, refusal
 from remit_relay.session.profile import Attachment
 from remit_relay.session.review import Review
 from remit_relay.session.run import MoveRefused, Overlay, PendingDraft, Person, RejectedDraft, TimelineEntry, Transition
@@ -122,11 +85,11 @@ def end(run: Overlay, state: SessionState, why: Reason, banner: str = "") -> Tra
     """End a run; received messages are kept, and an unsent draft stays visible."""
     ended = replace(with_kept(run), state=state, back=None, ended=why, banner=banner)
     ended = replace(ended, prompt=None, sending=None, unsent=None, guidance="")
-    return Transition(ended, (*cancel(run), Ended(state=state, why=why, banner=banner)))
+    return Transition(ended, (*cancel(run), moves.Ended(state=state, why=why, banner=banner)))
 
 
-def cancel(run: Overlay) -> tuple[Cancel, ...]:
-    return (Cancel(id=run.prompt),) if run.prompt else ()
+def cancel(run: Overlay) -> tuple[moves.Cancel, ...]:
+    return (moves.Cancel(id=run.prompt),) if run.prompt else ()
 
 
 # ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +110,7 @@ def next_turn(run: Overlay) -> Transition:
     if _is_out_of_tokens(run):
         return end_at(run, "max_tokens_budget")
     made = run.prompts + 1
-    prompt = Prompt(
+    prompt = moves.Prompt(
         id=f"{run.id}.p{made}", turn_index=run.turn + 1, mode=run.mode, objective=run.objective, turns=_turns(run)
     )
     return Transition(replace(run, state=open_state(run), prompts=made, prompt=prompt.id), (prompt,))
@@ -211,7 +174,7 @@ def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
 
 
 def ask(run: Overlay, pending: PendingDraft) -> Transition:
-    asked = AskPerson(draft=pending.id, text=pending.text, reviews=pending.reviews)
+    asked = moves.AskPerson(draft=pending.id, text=pending.text, reviews=pending.reviews)
     return Transition(replace(run, state=SessionState.READY_TO_SEND), (asked,))
 
 
@@ -269,7 +232,7 @@ def send(run: Overlay, text: str, label: Label, now_ms: int, by: Person | None =
         attached=(),
         entries=entry.number,
     )
-    return Transition(run, (Send(id=entry.id, turn=turn, text=text, label=label, files=entry.files),))
+    return Transition(run, (moves.Send(id=entry.id, turn=turn, text=text, label=label, files=entry.files),))
 
 
 def _editor(draft: PendingDraft | None, text: str, by: Person | None) -> Person | None:
@@ -398,7 +361,7 @@ def step(overlay: Overlay, event: Event, now_ms: int, by: Person | None = None) 
     if allowed is None:
         return MoveRefused(refusal(overlay.state, type(event)))
     # It is unknown how long a process that crashed was still active.
-    active_ms = overlay.active_ms if isinstance(event, Restarted) else overlay.spent_ms(now_ms)
+    active_ms = overlay.active_ms if isinstance(event, moves.Restarted) else overlay.spent_ms(now_ms)
     taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms, by)
     if isinstance(taken, MoveRefused):
         return taken
@@ -426,56 +389,56 @@ def _is_at_work(run: Overlay) -> bool:
 
 def _take(run: Overlay, event: Event, now_ms: int, by: Person | None) -> Transition | MoveRefused:
     match event:
-        case Start():
+        case moves.Start():
             return _start(run)
-        case Prompted(id=prompt):
+        case moves.Prompted(id=prompt):
             return not_awaited(run, prompt) or Transition(replace(run, state=SessionState.WAITING_LOCAL))
-        case Drafted(id=prompt, draft=draft, reviews=reviews):
+        case moves.Drafted(id=prompt, draft=draft, reviews=reviews):
             answered = replace(run, prompt=None)
             return not_awaited(run, prompt) or drafted(answered, prompt, draft, reviews, now_ms)
-        case LocalFailed(id=prompt, failed=failed):
+        case moves.LocalFailed(id=prompt, failed=failed):
             return not_awaited(run, prompt) or local_failed(replace(run, prompt=None), failed)
-        case Asked(question=question):
+        case moves.Asked(question=question):
             return _asked(run, question)
-        case Decide(question=question, choice=choice):
+        case moves.Decide(question=question, choice=choice):
             return _answered(run, question, choice)
-        case Unasked(question=question):
+        case moves.Unasked(question=question):
             return Transition(_without(run, question))
-        case Approve(draft=draft, text=text):
+        case moves.Approve(draft=draft, text=text):
             return _approve(run, draft, text, now_ms, by)
-        case Reject(draft=draft, reason=reason):
+        case moves.Reject(draft=draft, reason=reason):
             return _reject(run, draft, reason, now_ms, by)
-        case Sent(id=message):
+        case moves.Sent(id=message):
             return sent(run, message, now_ms)
-        case Arrived(text=text, files=files):
+        case moves.Arrived(text=text, files=files):
             return arrived(run, text, files, now_ms)
-        case RemoteFailed(reason=reason, lost=lost, recorded=recorded):
+        case moves.RemoteFailed(reason=reason, lost=lost, recorded=recorded):
             return remote_failed(run, reason, recorded, lost=lost)
-        case Pause():
+        case moves.Pause():
             return _pause(run)
-        case Resume(agent=agent):
+        case moves.Resume(agent=agent):
             return _resume(run if run.agent else replace(run, agent=agent))
-        case Stop():
+        case moves.Stop():
             return end(run, SessionState.STOPPED, "user")
-        case TakeOver():
+        case moves.TakeOver():
             return _take_over(run)
-        case HandBack():
+        case moves.HandBack():
             return _hand_back(run)
-        case Say(text=text):
+        case moves.Say(text=text):
             return _say(run, text, now_ms, by)
-        case Attach(file=file):
+        case moves.Attach(file=file):
             return Transition(replace(run, attached=(*run.attached, file)))
-        case Detach(file=file):
+        case moves.Detach(file=file):
             return _detach(run, file)
-        case Tick():
+        case moves.Tick():
             return end_at(run, "max_duration_ms") if run.back is None and is_out_of_time(run) else Transition(run)
-        case Restarted():
+        case moves.Restarted():
             return Transition(_restarted(run))
-        case Revoked(why=why):
+        case moves.Revoked(why=why):
             return end(run, SessionState.STOPPED, "revoked", f"The run has ended: {why}")
-        case SetObjective(objective=objective):
+        case moves.SetObjective(objective=objective):
             return _redirect(run, objective)
-        case SetMode(mode=mode):
+        case moves.SetMode(mode=mode):
             return Transition(replace(run, mode=mode))
 
 
@@ -535,7 +498,7 @@ def _answered(run: Overlay, question: str, choice: str | None) -> Transition | M
     if chosen is None and choice is not None:
         offered = ", ".join(each.id for each in asked.choices)
         return MoveRefused(f"the agent does not offer the choice {choice[:100]}; it offers {offered}")
-    permit = Permit(question=question, choice=choice, kind="" if chosen is None else chosen.kind)
+    permit = moves.Permit(question=question, choice=choice, kind="" if chosen is None else chosen.kind)
     return Transition(_without(run, question), (permit,))
 
 
@@ -627,10 +590,10 @@ def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
 # ── restart ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def outcome_of_sending(run: Overlay) -> Sent | RemoteFailed:
+def outcome_of_sending(run: Overlay) -> moves.Sent | moves.RemoteFailed:
     """Return what became of the message that a run is sending: it is in the outbox, or it was refused here."""
     assert run.sending is not None, "asked only of a run that is sending"
-    return Sent(run.sending) if run.unsent is None else RemoteFailed(run.unsent, lost=True)
+    return moves.Sent(run.sending) if run.unsent is None else moves.RemoteFailed(run.unsent, lost=True)
 
 
 def is_changed_by_restart(run: Overlay) -> bool:

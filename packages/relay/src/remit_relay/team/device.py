@@ -64,14 +64,11 @@ def create_device(
     state = _opened(team, environ)
     try:
         if (found := Device.load(state)) is not None:
-            raise RemitError(
-                fault(
-                    Code.STATE_CONFLICT,
-                    f"this team has a device already: {found.card.name}, in {device_path(team)}",
-                    suggestion="To start over with a new identity, move that file and device.key away. "
-                    "To see it: remit devices show",
-                )
+            why = f"this team has a device already: {found.card.name}, in {device_path(team)}"
+            todo = (
+                "To start over with a new identity, move that file and device.key away. To see it: remit devices show"
             )
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
         return Device.create(state, name=name, gateway=said if gateway is None else gateway)
     except BaseException:
         state.close()
@@ -92,13 +89,9 @@ def key_file(path: Path) -> Path:
     """Return the key of a device's file, or raise a `RemitError` if it is missing: a new one could not open it."""
     key = path.with_name(KEY_FILE)
     if not key.exists():
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                f"{key} is not there, and nothing else opens {path}",
-                suggestion="Restore it from a backup, or move the other file away and start over: remit devices init",
-            )
-        )
+        why = f"{key} is not there, and nothing else opens {path}"
+        todo = "Restore it from a backup, or move the other file away and start over: remit devices init"
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
     return key
 
 
@@ -129,21 +122,15 @@ def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
         return found[0]
     if found:
         which = ", ".join(f"{each.device} ({each.card.name})" for each in found)
-        raise RemitError(
-            fault(
-                Code.INPUT_VALIDATION_FAILED, f"ambiguous device `{named}`: {which}", suggestion="Type more of its id."
-            )
-        )
+        why = f"ambiguous device `{named}`: {which}"
+        todo = "Type more of its id."
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=todo))
     groups = sorted({group for each in known for group in each.groups})
     names = [*(each.card.name for each in known if not each.revoked), *groups]
     near = did_you_mean(named, names) or (f"; there are: {', '.join(names)}" if names else "; none is known yet")
-    raise RemitError(
-        fault(
-            Code.NOT_FOUND,
-            f"there is no device `{named[:100]}`{near}",
-            suggestion="See them all with `remit devices list`; one that is not there is paired first.",
-        )
-    )
+    why = f"there is no device `{named[:100]}`{near}"
+    todo = "See them all with `remit devices list`; one that is not there is paired first."
+    raise RemitError(fault(Code.NOT_FOUND, why, suggestion=todo))
 
 
 def find_devices(peers: Iterable[PeerDevice], named: str) -> list[PeerDevice]:
@@ -312,14 +299,11 @@ def keep_gateway(team: Team, device: Device, gateway: KeptGateway) -> None:
             gateway.url.rstrip("/"),
             gateway.name or host_of(gateway.url),
         ):
-            raise RemitError(
-                fault(
-                    Code.STATE_CONFLICT,
-                    f"{team.file} names another gateway: {relay.gateway}, not {gateway.url}",
-                    suggestion="A code holds for one gateway: both sides use the same. Change `gateway` in `[relay]`, "
-                    "or pair there.",
-                )
+            why = f"{team.file} names another gateway: {relay.gateway}, not {gateway.url}"
+            todo = (
+                "A code holds for one gateway: both sides use the same. Change `gateway` in `[relay]`, or pair there."
             )
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
         return
     with device.state.writing():
         device.state.keep(_FACT, gateway)
@@ -342,11 +326,7 @@ def with_gateway(team: Team, device: Device | None = None, *, environ: Mapping[s
     else:
         kept = None
     if kept is None:
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                f"this device has no gateway to other devices: {team.file} names none, nor does {device_path(team)}",
-                suggestion="Pair over one, which is kept: remit pair --gateway wss://… (`remit relay` runs one).",
-            )
-        )
+        why = f"this device has no gateway to other devices: {team.file} names none, nor does {device_path(team)}"
+        todo = "Pair over one, which is kept: remit pair --gateway wss://… (`remit relay` runs one)."
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
     return structs.replace(team, relay=RelaySection(gateway=kept.url, name=kept.name or None))

@@ -17,6 +17,7 @@ from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.local_api.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
 from remit_relay.local_api.pairing import GrantNames, OnPeers, pairing_routes, policy_routes
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
+from remit_relay.local_api.views import shown_as
 from remit_relay.notifier import needs_person
 from remit_relay.pairing.client import PairingGateway, PairingService
 from remit_relay.session.moves import ENDED
@@ -161,13 +162,11 @@ class _DeviceState:
         assert gateway is not None, "a device has a gateway"
         assert relay.host is not None, "it hosts runs"
         runs = [each for each in relay.host.runs if each.state not in ENDED]
-        return OwnDeviceStatus(
+        return shown_as(
+            OwnDeviceStatus,
+            process,
             id=relay.device.id,
             name=relay.device.card.name,
-            pid=process.pid,
-            version=process.version,
-            command=process.command,
-            since_ms=process.since_ms,
             gateway=gateway.gateway,
             connection=relay.link.state,
             why=relay.link.why,

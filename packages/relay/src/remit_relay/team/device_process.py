@@ -135,14 +135,12 @@ def device_lock(path: Path) -> Generator[None]:
 
 
 def _held(pid: int) -> RemitError:
-    return RemitError(
-        fault(
-            Code.STATE_CONFLICT,
-            f"this device is already running, in process {pid or 'unknown'}",
-            suggestion="Only one process at a time can run a device: stop that one first. "
-            "You can review its drafts from here: remit pending list",
-        )
+    why = f"this device is already running, in process {pid or 'unknown'}"
+    todo = (
+        "Only one process at a time can run a device: stop that one first. "
+        "You can review its drafts from here: remit pending list"
     )
+    return RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
 
 
 def _number(text: bytes) -> int:

@@ -18,6 +18,8 @@ from remit.protocol.records import SharedStep
 from remit.runtime.clock import LoopClock, sleep_to_tick
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
+from remit.runtime.registry import team_invalid
+from remit_cli.config.checks import secret_of
 from remit_cli.config.resources import detector_of, store_of
 from remit_cli.config.team import Team
 from remit_cli.config.values import duration_ms
@@ -33,17 +35,19 @@ from remit_relay.e2e.account import Device
 from remit_relay.e2e.channel import MessageCipher
 from remit_relay.messages.audit import Recording
 from remit_relay.messages.types import CatalogSender
+from remit_relay.notifier import Deliver, Notifier, to_desktop, to_program, to_webhook
 from remit_relay.router import route_messages
 from remit_relay.serve_shared import Shared, Sharing, SharingEvent, offered
 from remit_relay.session import review
 from remit_relay.session.profile import FileRules, Profile, ProfileLimits
 from remit_relay.session.repository import RemoteCommand
-from remit_relay.session.run import Overlay
+from remit_relay.session.run import CredentialFilter, Overlay
 from remit_relay.session_service import SessionService
 from remit_relay.team.device import device_path, open_device, program_of, with_gateway
 from remit_relay.team.device_process import device_lock
 from remit_relay.team.section import (
     PROFILES,
+    RELAY,
     SHARED,
     AttachmentsSection,
     RelaySection,
@@ -274,8 +278,6 @@ async def _notifying(
     """Return a listener that also tells a person, as the team file says."""
     if not relay_of(team).notify:
         return changed
-    from remit_relay.team.notifications import notifier_of
-
     notifier = notifier_of(team, environ)
     if notifier is None:
         return changed
@@ -527,3 +529,34 @@ def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
     except OSError as error:  # an invalid certificate raises an SSLError, which is an OSError
         why = f"{path}, which `[relay]` names as `certificate_authority`, cannot be used: {error.strerror or error}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Name the PEM file of a certificate.")) from error
+
+
+# ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+# Beside the store.
+TOLD_FILE = "notified"
+
+
+def notifier_of(team: Team, environ: Mapping[str, str] = os.environ) -> Notifier | None:
+    """Return the notifications of `[relay.notify]`; None: there are none.
+
+    Raises a `RemitError` if the variable of a secret is not set.
+    """
+    relay = RELAY.of(team)
+    said = relay and relay.notify
+    if not said:
+        return None
+    deliverers: list[Deliver] = [to_desktop()] if said.desktop else []
+    if said.command is not None:
+        deliverers.append(to_program(said.command, team.folder))
+    if said.webhook is not None:
+        try:
+            secret = secret_of(said.secret, environ) if said.secret else ""
+        except ValueError as error:
+            raise team_invalid(str(error)) from error
+        deliverers.append(to_webhook(said.webhook, secret))
+    if not deliverers:
+        return None
+    told = team.store_path.parent / TOLD_FILE
+    return Notifier(deliverers, told, CredentialFilter(detector_pipeline()).run, texts=said.texts)

@@ -257,6 +257,12 @@ def _fault_in(body: bytes, status: int) -> Fault:
         return fault(Code.DELEGATION_FAILED, f"the process of the device answered with status {status}")
 
 
+def came_too_late(why: str) -> RemitError:
+    """Return the error for an answer to a draft that is gone."""
+    why = f"the answer came too late and had no effect: {why}"
+    return RemitError(fault(Code.STATE_CONFLICT, why, suggestion="List pending drafts: remit pending list"))
+
+
 def answer_draft(
     folder: Path, process: DeviceProcess, draft: SharedDraft, event: Approve | Reject, *, by: str
 ) -> Literal[True]:
@@ -271,7 +277,5 @@ def answer_draft(
     except RemitError as error:
         if error.fault.code is not Code.STATE_CONFLICT:
             raise
-        why = f"the answer came too late and had no effect: {error.fault.message}"
-        todo = "List pending drafts: remit pending list"
-        raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo)) from error
+        raise came_too_late(error.fault.message) from error
     return True

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.keys import HubKeys
 from remit_cli.config.load import load_team
 from remit_cli.config.team_search import find_team
 from remit_cli.places import team_path
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.commands.shared import wording
+from remit_relay.commands.shared.client import came_too_late
 from remit_relay.device.peers import Peers
 from remit_relay.device.state import LOCK_FILE, DeviceFile, open_keys
 from remit_relay.local_api.views import Surroundings, view
@@ -57,13 +57,7 @@ def answer(
         while not draft.paused and is_at_work(path) and time.monotonic() < until and repository.is_left(file, name):
             time.sleep(_LOOK_S)
         if (why := repository.refusal(file, name)) is not None:
-            raise RemitError(
-                fault(
-                    Code.STATE_CONFLICT,
-                    f"the answer came too late and had no effect: {why}",
-                    suggestion="List pending drafts: remit pending list",
-                )
-            )
+            raise came_too_late(why)
         return not repository.is_left(file, name)
 
 

@@ -79,10 +79,6 @@ def _local_agent(team: Team, name: str) -> str:
 
 
 def _devices(team: Team) -> list[tuple[str, str]]:
-    # Slow to load; a chat with an agent of the team does not need them.
-    from remit_relay.device.peers import Peers
-    from remit_relay.team.device import using_device
-
     with using_device(team) as own:
         known = [each for each in Peers(own.state).list() if not each.revoked]
     able = [each for each in known if each.may_talk]
@@ -101,8 +97,14 @@ def _one(what: str, found: list[tuple[str, str]]) -> str:
         return names[0]
     if not _can_ask():
         raise click.UsageError(f"there are several {what}s: {', '.join(names)}; name one: {_CHAT}")
+    return _choice(f"Which {what}?", [(name, one_line(about, 60)) for name, about in found])
+
+
+def _choice(question: str, found: list[tuple[str, str]]) -> str:
+    """Return the name that the person at the terminal chooses, of some names with what they are."""
+    names = [name for name, _ in found]
     for number, (name, about) in enumerate(found, 1):
-        click.echo(f"{number:3}  {one_line(name)}  {one_line(about, 60)}".rstrip(), err=True)
+        click.echo(f"{number:3}  {one_line(name)}  {one_line(about)}".rstrip(), err=True)
 
     def meant(typed: str) -> str:
         if typed in names:
@@ -111,7 +113,7 @@ def _one(what: str, found: list[tuple[str, str]]) -> str:
             return names[int(typed) - 1]
         raise click.BadParameter(f"enter a number from 1 to {len(names)}, or a name")
 
-    return click.prompt(f"Which {what}?", value_proc=meant, err=True)
+    return click.prompt(question, value_proc=meant, err=True)
 
 
 def _can_ask() -> bool:
@@ -176,14 +178,9 @@ def _refuse_unknown(team: Team, profile: str) -> None:
         return
     known = list(PROFILES.of(team))
     near = did_you_mean(profile, known) or f"; known profiles: {', '.join(known) or 'none'}"
-    raise RemitError(
-        fault(
-            Code.NOT_FOUND,
-            f"no such profile `{profile[:100]}`{near}",
-            suggestion=f"Add one to {team.file}: [profiles.NAME]. To chat with an agent of this team, "
-            "leave out DEVICE.",
-        )
-    )
+    why = f"no such profile `{profile[:100]}`{near}"
+    todo = f"Add one to {team.file}: [profiles.NAME]. To chat with an agent of this team, leave out DEVICE."
+    raise RemitError(fault(Code.NOT_FOUND, why, suggestion=todo))
 
 
 def _with_chosen_agent(order: SharedOrder, team: Team) -> SharedOrder:
@@ -196,18 +193,8 @@ def _with_chosen_agent(order: SharedOrder, team: Team) -> SharedOrder:
     if len(offer) < 2:
         return order
     click.echo(f"{one_line(_called(members, order.device))} shares several agents with you:", err=True)
-    names = list(offer)
-    for number, each in enumerate(offer.values(), 1):
-        click.echo(f"{number:3}  {one_line(each.name)}  {one_line(each.description)}".rstrip(), err=True)
-
-    def meant(typed: str) -> str:
-        if typed in names:
-            return typed
-        if typed.isdecimal() and 1 <= int(typed) <= len(names):
-            return names[int(typed) - 1]
-        raise click.BadParameter(f"enter a number from 1 to {len(names)}, or a name")
-
-    return replace(order, agent=click.prompt("Which one?", value_proc=meant, err=True))
+    agents = [(each.name, each.description) for each in offer.values()]
+    return replace(order, agent=_choice("Which one?", agents))
 
 
 def _with_team_file_hint(error: RemitError, team: Team, peer: PeerDevice, profile: str) -> RemitError:

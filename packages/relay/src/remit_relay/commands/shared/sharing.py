@@ -117,13 +117,9 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
     """Return the agents to share; raise a `RemitError` if there are none, or a device is unknown."""
     if agent is None:
         if not SHARED.of(team):
-            raise RemitError(
-                fault(
-                    Code.TEAM_INVALID,
-                    f"{team.file} shares no agent",
-                    suggestion="Add [shared.NAME] with `devices`, or run: remit share AGENT --device DEVICE",
-                )
-            )
+            why = f"{team.file} shares no agent"
+            todo = "Add [shared.NAME] with `devices`, or run: remit share AGENT --device DEVICE"
+            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
         return SHARED.of(team)
     named = {name: each for name, each in SHARED.of(team).items() if agent == each.agent}
     if agent in SHARED.of(team):
@@ -131,13 +127,9 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
     if not devices:
         if not named:
             known_agent(agent, dict.fromkeys((*SHARED.of(team), *team.everyone)))
-            raise RemitError(
-                fault(
-                    Code.TEAM_INVALID,
-                    f"{team.file} does not share {agent}{did_you_mean(agent, SHARED.of(team))}",
-                    suggestion=f"Give a device: remit share {agent} --device DEVICE, or add [shared.{agent}].",
-                )
-            )
+            why = f"{team.file} does not share {agent}{did_you_mean(agent, SHARED.of(team))}"
+            todo = f"Give a device: remit share {agent} --device DEVICE, or add [shared.{agent}]."
+            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
         return named
     with using_device(team) as own:
         known = Peers(own.state).list()
@@ -206,23 +198,15 @@ async def _follow(
                 told = True
                 _tell(news, to, names, client.process if not is_here else None)
     except DeviceGone:
-        raise RemitError(
-            fault(
-                Code.DELEGATION_UNAVAILABLE,
-                f"{client.process.title} has ended, and shares nothing any more",
-                suggestion="Share from here: remit share. Or run the device until you stop it: remit up",
-            )
-        ) from None
+        why = f"{client.process.title} has ended, and shares nothing any more"
+        todo = "Share from here: remit share. Or run the device until you stop it: remit up"
+        raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=todo)) from None
 
 
 def _refused(process: DeviceProcess) -> RemitError:
-    return RemitError(
-        fault(
-            Code.STATE_CONFLICT,
-            f"{process.title} runs this device, and shares what the team file lists",
-            suggestion="Add the agent to [shared] in the team file and restart that process, or end it first.",
-        )
-    )
+    why = f"{process.title} runs this device, and shares what the team file lists"
+    todo = "Add the agent to [shared] in the team file and restart that process, or end it first."
+    return RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
 
 
 def _tell(

@@ -170,24 +170,16 @@ def stop(order: UpOrder, *, as_json: bool) -> int:
             return 0
         return _tell_down(order, as_json=as_json)
     if process.command != "up":
-        raise RemitError(
-            fault(
-                Code.STATE_CONFLICT,
-                f"the device runs in {process.title}, which `remit up --stop` does not stop",
-                suggestion="Press Ctrl-C in its terminal.",
-            )
-        )
+        why = f"the device runs in {process.title}, which `remit up --stop` does not stop"
+        todo = "Press Ctrl-C in its terminal."
+        raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
     os.kill(process.pid, signal.SIGTERM)
     until = time.monotonic() + STOP_S
     while holder_of(order.folder) == process.pid:
         if time.monotonic() > until:
-            raise RemitError(
-                fault(
-                    Code.TIMEOUT,
-                    f"{process.title} has not ended within {spoken(int(STOP_S * 1_000))}",
-                    suggestion=f"To end it at once: kill -9 {process.pid}",
-                )
-            )
+            why = f"{process.title} has not ended within {spoken(int(STOP_S * 1_000))}"
+            todo = f"To end it at once: kill -9 {process.pid}"
+            raise RemitError(fault(Code.TIMEOUT, why, suggestion=todo))
         time.sleep(_LOOK_S)
     if as_json:
         print_json(DeviceDown(pid=None))
@@ -240,10 +232,6 @@ def _refuse_second(order: UpOrder) -> None:
 def _died(code: int, log: Path) -> RemitError:
     words = several_lines(log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:]).strip()
     said = f":\n{words}" if words else ""
-    return RemitError(
-        fault(
-            Code.DELEGATION_FAILED,
-            f"the process of the device exited with code {code}{said}",
-            suggestion="Run it without --detach to see more.",
-        )
-    )
+    why = f"the process of the device exited with code {code}{said}"
+    todo = "Run it without --detach to see more."
+    return RemitError(fault(Code.DELEGATION_FAILED, why, suggestion=todo))
