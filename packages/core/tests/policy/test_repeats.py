@@ -14,15 +14,23 @@ from remit.policy.repeats import (
     EarlierAnswer,
     beside_of,
     call_key,
+    call_key_of,
+    call_keys_of,
     is_near,
     is_outdated,
     repeated_without_progress,
     words_of,
 )
-from remit.protocol.envelope import Handoff, Json, View
+from remit.protocol.envelope import Call, Handoff, Json, View
 from samples import a_request, a_response
 
 KEY = call_key("shop", "ORDER", "get order", {"id": ["#W1", 2]})
+
+
+def test_a_call_by_capability_has_the_keys_of_the_requests_that_may_come_of_it() -> None:
+    call = Call(capability="SUM", objective=" Add up", input=[1, 2])
+    sent = [a_request(target=name, capability="SUM", objective="add  UP", input=[1, 2]) for name in ("one", "two")]
+    assert call_keys_of(call, ("one", "two")) == {call_key_of(request) for request in sent}
 
 
 @pytest.mark.parametrize(
