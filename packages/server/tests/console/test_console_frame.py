@@ -22,7 +22,7 @@ from remit_cli.drive.dev import CLAIM
 from remit_relay.commands.dev import OBJECTIVE
 from remit_server.console.pages import is_built
 from serving import serving
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 
 def hub_of() -> Hub:
@@ -210,13 +210,10 @@ async def test_a_person_who_looks_elsewhere_is_notified_without_a_word_of_what_i
         await world.begin(page, "Review the secret API")
         await page.evaluate("window.away = true")
         world.local.gate.set()
-        await page.wait_for_function("window.shown.length > 0")
-        assert await page.evaluate("window.shown") == [
-            "Remit: your decision is needed. A conversation with bob waits for you."
-        ]
+        # Asked again from here: the policy of the page lets no script of its own evaluate a text.
+        shown = await eventually(lambda: page.evaluate("window.shown"), "a notification")
+        assert shown == ["Remit: your decision is needed. A conversation with bob waits for you."]
 
-
-pytestmark = pytest.mark.skipif(not is_built(), reason="NOT TESTED: the console is not built here")
 
 _PATIENCE_MS = PATIENCE_S * 1_000
 # What Ada said and the record does not hold.
@@ -251,6 +248,7 @@ async def own_browser() -> AsyncGenerator[Browser]:
         await made.close()
 
 
+@pytest.mark.skipif(not is_built(), reason="NOT TESTED: the console is not built here")
 async def test_no_secret_is_in_any_byte_of_a_whole_session(tmp_path: Path) -> None:
     with dev(tmp_path, "example") as shown:
         runs = shown.until("/v1/runs", _is_whole)["runs"]
