@@ -21,14 +21,14 @@ CEILINGS = {
     "package otel: lines": 1_860,
     "package redaction: lines": 3_380,
     "package relay: lines": 27_850,
-    "package server: lines": 27_750,
+    "package server: lines": 27_150,
     "package testing: lines": 3_920,
     "modules that Hub needs": 147,
     "lines that Hub needs": 30_500,
     "files run by hub.ask with a nested delegation": 43,
     "entries into a file by hub.ask with a nested delegation": 182,
-    "files run by a POST to a served hub": 49,
-    "entries into a file by a POST to a served hub": 169,
+    "files run by a POST to a served hub": 47,
+    "entries into a file by a POST to a served hub": 163,
 }
 # The only one that has to grow.
 LEAST = {"lines of the median module": 155}
