@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remit_orchestrator.orchestrator import Orchestrator
     from remit_orchestrator.text.classification import Scorer
     from remit_orchestrator.text.intent import Label
-    from remit_orchestrator.workflow import WorkflowAgent
+    from remit_orchestrator.workflow import ExecutionSettings, WorkflowAgent
     from remit_orchestrator.workflow_answer import Wording
 
 
@@ -47,9 +47,6 @@ class Orchestration:
     def _cards(self) -> Mapping[str, AgentCard]:
         return self._hub.cards
 
-    def _max_fan_out(self) -> int:
-        return self._hub.limits.max_fan_out
-
     def add_words(self, phrases: Mapping[str, str] | None, glossary: Mapping[str, str] | None) -> None:
         """Add the phrases that users read while a capability is in progress, and preferred terms."""
         self._phrases |= phrases or {}
@@ -69,14 +66,15 @@ class Orchestration:
     def workflow_agent(self, workflow: "Workflow", model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
         """Return the agent that executes a workflow; *model* writes its answers."""
         from remit_orchestrator.workflow import WorkflowAgent
+
+        return WorkflowAgent(workflow, self._settings(model))
+
+    def _settings(self, model: "str | Model | ModelAgent | None") -> "ExecutionSettings":
+        from remit_orchestrator.workflow import ExecutionSettings
         from remit_orchestrator.workflow_answer import narrator_of
 
-        return WorkflowAgent(
-            workflow,
-            words=self._words,
-            at_once=self._max_fan_out,
-            narrator=narrator_of(model),
-            reader=lambda: self._reader,
+        return ExecutionSettings(
+            self._words, lambda: self._hub.limits.max_fan_out, lambda: self._reader, narrator_of(model)
         )
 
     def orchestrator_agent(
@@ -96,7 +94,6 @@ class Orchestration:
         from remit_models.model import model_agent
         from remit_orchestrator.intent_classifier import DecisionCache, PlanProposer, classifier_factory
         from remit_orchestrator.orchestrator import Orchestrator
-        from remit_orchestrator.workflow_answer import narrator_of
 
         asked = None if model is None else model_agent(model)
         if conflicts is not None:
@@ -114,11 +111,8 @@ class Orchestration:
                 asked if classifier == "model" else None,
                 thresholds.act,
             ),
+            self._settings(asked if narrate == "model" else None),
             thresholds=thresholds,
-            words=self._words,
-            at_once=self._max_fan_out,
-            narrator=narrator_of(asked if narrate == "model" else None),
-            reader=self._reader,
             proposer=PlanProposer(asked) if asked is not None and plans == "model" else None,
             decisions=DecisionCache(self._hub.clock.now, cache_ms),
             wall_ms=self._hub.clock.wall_ms,

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Answer, Json
-from remit.protocol.orchestration import THRESHOLDS, Thresholds, Workflow
+from remit.protocol.orchestration import Thresholds, Workflow
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
-from remit_orchestrator.conflict_reader import ConflictReader
 from remit_orchestrator.conversation import (
     Conversation,
     FilledInputs,
@@ -47,7 +46,7 @@ from remit_orchestrator.intent_classifier import (
     without_model,
 )
 from remit_orchestrator.plan_state import PlanState, given_up, kept, read_state, request_steps, user_text, with_intent
-from remit_orchestrator.planned_request import PlanRunner, is_option, with_reply, with_words
+from remit_orchestrator.planned_request import advance, is_option, with_reply, with_words
 from remit_orchestrator.text.conflicts.decided import disputes_of, settled_disputes
 from remit_orchestrator.text.constraints import with_breaches
 from remit_orchestrator.text.fields import question_for
@@ -70,8 +69,7 @@ from remit_orchestrator.text.intent import (
 )
 from remit_orchestrator.text.lexicon import alternatives
 from remit_orchestrator.text.replies import agrees, asks_for_something, chosen, fields, wanted
-from remit_orchestrator.workflow import AT_ONCE, WorkflowExecution
-from remit_orchestrator.workflow_answer import Narrator, Wording
+from remit_orchestrator.workflow import ExecutionSettings, WorkflowExecution
 
 _NO = re.compile(rf"\W*(?:{alternatives('orchestrator.no')})(?:,? (?:thanks|thank you|danke))?\W*", re.IGNORECASE)
 _HELP = re.compile(rf"\W*(?:{alternatives('orchestrator.help')})\W*", re.IGNORECASE)
@@ -101,30 +99,24 @@ class Orchestrator:
         self,
         offered: Callable[[], Mapping[str, tuple[Label, Capability]]],
         train: Callable[[Sequence[Capability]], Classifier],
+        settings: ExecutionSettings,
         *,
-        thresholds: Thresholds = THRESHOLDS,
-        words: Callable[[], Wording] = Wording,
-        at_once: Callable[[], int] = lambda: AT_ONCE,
-        narrator: Narrator | None = None,
-        reader: ConflictReader | None = None,
-        proposer: PlanProposer | None = None,
+        thresholds: Thresholds,
+        proposer: PlanProposer | None,
         decisions: DecisionCache,
         wall_ms: Callable[[], int],
-        cache_ms: int = 0,
-        aclose: Callable[[], Awaitable[None]] | None = None,
+        cache_ms: int,
+        aclose: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self._offered = offered
         self._train = train
         self._thresholds = thresholds
-        self._words = words
-        self._at_once = at_once
-        self._narrator = narrator
-        self._reader = reader
+        self._settings = settings
+        self._words = settings.words
         self._proposer = proposer
         self._decisions = decisions
         self._conversations = RecalledConversations(wall_ms)
         self._cache_ms = cache_ms
-        self._plans = PlanRunner(offered, words, at_once, narrator, reader)
         self.aclose = aclose
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
 
@@ -352,7 +344,8 @@ class Orchestrator:
 
     async def _advanced(self, brief: Brief, state: PlanState) -> Answer:
         """Do what can be done of a plan; store the question that is left, with what was done so far."""
-        answer, waiting = await self._plans.advance(brief, state, await self._conversations.of(brief))
+        talk = await self._conversations.of(brief)
+        answer, waiting = await advance(self._offered(), self._settings, brief, state, talk)
         if waiting is not None:
             asked = kept(waiting, answer.result)
             await keep_question(brief, asked)
@@ -435,10 +428,7 @@ class Orchestrator:
         execution = WorkflowExecution(
             Workflow(name="orchestrator", steps=steps),
             brief,
-            self._words(),
-            self._at_once(),
-            narrator=self._narrator,
-            reader=self._reader,
+            self._settings,
             request=text,
             recalled=talk.handoff(),
         )

@@ -4,7 +4,7 @@ A question to the user ends the run. The plan and the results so far are stored 
 even after a restart, and nothing is done twice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Literal, cast
 
@@ -15,7 +15,6 @@ from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.errors import RemitError
 from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.brief import Brief
-from remit_orchestrator.conflict_reader import ConflictReader
 from remit_orchestrator.conversation import Conversation, FilledInputs, fits, merged_input
 from remit_orchestrator.plan_state import (
     PART,
@@ -44,8 +43,7 @@ from remit_orchestrator.text.constraints import with_breaches
 from remit_orchestrator.text.fields import as_before, question_for
 from remit_orchestrator.text.intent import PHRASES, PlannedPart
 from remit_orchestrator.text.replies import agrees, chosen, fields, wanted
-from remit_orchestrator.workflow import WorkflowExecution
-from remit_orchestrator.workflow_answer import Narrator, Wording
+from remit_orchestrator.workflow import ExecutionSettings, WorkflowExecution
 from remit_orchestrator.workflow_plan import StepOutcome, literal
 
 
@@ -111,78 +109,39 @@ def is_option(state: PlanState, code: str) -> bool:
     return code in {each.intent.code for each in options}
 
 
-class PlanRunner:
-    """Carries out plans for an orchestrator."""
+async def advance(
+    offered: Offered, settings: ExecutionSettings, brief: Brief, state: PlanState, talk: Conversation
+) -> tuple[Answer, PlanState | None]:
+    """Ask what has to be known before anything is done, or do what can be done.
 
-    def __init__(
-        self,
-        offered: Callable[[], Offered],
-        words: Callable[[], Wording],
-        at_once: Callable[[], int],
-        narrator: Narrator | None,
-        reader: ConflictReader | None,
-    ) -> None:
-        self._offered = offered
-        self._words = words
-        self._at_once = at_once
-        self._narrator = narrator
-        self._reader = reader
-
-    async def advance(self, brief: Brief, state: PlanState, talk: Conversation) -> tuple[Answer, PlanState | None]:
-        """Ask what has to be known before anything is done, or do what can be done.
-
-        Returns the state to store with the question in the answer; None if nothing is asked.
-        """
-        offered = self._offered()
-        state = replace(state, plan=without_missing(state.plan, offered))
-        parts = state.plan.parts
-        unclear = next((at for at in open_parts(state) if parts[at].how == "ask"), None)
-        if unclear is not None:
-            return _choice(parts[unclear]), replace(state, asked={"kind": "choose", "place": unclear})
-        labels = {code: label for code, (label, _) in offered.items()}
-        said = spoken_plan([parts[at] for at in in_order(parts) if at in open_parts(state)], labels)
-        cannot = [not_done(each) for each in parts if each.how == "cannot"]
-        filled = _filled_inputs(state, talk, offered)
-        lead = as_before({name: each for part in filled.values() for name, each in part.earlier.items()})
-        proposed = understood_as(said) if state.plan.by == "model" and not state.came else ""
-        missing, known = _missing(state, filled, offered)
-        if missing:
-            await talk.keep(brief)
-            confirms = not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state))
-            purpose = f"{said}? " if confirms else proposed
-            question = "\n".join((*cannot, f"{_before(lead)}{purpose}{question_for(missing, known)}"))
-            asked: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
-            return _asking(self._words().clean_question(question)), replace(state, asked=asked)
-        if not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state)):
-            await talk.keep(brief)
-            question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', said)}"))
-            return _asking(question), replace(state, asked={"kind": "confirm"})
-        answer, waiting = await _Run(self, brief, state, offered, talk, filled).answer()
-        before = "\n\n".join(each for each in (lead, "" if state.agreed else proposed.strip()) if each)
-        return (replace(answer, result=f"{before}\n\n{answer.result}") if before else answer), waiting
-
-    def execution(self, workflow: Workflow, brief: Brief, run: "_Run", text: str) -> WorkflowExecution:
-        """Return the execution of the parts that can be done."""
-        return WorkflowExecution(
-            workflow,
-            brief,
-            self._words(),
-            self._at_once(),
-            narrator=self._narrator,
-            reader=self._reader,
-            request=text,
-            gate=run.gate,
-            before=run.state.came,
-            recalled=run.talk.handoff(),
-        )
-
-    def title(self, code: str) -> str:
-        """Return the title of a part's step."""
-        return self._words().title(code)
-
-    def clean(self, text: str) -> str:
-        """Return a text for users."""
-        return self._words().clean_question(text)
+    Returns the state to store with the question in the answer; None if nothing is asked.
+    """
+    state = replace(state, plan=without_missing(state.plan, offered))
+    parts = state.plan.parts
+    unclear = next((at for at in open_parts(state) if parts[at].how == "ask"), None)
+    if unclear is not None:
+        return _choice(parts[unclear]), replace(state, asked={"kind": "choose", "place": unclear})
+    labels = {code: label for code, (label, _) in offered.items()}
+    said = spoken_plan([parts[at] for at in in_order(parts) if at in open_parts(state)], labels)
+    cannot = [not_done(each) for each in parts if each.how == "cannot"]
+    filled = _filled_inputs(state, talk, offered)
+    lead = as_before({name: each for part in filled.values() for name, each in part.earlier.items()})
+    proposed = understood_as(said) if state.plan.by == "model" and not state.came else ""
+    missing, known = _missing(state, filled, offered)
+    if missing:
+        await talk.keep(brief)
+        confirms = not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state))
+        purpose = f"{said}? " if confirms else proposed
+        question = "\n".join((*cannot, f"{_before(lead)}{purpose}{question_for(missing, known)}"))
+        asked: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
+        return _asking(settings.words().clean_question(question)), replace(state, asked=asked)
+    if not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state)):
+        await talk.keep(brief)
+        question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', said)}"))
+        return _asking(question), replace(state, asked={"kind": "confirm"})
+    answer, waiting = await _Run(settings, brief, state, offered, talk, filled).answer()
+    before = "\n\n".join(each for each in (lead, "" if state.agreed else proposed.strip()) if each)
+    return (replace(answer, result=f"{before}\n\n{answer.result}") if before else answer), waiting
 
 
 class _Run:
@@ -190,18 +149,19 @@ class _Run:
 
     def __init__(
         self,
-        runner: PlanRunner,
+        settings: ExecutionSettings,
         brief: Brief,
         state: PlanState,
         offered: Offered,
         talk: Conversation,
         filled: Mapping[int, FilledInputs],
     ) -> None:
-        self._runner = runner
+        self._settings = settings
+        self._words = settings.words()
         self._brief = brief
         self.state = state
         self._offered = offered
-        self.talk = talk
+        self._talk = talk
         self._filled_inputs = filled
         self._lines: dict[int, str] = {}
         self._held: dict[int, dict[str, Json]] = {}
@@ -216,8 +176,14 @@ class _Run:
         steps = tuple(self._step(at, doable) for at in in_order(parts) if at in doable)
         answer, ended = Answer(""), dict[str, StepOutcome]()
         if steps:
-            execution = self._runner.execution(
-                Workflow(name="orchestrator", steps=steps), self._brief, self, state.text
+            execution = WorkflowExecution(
+                Workflow(name="orchestrator", steps=steps),
+                self._brief,
+                self._settings,
+                request=state.text,
+                gate=self.gate,
+                before=state.came,
+                recalled=self._talk.handoff(),
             )
             try:
                 answer = await execution.run()
@@ -248,7 +214,11 @@ class _Run:
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in found
         ]
         question, asked = self._question()
-        told = [text, "\n".join(self._runner.clean(line) for line in lines), self._runner.clean(question)]
+        told = [
+            text,
+            "\n".join(self._words.clean_question(line) for line in lines),
+            self._words.clean_question(question),
+        ]
         whole = replace(
             answer,
             result="\n\n".join(each for each in told if each),
@@ -299,7 +269,7 @@ class _Run:
             capability,
             text=objective(state, part),
             given=self._filled_inputs[at].inputs[0],
-            title=self._runner.title(intent.code),
+            title=self._words.title(intent.code),
             among=len(doable),
             after=tuple(f"{step_name(each)}{'' if strict else '?'}" for each in part.after if each in known),
         )
@@ -309,10 +279,10 @@ class _Run:
         intents = {at: intent for at in doable if (intent := self.state.plan.parts[at].intent) is not None}
         fresh = {name: each for name, each in self._responses.items() if name not in self.state.came}
         codes = {step_name(at): intent.code for at, intent in intents.items()}
-        self.talk.learn_done(codes, self.state.text, fresh)
+        self._talk.learn_done(codes, self.state.text, fresh)
         changed = any(not self._offered[codes[name]][1].read_only for name in fresh if name in codes)
-        await self.talk.keep(self._brief, changed=changed)
-        return with_breaches(answer, self._brief.known, self.state.text, fresh.values(), self._runner.clean)
+        await self._talk.keep(self._brief, changed=changed)
+        return with_breaches(answer, self._brief.known, self.state.text, fresh.values(), self._words.clean_question)
 
     # ── before a part begins ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ Each step is requested under its name, so after a restart the journal answers fi
 import asyncio
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,8 +33,6 @@ from remit_orchestrator.workflow_plan import (
     waits_for,
 )
 
-# An agent's default limit of concurrent delegations.
-AT_ONCE = 3
 # A callee's retry time is respected up to this; a step has its own time, and so has the workflow.
 MAX_WAIT_MS = 60_000
 # The progress text while a model combines the results.
@@ -45,36 +43,35 @@ Gate = Callable[[Step, Mapping[str, StepOutcome], Mapping[str, Response]], Step 
 """Returns a step if it may begin, its outcome if it is not to be done, or None if it has to wait for the user."""
 
 
+class ExecutionSettings(NamedTuple):
+    """What all executions of workflows in one hub share."""
+
+    words: Callable[[], Wording]
+    at_once: Callable[[], int]
+    """How many delegations an agent may have in progress."""
+    reader: Callable[[], ConflictReader | None]
+    """The second reader of the results."""
+    narrator: Narrator | None = None
+    """Has a model write one text from several results."""
+
+
 class WorkflowAgent:
     """Executes a workflow within each brief; run it as a resumable agent, so that it survives a restart."""
 
     remit_role = "workflow"
 
-    def __init__(
-        self,
-        workflow: Workflow,
-        *,
-        words: Callable[[], Wording] = Wording,
-        at_once: Callable[[], int] = lambda: AT_ONCE,
-        narrator: Narrator | None = None,
-        reader: Callable[[], ConflictReader | None] = lambda: None,
-    ) -> None:
+    def __init__(self, workflow: Workflow, settings: ExecutionSettings) -> None:
         self.workflow = workflow
         self.description = workflow.description
-        self._words = words
-        self._at_once = at_once
-        self._narrator = narrator
-        self._reader = reader
+        self._settings = settings
 
     async def __call__(self, brief: Brief) -> Answer:
-        return await WorkflowExecution(
-            self.workflow, brief, self._words(), self._at_once(), narrator=self._narrator, reader=self._reader()
-        ).run()
+        return await WorkflowExecution(self.workflow, brief, self._settings).run()
 
     async def aclose(self) -> None:
         """Close the connections to the model that combines the results, if there is one."""
-        if self._narrator is not None:
-            await self._narrator.aclose()
+        if self._settings.narrator is not None:
+            await self._settings.narrator.aclose()
 
 
 class WorkflowExecution:
@@ -84,11 +81,8 @@ class WorkflowExecution:
         self,
         workflow: Workflow,
         brief: Brief,
-        words: Wording,
-        at_once: int,
+        settings: ExecutionSettings,
         *,
-        narrator: Narrator | None = None,
-        reader: ConflictReader | None = None,
         request: str | None = None,
         recalled: Handoff | None = None,
         gate: Gate | None = None,
@@ -101,11 +95,11 @@ class WorkflowExecution:
         self._workflow = workflow
         self._waits = {step.name: waits_for(step) for step in workflow.steps}
         self._brief = brief
-        self._words = words
-        self._narrator = narrator
-        self._reader = reader
+        self._words = settings.words()
+        self._narrator = settings.narrator
+        self._reader = settings.reader()
         self._request = brief.original_request if request is None else request
-        self._room = asyncio.Semaphore(at_once)
+        self._room = asyncio.Semaphore(settings.at_once())
         self._given: Json = brief.request.input
         self._recalled = recalled or _NOTHING
         """If nothing was done there is nothing to show, and an answer that is cached for the user can be given."""
