@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from labelled_cases import cases
 
 from judgement_conflicts import alarms_between_capabilities, counts, labelled
 from remit import Brief, Capability, Hub
@@ -15,20 +16,7 @@ PAIRS = labelled()
 
 @pytest.mark.parametrize(
     ("part", "recall"),
-    [
-        ("develop", 0.9),
-        ("held", 0.9),
-        ("second", 0.8),
-        ("third", 0.9),
-        ("fourth", 0.9),
-        ("fifth", 0.65),
-        ("sixth", 0.85),
-        ("seventh", 0.75),
-        ("eighth", 0.7),
-        ("ninth", 0.8),
-        ("tenth", 0.8),
-        ("eleventh", 0.65),
-    ],
+    cases("conflict_pairs", "of_labelled_pairs_most_contradictions_are_found_and_little_else"),
 )
 def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
     """K9: a false conflict costs the user as much as a hidden one."""

@@ -1,6 +1,7 @@
 """A rewritten text is compared with its sources statement by statement."""
 
 import pytest
+from labelled_cases import cases
 
 from remit.policy.aggregate import Blend
 from remit.words.components import Component
@@ -20,41 +21,7 @@ def test_what_the_sources_say_is_faithful_in_another_order_and_other_words() -> 
 @pytest.mark.parametrize(
     ("source", "text", "why"),
     [
-        ("Ward 3 has 12 free beds. Ward 5 has 7 free beds.", "Ward 3 has 7 free beds.", "figure"),
-        ("The road is 30 km/h fast.", "The road is 30 mph fast.", "figure"),
-        ("Frau Ott kommt um 9:00 Uhr. Herr Dorn prüft das Dach.", "Herr Dorn kommt um 9:00 Uhr.", "name"),
-        ("The soup is cold. The bread in the oven smells good.", "The soup in the oven smells good.", "subject"),
-        ("The invoice is not paid.", "The invoice is paid.", "negation"),
-        ("The invoice is paid.", "The invoice is unpaid.", "opposite"),
-        ("The price rose by 4 percent.", "The price fell by 4 percent.", "opposite"),
-        ("It costs at least 40 euros.", "It costs at most 40 euros.", "bound"),
-        ("It costs at least 40 euros.", "It costs 40 euros.", "bound"),
-        ("The bus goes from Graz to Linz.", "The bus goes from Linz to Graz.", "direction"),
-        ("Kiel beat Jena.", "Jena beat Kiel.", "direction"),
-        ("The match may be moved.", "The match will be moved.", "certainty"),
-        ("The match is moved if it rains.", "The match is moved.", "condition"),
-        ("The patient is sober.", "The patient is drunk.", "other word"),
-        ("Most clients pay by card.", "All clients pay by card.", "other word"),
-        ("Alle Erben sind da.", "Ein Teil der Erben ist da.", "other word"),
-        ("All clients need a pass. Some clients need a photo.", "All clients need a pass and a photo.", "other word"),
-        ("It costs 60 euros per hour.", "It costs 60 euros per day.", "figure"),
-        ("Anna works until noon and Ben from noon.", "Ben works until noon and Anna from noon.", "bound"),
-        ("Thin glass is dearer than thick glass.", "Thick glass is dearer than thin glass.", "direction"),
-        ("The tenant pays the owner 90 euros.", "The owner pays the tenant 90 euros.", "direction"),
-        ("The choir sings first, then the band plays.", "The band plays first, then the choir sings.", "direction"),
-        ("Cards are possible, cash is not accepted.", "Cards or cash are possible.", "negation"),
-        ("Guests may swim only with a guide.", "Guests may swim with a guide.", "condition"),
-        ("Guests may swim only with a guide.", "Guests may swim without a guide.", "opposite"),
-        ("The coat is finished except for the buttons.", "The coat is finished.", "condition"),
-        ("The lamp is off.", "The lamp is on.", "other word"),
-        ("Abends fällt er manchmal aus.", "Abends fällt er nie aus.", "negation"),
-        ("It sounds if it rises above minus 15 degrees.", "It sounds if it falls below minus 15 degrees.", "bound"),
-        ("Das Bad ist wegen Frost zu.", "Das Bad ist wegen eines Streiks zu.", "cause"),
-        ("The pump leaks. The valve is old.", "The pump leaks. A new valve would help a lot.", "not in the results"),
-        ("The pump leaks.", "The pump leaks and should be replaced.", "advice"),
-        ("The pump leaks.", "Replace the leaking pump.", "advice"),
-        ("The pump leaks. The valve is old.", "The pump leaks because the valve is old.", "cause"),
-        ("The pump leaks.", "Everybody likes sunny holidays.", "not in the results"),
+        *cases("faithfulness", "a_sentence_that_says_something_else_is_named_with_the_reason"),
         ("The pump leaks.", f"The pump leaks{' and leaks' * 200}.", "not in the results"),
     ],
 )
@@ -65,28 +32,7 @@ def test_a_sentence_that_says_something_else_is_named_with_the_reason(source: st
 
 @pytest.mark.parametrize(
     ("source", "text"),
-    [
-        ("The counter is open from 9:00 to 12:30.", "The counter opens at 9:00 and closes at 12:30."),
-        ("30 kilograms were sold to the market.", "The market bought 30 kilograms."),
-        ("Linen is cheaper than wool.", "Linen is less expensive than wool."),
-        (
-            "The wind is weaker in the valley than at the summit.",
-            "At the summit the wind is stronger than in the valley.",
-        ),
-        ("Children under 14 pay nothing.", "For children under 14 it is free."),
-        ("The lorry carries at most 900 kilograms.", "The maximum load of the lorry is 900 kg."),
-        ("Fishing is forbidden in basin D. Visitors wait.", "In basin D fishing is forbidden. Visitors wait."),
-        ("Das Futter reicht noch 12 Tage.", "Das Futter reicht für 12 weitere Tage."),
-        ("The trousers have to be shortened.", "The trousers still need to be shortened."),
-        ("All clients need a pass. Some clients need a photo.", "Every client needs a pass, and some need a photo."),
-        ("Die Gebühr für einen Hund beträgt 35 Euro.", "Die Gebühr beträgt 35 Euro für Hunde."),
-        ("It sounds if the water rises above 15 degrees.", "Above 15 degrees it sounds."),
-        ("The budget is 90 euros. Travel is not covered.", "The budget of 90 euros does not include travel."),
-        ("Die Garantie gilt zwei Jahre.", "Die Garantie beträgt zwei Jahre."),
-        ("The Petrov family stays until 9:00.", "The Petrovs stay until 9:00."),
-        ("Die Filiale in Graz ist offen.", "Offen ist die Grazer Filiale."),
-        ("Celle ist fertig, Uelzen noch nicht.", "Fertig ist Celle, noch nicht aber Uelzen."),
-    ],
+    cases("faithfulness", "the_same_from_another_side_is_faithful"),
 )
 def test_the_same_from_another_side_is_faithful(source: str, text: str) -> None:
     component = Component("a", source, None, "A")

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from labelled_cases import cases
 from msgspec.structs import replace
 
 from remit.protocol.orchestration import Thresholds
@@ -71,28 +72,7 @@ def parts(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("", []),
-        (" \n\t ", []),
-        ("Project our revenue", ["Project our revenue"]),
-        (
-            "Project our revenue and then write a short report",
-            ["Project our revenue", "write a short report"],
-        ),
-        ("Project our revenue, then write a report", ["Project our revenue", "write a report"]),
-        ("Project our revenue and write a report", ["Project our revenue", "write a report"]),
-        ("Project our revenue. Write a report.", ["Project our revenue.", "Write a report."]),
-        ('She said "project our revenue." Write a report.', ['She said "project our revenue."', "Write a report."]),
-        ("Project our revenue;   write a report", ["Project our revenue", "write a report"]),
-        ("- project our revenue\n- write a report", ["project our revenue", "write a report"]),
-        ("1. project our revenue\r\n2) write a report", ["project our revenue", "write a report"]),
-        (
-            "Buche einen Flug nach Rom und dann schreib einen Bericht",
-            ["Buche einen Flug nach Rom", "schreib einen Bericht"],
-        ),
-        ("Réserve un vol pour Rome, puis écris un rapport", ["Réserve un vol pour Rome", "écris un rapport"]),
-        ("预测我们的收入。然后写一份报告。", ["预测我们的收入。", "然后写一份报告。"]),
-    ],
+    cases("intent", "a_request_is_split_where_it_may_ask_for_something_else"),
 )
 def test_a_request_is_split_where_it_may_ask_for_something_else(text: str, expected: list[str]) -> None:
     assert list(parts(text)) == expected

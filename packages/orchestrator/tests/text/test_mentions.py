@@ -3,34 +3,14 @@
 import time
 
 import pytest
+from labelled_cases import cases
 
 from remit_orchestrator.text.classification import asks_for_information, content_words, only_mentions
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "harbour",
-        "something about the guided tour",
-        "for three people",
-        "next Sunday at eleven",
-        "tour or workshop, I can't decide",
-        "Brille oder Linsen, ich weiß es noch nicht",
-        "my mooring",
-        "the pilot from Tuesday",
-        "berth 12",
-        "something about my container",
-        "Hello, I have a quick question about the crane",
-        "it's about the customs papers",
-        "there is something wrong with my invoice",
-        "could you handle that for me",
-        "pilot or tug, I am not sure",
-        "mein Liegeplatz",
-        "es geht um die Zollpapiere",
-        "ich habe eine Frage zum Hafengeld",
-        "Kran oder Schlepper, ich weiß nicht genau",
-    ],
+    cases("mentions", "a_subject_alone_is_only_mentioned"),
 )
 def test_a_subject_alone_is_only_mentioned(text: str) -> None:
     """K7: a noun alone does not say what is to be done."""
@@ -39,17 +19,7 @@ def test_a_subject_alone_is_only_mentioned(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "order a tug for Monday",
-        "where is my container",
-        "my crane stopped working",
-        "the gate won't open",
-        "I would like to move my mooring to Friday",
-        "Liegeplatz verlängern",
-        "ich möchte einen Schlepper bestellen",
-        "unser Container ist beschädigt",
-        "a long letter " * 20,
-    ],
+    [*cases("mentions", "what_is_to_be_done_is_more_than_a_mention"), "a long letter " * 20],
 )
 def test_what_is_to_be_done_is_more_than_a_mention(text: str) -> None:
     assert not only_mentions(text)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from labelled_cases import cases
 
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
@@ -315,19 +316,10 @@ PHRASES = {"ANL_NPV": "Working out the financial side…", "DOC_GENERATE": "Rout
 @pytest.mark.parametrize(
     ("capability", "description", "said"),
     [
-        ("ANL_NPV", "Computes it.", "Working out the financial side…"),
-        ("ANL_IRR", "ANL_IRR: Computes the rate of return (IRR). Needs flows.", "Let me compute the rate of return…"),
-        ("ANL_IRR", "analyses cash flows", "Let me analyse cash flows…"),
-        ("ANL_IRR", "Classifies receipts\nand more", "Let me classify receipts…"),
-        ("ANL_IRR", "Summarize", "Let me summarize…"),
-        ("ANL_IRR", "Financial analysis", "Working on financial analysis…"),
-        ("ANL_IRR", "NPV and more", "Working on NPV and more…"),
-        ("ANL_IRR", "Asks ANL for ANL_IRR", "Working on asks the analysis for…"),
+        *cases("narration", "while_a_step_runs_the_user_reads_what_is_being_done"),
         ("ANL_IRR", "a" * 100, f"Working on {'a' * 80}…"),
         ("ANL_IRR", "long " * 30, f"Working on {'long ' * 15}long…"),
-        ("DOC_GENERATE", "Writes documents", "Let me write documents…"),
         (None, "", "Working on it…"),
-        ("ANL_IRR", "ANL_IRR", "Working on it…"),
     ],
 )
 def test_while_a_step_runs_the_user_reads_what_is_being_done(

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from labelled_cases import cases
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
@@ -52,21 +53,7 @@ def test_what_is_no_yes_is_something_else(reply: str) -> None:
 
 @pytest.mark.parametrize(
     ("reply", "place"),
-    [
-        ("2", 1),
-        ("2.", 1),
-        ("#1", 0),
-        ("the second", 1),
-        ("The second one, please", 1),
-        ("option 1", 0),
-        ("1st", 0),
-        ("two", 1),
-        ("option two, please", 1),
-        ("nummer zwei", 1),
-        ("die zweite", 1),
-        ("write a report", 1),
-        ("Write a report!", 1),
-    ],
+    cases("replies", "an_option_is_chosen_by_its_place_or_its_words"),
 )
 def test_an_option_is_chosen_by_its_place_or_its_words(reply: str, place: int) -> None:
     """K7: several valid routes are offered."""

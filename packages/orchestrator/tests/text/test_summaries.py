@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from labelled_cases import cases
 
 from remit.policy.redaction import token_for
 from remit.protocol.envelope import Message, Note
@@ -114,18 +115,7 @@ def test_a_conversation_comes_down_to_what_matters() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Sort my receipts.",
-        "Please, then, now write it down.",
-        "What does it cost?",
-        "I need a table of them.",
-        "Could you look at it",
-        "Receipts for March",
-        "Bitte schreibe mir das auf.",
-        "Ich brauche eine Tabelle.",
-        "帮我整理收据。",
-        "so and then now",
-    ],
+    cases("summaries", "what_the_user_wants_is_an_ask"),
 )
 def test_what_the_user_wants_is_an_ask(text: str) -> None:
     assert summed(user(text)).asks == (text,)
@@ -133,19 +123,7 @@ def test_what_the_user_wants_is_an_ask(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "We decided to use Postgres.",
-        "Let's go with the second one.",
-        "I choose plan B.",
-        "Agreed.",
-        "Go ahead with it.",
-        "Use Postgres for that.",
-        "OK, use the second.",
-        "We'll use Redis.",
-        "Option B it is.",
-        "Wir nehmen die zweite Variante.",
-        "Einverstanden.",
-    ],
+    cases("summaries", "what_the_user_settles_is_a_decision"),
 )
 def test_what_the_user_settles_is_a_decision(text: str) -> None:
     assert notes_of(text) == (Note("decision", text),)
@@ -154,22 +132,7 @@ def test_what_the_user_settles_is_a_decision(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "It must be blue.",
-        "It must not be blue.",
-        "Never delete anything.",
-        "No more than 5 pages.",
-        "Only the first ten.",
-        "Without any names.",
-        "The budget is 500 euros.",
-        "Done by Friday.",
-        "Less than $50.",
-        "Don't touch the tests.",
-        "Could you do it by Friday?",
-        "Es muss blau sein.",
-        "Höchstens 5 Seiten.",
-        "Bis Freitag.",
-    ],
+    cases("summaries", "what_the_user_demands_is_a_constraint"),
 )
 def test_what_the_user_demands_is_a_constraint(text: str) -> None:
     assert notes_of(text) == (Note("constraint", text),)
@@ -178,17 +141,7 @@ def test_what_the_user_demands_is_a_constraint(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Should we use Postgres?",
-        "Have we agreed?",
-        "Must it be blue?",
-        "We have not yet decided on it.",
-        "We haven't decided to go.",
-        "If we decided to go, it would rain.",
-        "Thanks, that helps.",
-        "```\nwe must never use this\n```",
-        "",
-    ],
+    cases("summaries", "what_is_open_supposed_or_quoted_is_no_note"),
 )
 def test_what_is_open_supposed_or_quoted_is_no_note(text: str) -> None:
     assert notes_of(text) == ()
