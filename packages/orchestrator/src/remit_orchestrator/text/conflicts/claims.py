@@ -382,10 +382,8 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     said = words_said(text, found)
     in_names = labels(text, said, found) if found else NO_LABELS
     values = [] if found and any(isinstance(each.quantity, Amount) for each in found) else named_values(text)
-    telling_more = in_names or values or not _TELLING_MORE.isdisjoint(said) or any(map(_has_opposite, said))
-    telling_more = telling_more or said[:1] == [] or said[0] in IMPERATIVES
-    if len(found) < 2 and not telling_more and (plain := _plain_claims(clause, found, said)):
-        return plain
+    if not said:
+        return [], None
     read = ClauseReading(text, said, found, in_names)
     words = read.words
     if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
@@ -463,47 +461,6 @@ def _value_claims(
             on = Subject(words, subject.context, subject.ways, at, subject.head)
             named = tuple(pair for pair in about if pair[0] not in roots)
             yield Claim(on, lead=value.lead, value=value.words, text=value.text, about=named)
-
-
-# Signs that a clause is more than words and a figure.
-_TELLING_MORE = frozenset(
-    (
-        *(word for word, role in ROLES.items() if role != "weak"),
-        *WAYS,
-        *LEADS,
-        *ALL_OF,
-        "only",
-        "this",
-        "as",
-        "here",
-        *ON_ITSELF,
-    )
-)
-
-
-def _plain_claims(
-    clause: Clause, found: Sequence[Figure], said: Sequence[str]
-) -> tuple[list[Claim], Affirmed | None] | None:
-    """Return the claims of a clause of words and at most one figure, as most are; None if it is more complex."""
-    words: dict[str, str] = {}
-    last = ""
-    for token in said:
-        if token not in ROLES and token != FIGURE:
-            root = stem(token)
-            if root not in words:
-                words[root] = token
-        if token != "the":
-            if last in LABELS and (token == FIGURE or len(token) == 1):
-                return None
-            last = token
-    if not words or not ON_ITSELF.isdisjoint(words):
-        return [], None
-    subject, about = Subject(frozenset(words), clause.context, head=_head(said)), tuple(words.items())
-    made: list[Claim] = []
-    for figure in found:
-        nouns, written = counted_nouns(said, said.index(FIGURE)), clause.text[figure.start : figure.end]
-        made.append(Claim(subject, figure, frozenset(nouns), "", _NO_SENSES, "", 0, written, about))
-    return made, Affirmed(subject, {}, found, clause.text, about)
 
 
 _NO_SENSES: frozenset[tuple[str, int]] = frozenset()

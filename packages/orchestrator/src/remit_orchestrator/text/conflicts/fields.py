@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from remit.protocol.card import Capability, Schema
@@ -29,9 +28,7 @@ _DEEPEST = 32
 _IDS = ("id", "uuid", "key", "code", "sku", "isbn", "symbol", "ticker", "email", "number", "name", "title", "label")
 # Fields about how a result was made, and not about its subject.
 _ASIDE = word_set("result.aside")
-_encoder = Encoder()
 _NAMING: frozenset[type[object]] = frozenset((str, int, bool))
-_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 Scalar = str | int | float
 Value = Scalar | tuple[Scalar, ...]
@@ -63,10 +60,6 @@ class ResultFields:
         self._most = most
         self._left = 0
         self._owner = 0
-        self._seen: list[PlacedValue] | None = None
-        """The fields found so far in an item of a list."""
-        self._listed: dict[Hashable, dict[tuple[str, bytes], list[PlacedValue]]] = {}
-        """The fields of list items, by the place of the list; sources that agree have exactly the same."""
 
     def take(self, result: Json, owner: int) -> None:
         """Split one more result into fields, down to the maximum depth."""
@@ -110,29 +103,10 @@ class ResultFields:
                 self._take_list(key, path, name, several, depth)
 
     def _take_list(self, key: str, path: str, name: tuple[str, ...], several: Sequence[Json], depth: int) -> None:
-        known = self._listed.setdefault((key, path, depth), {})
-        things = _identified(several)
-        # Inside a part that is written as a whole, nothing is written again.
-        outermost = self._seen is None
-        written = _written([each for _, each, _ in things]) if outermost else []
-        for place in range(len(things) - 1, -1, -1):
+        for ident, each, without in reversed(_identified(several)):
             if not self._left:
                 break
-            ident, each, without = things[place]
-            same = (ident, written[place] if written else b"")
-            found = known.get(same)
-            if found is not None and len(found) <= self._left:
-                for held in found:
-                    held.owners |= self._owner
-                self._left -= len(found)
-                continue
-            if outermost:
-                self._seen = []
             self._take(f"{key}[{fold_text(ident)}]", f"{path}[{ident}]", name, each, depth + 1, without)
-            if outermost:
-                if same[1] and self._left:
-                    known[same] = self._seen or []
-                self._seen = None
 
     def _hold(
         self, key: str, path: str, name: tuple[str, ...], value: Value, kind: type[object], content: Hashable
@@ -150,18 +124,6 @@ class ResultFields:
             held.owners |= self._owner
             if path < held.path:
                 held.path, held.value = path, value
-        if self._seen is not None:
-            self._seen.append(held)
-
-
-def _written(things: Sequence[Json]) -> list[bytes]:
-    """Return each item as it is written, or nothing if different items might be written alike."""
-    try:
-        written = _encoder.encode_lines(things).split(b"\n")
-    except _UNWRITABLE:
-        return []
-    # NaN, infinity and null are all written like this.
-    return [b"" if b"null" in each else each for each in written]
 
 
 @lru_cache(maxsize=4096)

@@ -422,7 +422,7 @@ def _joined(opposed: Iterable[tuple[int, int]], agreeing: Iterable[tuple[int, in
 
 
 def _dispute(search: Search, statements: list[_Statement]) -> None:
-    statements = _in_order(statements)
+    statements = sorted(statements, key=_exactness_of_claim)
     opposed = disputed(sides_of(statements, _agree))
     if len(opposed) < 2:
         return
@@ -441,28 +441,17 @@ def _dispute(search: Search, statements: list[_Statement]) -> None:
     search.disputes.append(Dispute(path, f"“{path}”", far, values))
 
 
-def _in_order(statements: list[_Statement]) -> list[_Statement]:
-    """Return the statements with the most exact first, as for fields; the order does not depend on their owners."""
-    places = {_rough_place(each): each for each in statements}
-    if len(places) < len(statements):
-        return sorted(statements, key=_place)
-    return [places[each] for each in sorted(places)]
-
-
 def _agree(one: _Statement, other: _Statement) -> bool:
     return bool(compared(one.claim, other.claim))
 
 
-def _rough_place(statement: _Statement) -> tuple[float, int, str, tuple[tuple[str, str], ...]]:
+def _exactness_of_claim(statement: _Statement) -> tuple[object, ...]:
+    """Return the sort key that puts the most exact first, as for fields; it does not depend on the owners."""
     claim = statement.claim
     quantity = claim.figure.quantity if claim.figure else None
     slack = quantity.slack if isinstance(quantity, Amount) else 0.0
-    return slack, len(claim.subject.words), claim.text, claim.about
-
-
-def _place(statement: _Statement) -> tuple[object, ...]:
-    claim = statement.claim
-    return (*_rough_place(statement), repr(claim.figure), claim.axis, claim.sign, statement.kind)
+    written = claim.text, claim.about, repr(claim.figure), claim.axis, claim.sign, statement.kind
+    return slack, len(claim.subject.words), *written
 
 
 # More fields than this of one component are ignored: a result of 10 KB has some 500 fields.
