@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from remit.policy.aggregate import Blend
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Answer, Json, Response
 from remit.runtime.ports import Store, Summarizer, TokenCounter
 from remit.runtime.ports.agents import ConversationReader
 from remit.words.components import Component, Findings
+from remit.words.failures import plain_part, plain_warning, with_plain_summary
+from remit.words.names import hidden_names, without_names
 
 # Each method loads what it needs: most hubs read few kinds of texts.
 
@@ -37,9 +41,18 @@ class RuleReader:
         return gist(text)
 
     def for_user(self, response: Response, cards: Callable[[], Iterable[AgentCard]]) -> Response:
-        from remit_orchestrator.text.user_response import for_user
-
-        return for_user(response, cards)
+        # The result is left as it is: it is the agent's answer, and the record has the details.
+        response = with_plain_summary(response)
+        if not (response.warnings or response.finished or response.unfinished):
+            return response
+        hidden = hidden_names(cards())
+        warnings = (without_names(plain_warning(each), hidden) for each in response.warnings)
+        return replace(
+            response,
+            warnings=tuple(dict.fromkeys(warnings)),
+            finished=tuple(without_names(each, hidden) for each in response.finished),
+            unfinished=tuple(without_names(plain_part(each), hidden) for each in response.unfinished),
+        )
 
     def blended(self, merged: Answer, text: str, blend: Blend) -> Answer:
         from remit_orchestrator.text.faithfulness import blended

@@ -10,7 +10,7 @@ from remit.words.units import Unit, unit_of
 from remit_orchestrator.text.figures import date_readings
 from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.sentences import bare_name, is_name, sentences, things, unmarked
-from remit_orchestrator.text.vocabulary import REQUEST_VERBS
+from remit_orchestrator.text.vocabulary import REQUEST_VERBS, german_stem
 
 
 def unfounded(text: str, source: str) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ class _SourceIndex:
         # "In basin D. Visitors": the end of a sentence looks like an initial.
         words += [word[0] for word in words if len(word) == 2 and word[0].isupper() and word[1] == "."]
         self._words = {word.casefold() for word in words} | set(read)
-        self._german_stems = {_german_stem(word) for word in self._words}
+        self._german_stems = {german_stem(word) for word in self._words}
         self._plain = {word for word in words if word.islower()}
 
     def _note_shared_unit(self, sentence: str) -> None:
@@ -330,7 +330,7 @@ class _SourceIndex:
         """Say whether German words are forms of those in the source: "Hunde" of "Hund", "Grazer" of "Graz"."""
         first, *others = words
         if not others:
-            return _german_stem(first) in self._german_stems
+            return german_stem(first) in self._german_stems
         return first.endswith("er") and first[:-2] in self._words and all(word in self._words for word in others)
 
     def _is_ordinary(self, word: str) -> bool:
@@ -351,14 +351,6 @@ def _names(words: Sequence[str]) -> Iterator[list[str]]:
         if name and (ordinary or word.endswith(_POSSESSIVE)):
             yield name
             name = []
-
-
-def _german_stem(word: str) -> str:
-    """Return a word without the ending of its case or number; a short one as it is."""
-    for ending in ("ern", "en", "er", "es", "em", "e", "n", "s"):
-        if word.endswith(ending) and len(word) - len(ending) > 3:
-            return word.removesuffix(ending)
-    return word
 
 
 def _comparable(name: str) -> str:
