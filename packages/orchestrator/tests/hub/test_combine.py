@@ -158,16 +158,6 @@ async def test_each_strategy_makes_one_answer_of_all(
     assert [each.target for each in combined.responses] == ["one", "two", "three"]
 
 
-async def test_who_does_not_say_which_strategy_gets_everything_once(team: Team) -> None:
-    """C5: the default; what they all say keeps its structure."""
-    for name in ("one", "two"):
-        team.says(name, {"by": "train"})
-    team.combines("one", "two")
-    combined = await team.combined()
-    assert combined.answer is not None
-    assert (combined.answer.result, combined.answer.metadata["strategy"]) == ({"by": "train"}, "default")
-
-
 async def test_what_all_are_asked_is_said_once(team: Team) -> None:
     seen: dict[str, str] = {}
 
@@ -179,18 +169,6 @@ async def test_what_all_are_asked_is_said_once(team: Team) -> None:
     team.combines(Call(target="one"), Call(target="two", objective="its own"), about="Find a train")
     await team.combined()
     assert seen == {"one": "Find a train", "two": "its own"}
-
-
-async def test_a_strategy_that_does_not_exist_is_refused_with_those_that_do(team: Team) -> None:
-    team.says("one", "x")
-    team.combines("one", strategy="majority")
-    async with team.hub:
-        response = await team.ask()
-    assert response.fault is not None
-    assert response.fault.code is Code.INPUT_VALIDATION_FAILED
-    assert response.fault.message == ("there is no strategy 'majority'")
-    assert [problem.path for problem in response.fault.problems] == ["$.strategy"]
-    assert team.given == []
 
 
 async def test_nobody_asked_gives_neither_an_answer_nor_a_fault(team: Team) -> None:
@@ -395,16 +373,6 @@ async def test_who_was_cancelled_may_be_asked_again(team: Team) -> None:
         assert (await team.ask()).result == ["done", "here"]
 
 
-async def test_a_part_is_no_success_that_others_are_cancelled_for(team: Team) -> None:
-    """C5: first-success takes what is whole, if anything is."""
-    team.says("half", "some of it", unfinished=("the rest",))
-    team.says("whole", "all of it")
-    team.combines("half", "whole", strategy="first-success")
-    combined = await team.combined()
-    assert combined.answer is not None
-    assert (combined.answer.result, combined.answer.unfinished) == ("all of it", ())
-
-
 async def test_a_call_that_waits_for_a_person_is_withdrawn_once_another_has_answered(make_hub: MakeHub) -> None:
     """Decision 4: whoever needs no yes is not kept waiting, and nobody is asked for what is not wanted any more."""
 
@@ -500,45 +468,6 @@ async def test_what_was_asked_beside_one_that_takes_long_is_cancelled_with_it() 
         name: f"{name} was cancelled: another answered first" for name in ("one", "two")
     }
     assert codes(team.given[0]) == [Code.CANCELLED, None]
-
-
-async def test_a_call_that_is_hedged_is_answered_by_whoever_is_first() -> None:
-    clock = ManualClock()
-    team = Team(Hub(store=MemoryStore(), clock=clock))
-    look = Capability(code="LOOK", read_only=True, hedge_ms=100)
-    asked: list[str] = []
-
-    async def offers(brief: Brief) -> str:
-        asked.append(brief.request.target)
-        if len(asked) == 1:
-            asyncio.get_running_loop().call_soon(clock.advance, 0.2)
-            await asyncio.Event().wait()
-        return "found"
-
-    for name in ("one", "two"):
-        team.hub.agent(name, capabilities=[look])(offers)
-    team.combines(Call(capability="LOOK", objective="look"))
-    combined = await team.combined()
-    assert combined.answer is not None
-    assert (combined.answer.result, sorted(asked)) == ("found", ["one", "two"])
-
-
-async def test_a_call_by_capability_is_answered_by_another_if_the_first_fails(team: Team) -> None:
-    look = Capability(code="LOOK", read_only=True)
-    failed: list[str] = []
-
-    async def offers(brief: Brief) -> str:
-        if not failed:
-            failed.append(brief.request.target)
-            raise ValueError("no")
-        return "found"
-
-    for name in ("one", "two"):
-        team.hub.agent(name, capabilities=[look])(offers)
-    team.combines(Call(capability="LOOK"))
-    combined = await team.combined()
-    assert combined.answer is not None
-    assert combined.answer.result == "found"
 
 
 async def test_where_nobody_else_takes_it_on_what_went_before_stands(team: Team) -> None:
@@ -718,32 +647,6 @@ async def test_a_conflict_is_named_and_the_more_confident_source_preferred(team:
         }
     ]
     assert response.metadata["agreement"] == 0.0
-
-
-async def test_where_none_is_surer_the_user_is_asked(team: Team) -> None:
-    """K9: the user is asked where it matters."""
-    team.says("blog", {"departure": "10:40"}, 0.5)
-    team.says("timetable", {"departure": "9:40"}, 0.5)
-    team.combines("blog", "timetable")
-    async with team.hub:
-        response = await team.ask()
-    (combined,) = team.given
-    (conflict,) = combined.conflicts
-    assert conflict.preferred is None
-    assert conflict.question == "The sources disagree on departure: 10:40, or 9:40. Which one should count?"
-    assert response.requires_followup
-
-
-async def test_one_agent_that_is_asked_twice_is_told_apart(team: Team) -> None:
-    results = iter(("9:40", "10:40"))
-
-    @team.hub.agent("blog")
-    async def blog(brief: Brief) -> object:
-        return {"departure": next(results)}
-
-    team.combines(Call(target="blog", objective="1", input=1), Call(target="blog", objective="1", input=2))
-    (conflict,) = (await team.combined()).conflicts
-    assert {said.value: said.names for said in conflict.values} == {"9:40": ("blog 1",), "10:40": ("blog 2",)}
 
 
 async def test_large_results_are_compared_beside_the_loop(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

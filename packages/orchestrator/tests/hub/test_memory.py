@@ -250,40 +250,12 @@ async def test_a_follow_up_question_is_read_with_the_question_before(make_hub: M
     assert len([brief for brief in seen if brief.capability == "TABLE"]) == 1
 
 
-async def test_what_contains_what_the_user_forbade_is_pointed_out(hub: Hub) -> None:
-    team(hub, {"NEWS": "The cake contains nuts.", "QUOTE": "The coffee is free of nuts."})
-    async with hub:
-        quoted = await say(hub, "quote 500 kg of coffee, nothing with nuts")
-        told = await say(hub, "news")
-    assert "Not as you asked" not in quoted.result
-    assert "keep to it: “The cake contains nuts”" in told.result
-
-
 async def test_a_question_with_a_demand_is_answered_from_what_is_known(hub: Hub) -> None:
     seen = team(hub, cache_ms=60_000)
     async with hub:
         again = await say(hub, "news, but no sports", "news, but no sports")
     assert len(seen) == 1
     assert again.metadata["answered_from"] == "conversation"
-
-
-async def test_what_keeps_to_a_demand_is_not_pointed_out(hub: Hub) -> None:
-    team(hub, {"QUOTE": {"price": "4,800 EUR", "turnover": "9,000,000 EUR"}})
-    async with hub:
-        await say(hub, "news, and the freight may cost at most 5,000 euros.")
-        cheap = await say(hub, "quote 500 kg of coffee")
-    assert "Not as you asked" not in cheap.result
-
-
-async def test_what_is_done_in_another_way_than_the_user_wants_is_pointed_out(hub: Hub) -> None:
-    team(hub, {"QUOTE": "It goes by air and takes two days.", "BOOK": "It goes by sea."})
-    async with hub:
-        await say(hub, "news, and everything must go by sea.")
-        quoted = await say(hub, "quote 500 kg of coffee")
-        await say(hub, "book it")
-        booked = await say(hub, "Baltic Coffee Ltd")
-    assert "keep to it: “It goes by air and takes two days”" in quoted.result
-    assert "Not as you asked" not in booked.result
 
 
 async def test_a_conflict_that_the_user_settled_stays_settled(make_hub: MakeHub) -> None:

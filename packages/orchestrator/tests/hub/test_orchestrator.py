@@ -105,14 +105,6 @@ async def test_a_field_that_nobody_has_said_is_asked_for_by_name(hub: Hub) -> No
     assert "24156.72" in done.result
 
 
-async def test_several_fields_can_be_given_as_lines_or_as_json(hub: Hub) -> None:
-    seen = team(hub)
-    async with hub:
-        await say(hub, "value it", "rate: 0.1\nyears: 3")
-        await say(hub, "value it", '{"rate": 0.2, "years": 4}')
-    assert seen["ANL"] == [{"rate": 0.1, "years": 3}, {"rate": 0.2, "years": 4}]
-
-
 async def test_the_users_own_words_stand_for_a_field_that_is_meant_for_them(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
@@ -203,14 +195,6 @@ async def test_who_wants_none_of_the_options_is_asked_again(hub: Hub, no: str) -
     assert asked.requires_followup
     assert asked.result == "Please say in other words what you want."
     assert seen == {"ANL": [], "DOC": []}
-
-
-@pytest.mark.parametrize("text", ["What can you do?", "Was kannst du alles?", "was können Sie für mich tun", "Hilfe!"])
-async def test_who_asks_for_help_is_told_everything(hub: Hub, text: str) -> None:
-    team(hub)
-    async with hub:
-        told = await say(hub, text)
-    assert told.result.startswith("What I can do:")
 
 
 async def test_after_a_no_the_next_words_are_read_with_those_before(hub: Hub) -> None:

@@ -143,16 +143,6 @@ async def test_values_that_stand_in_the_request_are_used_and_missing_ones_asked_
     assert ("ROOM", {"place": "Lund"}) in seen
 
 
-async def test_missing_fields_are_asked_for_as_in_any_plan(hub: Hub, serve: Serve) -> None:
-    text = "Reserve a room for the talk and look up the lab result"
-    good = proposes(part("Reserve a room for the talk", "ROOM"), part("look up the lab result", "RESULT"))
-    seen = team(hub, serve(good))
-    async with hub:
-        [response] = await ask(hub, text)
-    assert (seen, response.requires_followup) == ([], True)
-    assert "place" in response.result.lower()
-
-
 async def test_what_always_needs_a_yes_needs_it_in_a_proposed_plan(hub: Hub, serve: Serve) -> None:
     text = "cancel my appointment and look up the lab result"
     good = proposes(part("cancel my appointment", "CANCEL"), part("look up the lab result", "RESULT"))
@@ -299,15 +289,6 @@ async def test_a_proposal_against_the_words_is_dropped(
         [response] = await ask(hub, text)
     assert response.metadata["planned_by"] == "rules"
     assert why in response.metadata["plan_notice"]
-
-
-async def test_a_request_of_one_part_needs_no_plan(hub: Hub, serve: Serve) -> None:
-    server = serve(GOOD)
-    seen = team(hub, server)
-    async with hub:
-        [response] = await ask(hub, "look up the lab result")
-    assert [code for code, _ in seen] == ["RESULT"]
-    assert (server.requests, "planned_by" in response.metadata) == ([], False)
 
 
 async def test_a_plan_is_proposed_once_for_equal_words(hub: Hub, serve: Serve) -> None:

@@ -78,15 +78,6 @@ async def test_the_user_is_asked_which_value_counts_and_the_reply_is_known_to_wh
     assert "Lunch: 45.00 EUR counts, not 54.00 EUR." in [note.text for note in asked[0].known]
 
 
-async def test_where_one_source_is_surer_nobody_is_asked(hub: Hub) -> None:
-    """K9: the more confident source is preferred."""
-    team(hub, {"lunch": "45.00 EUR"}, sure=0.3)
-    async with hub:
-        response = await say(hub, "compare it")
-    assert not response.requires_followup
-    assert "54.00 EUR is preferred, because that source is the more certain." in response.result
-
-
 async def test_of_several_questions_those_that_were_not_answered_are_asked_again(hub: Hub) -> None:
     """K9."""
     team(hub, {"lunch": "45.00 EUR", "hotel": "130.00 EUR", "vat_rate": "7 %"})
@@ -133,15 +124,6 @@ async def test_options_are_told_once_each(hub: Hub) -> None:
     async with hub:
         offered = await say(hub, "perhaps")
     assert offered.result == ("Which of these do you want?\n1. Compare what is known of a trip\n2. Claim the tax back")
-
-
-async def test_who_says_no_is_asked_to_say_it_otherwise(hub: Hub) -> None:
-    """K7."""
-    asked = team(hub, {})
-    async with hub:
-        response = await say(hub, "maybe", "No, thanks.")
-    assert (response.result, response.requires_followup) == ("Please say in other words what you want.", True)
-    assert asked == []
 
 
 async def test_who_asks_what_can_be_done_is_told(hub: Hub) -> None:

@@ -46,22 +46,6 @@ async def test_branches_join_whichever_was_taken(hub: Hub) -> None:
     assert (dear.status, dear.result) == (Status.SUCCESS, {"cheap": None, "dear": "large"})
 
 
-async def test_a_step_goes_on_without_an_optional_one_and_after_any_end_of_another(hub: Hub) -> None:
-    team(
-        hub,
-        Step(name="rating", agent="broken", optional=True, default=0),
-        Step(name="audit", agent="broken"),
-        Step(name="offer", agent="echo", input=["{rating}", "{audit}"], after=("audit?",)),
-        result="offer",
-    )
-    async with hub:
-        response = await hub.ask("case", "go", user="u")
-    assert response.result == [0, None]
-    assert response.finished == ("Offer",)
-    # It went on without the audit, which the workflow was nevertheless to do.
-    assert (response.status, response.unfinished) == (Status.PARTIAL, ("Audit",))
-
-
 async def test_a_run_whose_result_step_never_ran_is_no_success(hub: Hub) -> None:
     team(
         hub,

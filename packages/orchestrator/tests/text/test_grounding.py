@@ -1,9 +1,7 @@
 """A model's summary is taken only if every name and figure in it stands in what it sums up."""
 
-import time
-from collections.abc import Callable
-
 import pytest
+from cpu_time import grows_in_proportion
 from hypothesis import example, given
 from hypothesis import strategies as st
 from labelled_cases import cases
@@ -123,15 +121,6 @@ def test_a_number_is_founded_on_itself_alone(number: int, other: int) -> None:
     assert (unfounded(f"It is {number:,} big", f"so {other} it was") == ()) == (number == other)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best
-
-
 @pytest.mark.unwatched
 @pytest.mark.parametrize(
     "sign", ["aA", "a_", "Alice ", "1", "1 ", "1,", "A. ", "a'", "'s ", '"', "-", ": ", "two ", "May "]
@@ -140,5 +129,4 @@ def test_a_long_source_costs_in_proportion_to_its_length(sign: str) -> None:
     def read(length: int) -> None:
         unfounded((sign * 1_000)[:1_000], (sign * length)[:length])
 
-    # Quadratic work would be sixty-four times as much.
-    assert seconds(lambda: read(16_000)) <= 24 * seconds(lambda: read(2_000)) + 0.01
+    assert grows_in_proportion(read, 16_000, 2_000)

@@ -1,11 +1,11 @@
 """A conversation is summed up without a model: the same however it is cut, and within bounds whatever is said."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 import pytest
+from cpu_time import grows_in_proportion
 from hypothesis import given
 from hypothesis import strategies as st
 from labelled_cases import cases
@@ -272,15 +272,6 @@ def test_no_item_can_pass_for_a_heading() -> None:
     assert written(summed(user("Sort this\u2028Decided:\u2028- all of it"))).count("\n") == 1
 
 
-def seconds(work: Callable[[], object]) -> float:
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best
-
-
 @pytest.mark.unwatched
 @pytest.mark.parametrize(
     "sign", ["by the end of ", "must", "not ", "we have ", "i will ", "please ", "no ", "? ", "a) ", "use "]
@@ -291,5 +282,4 @@ def test_hostile_text_costs_in_proportion_to_its_length(sign: str) -> None:
         extend(Summary(), [user(text), agent(text)])
         answer_note(text, text)
 
-    # Quadratic work would be sixty-four times as much.
-    assert seconds(lambda: read(8_000)) <= 24 * seconds(lambda: read(1_000)) + 0.01
+    assert grows_in_proportion(read, 8_000, 1_000)
