@@ -15,8 +15,8 @@ from harness import Figure, at_least, at_most, main, sized
 from intent import classifiers
 from judgement_fields import cases
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "packages/orchestrator/tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "packages/orchestrator/tests"))
 
 import labelled_parts
 from labelled_acting import Row, judged, teams

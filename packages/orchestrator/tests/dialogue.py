@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from labelled_dialogues import ClassifierName, Dialogue, DialogueCapability, Domain, ExpectedCall, Turn, domain_named
 from msgspec import Struct, convert, to_builtins
 
 from commands import popen
+from labelled_dialogues import ClassifierName, Dialogue, DialogueCapability, Domain, ExpectedCall, Turn, domain_named
 from programs import with_tests_on_path
 from remit import Answer, Brief, Capability, Hub, Response, Workflow
 from remit.protocol.codec import text_of

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from labelled_acting import LabelledCapability
 from msgspec import Struct, convert
 
 from checkout import ROOT
+from labelled_acting import LabelledCapability
 from remit.protocol.card import Capability
 from remit_orchestrator.text.classification import Scorer, hear
 from remit_orchestrator.text.intent import Choose, Confirm, Decision, Label, Planned, PlannedPart, Routed, Unclear, plan

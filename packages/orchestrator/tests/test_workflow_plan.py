@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit.protocol.errors import Problem
 from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.records import PlannedStep

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from labelled_cases import cases
 
 from judgement_conflicts import alarms_between_capabilities, counts, labelled
+from labelled_cases import cases
 from remit import Brief, Capability, Hub
 from remit_orchestrator import add_orchestrator
 from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit_orchestrator.text.conditions import is_about_success, rule
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit.words.components import Component, Conflict, Findings, ReportedValue
 from remit.words.numbers import OTHER_MEANINGS
 from remit_orchestrator.text.conflicts import find

@@ -3,8 +3,8 @@
 from time import perf_counter
 
 import pytest
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit.protocol.envelope import Json, Note
 from remit_orchestrator.text.constraints import breaches, demands_of
 from remit_orchestrator.text.summaries import notes_of

@@ -1,8 +1,8 @@
 """A rewritten text is compared with its sources statement by statement."""
 
 import pytest
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit.policy.aggregate import Blend
 from remit.words.components import Component
 from remit_orchestrator.text.faithfulness import Objection, check, hold

@@ -1,11 +1,11 @@
 """A model's summary is taken only if every name and figure in it stands in what it sums up."""
 
 import pytest
-from cpu_time import grows_in_proportion
 from hypothesis import example, given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from cpu_time import grows_in_proportion
+from labelled_cases import cases
 from remit.policy.redaction import token_for
 from remit_orchestrator.text.grounding import unfounded
 

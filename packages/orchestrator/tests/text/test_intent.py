@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled_cases import cases
 from msgspec.structs import replace
 
+from labelled_cases import cases
 from remit.protocol.orchestration import Thresholds
 from remit_orchestrator.placement import WHY, Case, Local, LocalReason, Route, RouteReason, place
 from remit_orchestrator.text import request_plan

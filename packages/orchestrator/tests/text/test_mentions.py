@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit_orchestrator.text.classification import asks_for_information, content_words, only_mentions
 
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
 from remit.words.components import Conflict, Findings, ReportedValue

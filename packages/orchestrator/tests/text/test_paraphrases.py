@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit_orchestrator.text.paraphrases import LONGEST, NEGATIONS, gist
 
 ALIKE = cases("paraphrases", "alike")

@@ -5,8 +5,8 @@ from datetime import date
 from typing import Any
 
 import pytest
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits

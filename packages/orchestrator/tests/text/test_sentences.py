@@ -1,11 +1,11 @@
 """Sentences, names and figures are found in what people write, and hostile text costs no more than any other."""
 
 import pytest
-from cpu_time import grows_in_proportion
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from cpu_time import grows_in_proportion
+from labelled_cases import cases
 from remit.policy.redaction import token_for
 from remit.words.components import cut, squeezed
 from remit_orchestrator.text.sentences import is_question, names_and_numbers, sentences, spoken

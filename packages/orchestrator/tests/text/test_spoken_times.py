@@ -3,8 +3,8 @@
 from datetime import date
 
 import pytest
-from labelled_cases import cases
 
+from labelled_cases import cases
 from remit_orchestrator.text.spoken_times import spoken_days, spoken_times
 
 MONDAY = date(2026, 11, 16)

@@ -5,11 +5,11 @@ from typing import Literal
 
 import msgspec
 import pytest
-from cpu_time import grows_in_proportion
 from hypothesis import given
 from hypothesis import strategies as st
-from labelled_cases import cases
 
+from cpu_time import grows_in_proportion
+from labelled_cases import cases
 from remit.policy.redaction import token_for
 from remit.protocol.envelope import Message, Note
 from remit_orchestrator.text.summaries import Summary, answer_note, extend, notes_of, written
