@@ -36,6 +36,7 @@ from remit import (
     Verdict,
     fault,
 )
+from remit.policy.limits import Limits
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Finding
 from remit.protocol.codec import encode
@@ -977,7 +978,7 @@ async def test_an_answer_that_tokens_make_larger_is_recorded_like_any_other(make
     def every_letter(text: str) -> list[Finding]:
         return [Finding(at, at + 1, "X" * 32) for at, char in enumerate(text) if char == "x"]
 
-    hub = make_hub(redaction=every_letter)
+    hub = make_hub(redaction=every_letter, limits=Limits(root_time_ms=240_000, delegation_time_ms=240_000))
 
     @hub.agent("b")
     async def b(brief: Brief) -> Any:
