@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anthropic_server import INPUT, OUTPUT, ScriptedModel
 from command_line import REMIT, document, environment
+from model_servers import INPUT, OUTPUT, ScriptedModel
 
 # Coding tools take some seconds to start; a guard that waits for a person takes as long as the test lets it.
 SECONDS = 120

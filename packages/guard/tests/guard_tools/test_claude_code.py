@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from anthropic_server import INPUT, OUTPUT, Calls, ScriptedModel
 from command_line import document
 from guard_desk import SECONDS, Desk, spent
+from model_servers import INPUT, OUTPUT, Calls, ScriptedModel
 from remit_guard.tools.claude_code import ClaudeCode
 
 HERE = Path(__file__).parent

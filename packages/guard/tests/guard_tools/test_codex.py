@@ -15,8 +15,8 @@ import pytest
 
 from command_line import document, remit
 from guard_desk import SECONDS, Desk
+from model_servers import INPUT, OUTPUT, Calls, ScriptedModel, responses
 from remit_guard.tools.codex import Codex, hook_hashes
-from responses_server import INPUT, OUTPUT, Calls, ScriptedResponses
 
 CODEX = next((Path(__file__).parent / "node_modules" / "@openai").glob("codex-*/vendor/*/bin/codex"), Path("none"))
 
@@ -47,7 +47,7 @@ def trust(desk: Desk, but: str = "no event") -> None:
                 settings.write(f'\n[hooks.state."{hooks}:{place}"]\ntrusted_hash = "{digest}"\n')
 
 
-def configure(desk: Desk, model: ScriptedResponses, more: str = "") -> None:
+def configure(desk: Desk, model: ScriptedModel, more: str = "") -> None:
     (desk.folder / "codex" / "config.toml").write_text(
         f"""
 model = "scripted"
@@ -67,13 +67,13 @@ stream_max_retries = 0
     )
 
 
-def start(desk: Desk, model: ScriptedResponses, *options: str, more: str = "") -> subprocess.Popen[str]:
+def start(desk: Desk, model: ScriptedModel, *options: str, more: str = "") -> subprocess.Popen[str]:
     configure(desk, model, more)
     trust(desk)
     return desk.start([str(CODEX), "exec", "--skip-git-repo-check", *options, "go"], {})
 
 
-def run(desk: Desk, model: ScriptedResponses, *options: str, more: str = "") -> None:
+def run(desk: Desk, model: ScriptedModel, *options: str, more: str = "") -> None:
     out, err = start(desk, model, *options, more=more).communicate(timeout=SECONDS)
     assert "Done." in out, out + err
 
@@ -91,7 +91,7 @@ def deeper(asked: list[str], results: list[str]) -> Calls:
 
 
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
-    with ScriptedResponses(deeper) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
+    with ScriptedModel(deeper, responses) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
         told = "\n".join(model.told)
     assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
@@ -136,7 +136,7 @@ def test_a_burst_never_starts_more_than_the_tokens_allow(
             answered.set()
         return wait(asked, results) if results else [one(number) for number in range(6)]
 
-    with ScriptedResponses(burst) as model, desk.guard(tokens=380, reserve=150, at_limit="stop"):
+    with ScriptedModel(burst, responses) as model, desk.guard(tokens=380, reserve=150, at_limit="stop"):
         run(desk, model, more=more)
         told = "\n".join(model.told)
     assert "TOKEN_BUDGET_EXCEEDED" in told
@@ -151,7 +151,7 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
         is_asked = any("did not agree" in each for each in results)
         return waiting(asked, results) or ([] if is_asked else [spawn(len(results))])
 
-    with ScriptedResponses(two) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
+    with ScriptedModel(two, responses) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
         process = start(desk, model)
         for answer in ("approve", "reject"):
             until = time.monotonic() + SECONDS
@@ -189,7 +189,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_the_session_goes_
                 return [spawn(3)]
             return []
 
-        with ScriptedResponses(three) as model:
+        with ScriptedModel(three, responses) as model:
             first = guards.enter_context(desk.guard(reserve=100))
             run(desk, model)
     assert desk.tokens() == model.spent
@@ -206,7 +206,7 @@ def test_a_sub_agent_that_spends_the_last_tokens_may_use_no_tool_and_the_session
         is_told = any("The tokens of this session are spent" in each for each in results)
         return [] if is_told else [("exec_command", {"cmd": f"echo {len(results)} >> {written}"})]
 
-    with ScriptedResponses(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
+    with ScriptedModel(busy, responses) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
         run(desk, model)
     assert desk.tokens() == model.spent
     assert 300 <= model.spent <= 300 + 6 * (INPUT + OUTPUT)
@@ -225,7 +225,7 @@ def test_a_sub_agent_that_is_woken_again_and_again_is_stopped_at_the_limit(desk:
             ("collaboration.followup_task", {"target": "task_1", "message": "Do task once more"})
         ]
 
-    with ScriptedResponses(awake) as model, desk.guard(tokens=600, reserve=100, at_limit="stop"):
+    with ScriptedModel(awake, responses) as model, desk.guard(tokens=600, reserve=100, at_limit="stop"):
         run(desk, model, more="features.multi_agent_v2 = true")
         told = "\n".join(model.told)
     assert "Remit: TOKEN_BUDGET_EXCEEDED" in told
@@ -240,7 +240,7 @@ def test_a_start_that_codex_itself_refuses_holds_no_place(desk: Desk) -> None:
         kinds = ["unknown", "unknown", "worker"]
         return waiting(asked, results) or [spawn(number, kinds[number]) for number in range(len(results), 3)][:1]
 
-    with ScriptedResponses(again) as model, desk.guard(reserve=100, at_once=1):
+    with ScriptedModel(again, responses) as model, desk.guard(reserve=100, at_once=1):
         run(desk, model)
         told = "\n".join(model.told)
     assert told.count("unknown agent_type") == 1
@@ -249,14 +249,14 @@ def test_a_start_that_codex_itself_refuses_holds_no_place(desk: Desk) -> None:
 
 
 def test_a_session_without_a_transcript_starts_no_sub_agent(desk: Desk) -> None:
-    with ScriptedResponses(deeper) as model, desk.guard():
+    with ScriptedModel(deeper, responses) as model, desk.guard():
         run(desk, model, "--ephemeral")
         assert "its tokens cannot be counted, and no sub-agent may start" in "\n".join(model.told)
     assert model.answers == 2
 
 
 def test_hooks_that_are_not_trusted_are_left_out_and_the_status_says_so(desk: Desk) -> None:
-    with ScriptedResponses(deeper) as model, desk.guard(depth=1):
+    with ScriptedModel(deeper, responses) as model, desk.guard(depth=1):
         configure(desk, model, "agents.max_depth = 2")
         command = [str(CODEX), "exec", "--skip-git-repo-check", "go"]
         out, err = desk.start(command, {}).communicate(timeout=SECONDS)
@@ -271,7 +271,7 @@ def test_hooks_that_are_not_trusted_are_left_out_and_the_status_says_so(desk: De
 
 
 def test_a_start_is_refused_by_the_hook_for_all_tools_if_the_other_one_is_not_trusted(desk: Desk) -> None:
-    with ScriptedResponses(deeper) as model, desk.guard(depth=1):
+    with ScriptedModel(deeper, responses) as model, desk.guard(depth=1):
         configure(desk, model)
         trust(desk, but="pre_tool_use:0")
         command = [str(CODEX), "exec", "--skip-git-repo-check", "go"]
@@ -290,7 +290,7 @@ def test_undo_leaves_the_file_as_it_was_after_codex_has_used_it(desk: Desk) -> N
     before = b'{"hooks":   {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}'
     hooks.write_bytes(before)
     desk.remit("guard", "codex", "--yes")
-    with ScriptedResponses(lambda asked, results: []) as model, desk.guard():
+    with ScriptedModel(lambda asked, results: [], responses) as model, desk.guard():
         run(desk, model)
         assert "codex" in desk.remit("guard", "status")
     desk.remit("guard", "codex", "--undo")
@@ -304,7 +304,7 @@ def test_the_budget_of_codex_itself_ends_a_tree_that_does_not_heed_the_guard(des
         return [("exec_command", {"cmd": "true"})]
 
     budget = "features.rollout_budget = {enabled = true, limit_tokens = 600, reminder_at_remaining_tokens = [100]}"
-    with ScriptedResponses(heedless) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
+    with ScriptedModel(heedless, responses) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
         out, err = start(desk, model, more=budget).communicate(timeout=SECONDS)
     assert "budget reached" in out + err
     assert 600 <= model.spent <= 600 + 2 * (INPUT + OUTPUT)
@@ -319,7 +319,7 @@ def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk)
     def escape(asked: list[str], results: list[str]) -> Calls:
         return [] if results else [("exec_command", {"cmd": "cd /tmp && claude -p x"})]
 
-    with ScriptedResponses(escape) as model, desk.guard(shell="deny"):
+    with ScriptedModel(escape, responses) as model, desk.guard(shell="deny"):
         run(desk, model)
         told = "\n".join(model.told)
     assert "Remit: `claude` in a shell of codex is a session outside of this tree" in told

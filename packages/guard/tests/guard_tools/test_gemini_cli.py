@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from a2a_install import node
-from anthropic_server import INPUT, OUTPUT, Calls, Decide, ScriptedModel
 from command_line import document
-from gemini_server import gemini
 from guard_desk import SECONDS, Desk, spent
+from model_servers import INPUT, OUTPUT, Calls, Decide, ScriptedModel, gemini
 from remit_guard.tools.gemini_cli import GeminiCli
 
 GEMINI = Path(__file__).parent / "node_modules" / "@google" / "gemini-cli" / "bundle" / "gemini.js"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from anthropic_server import INPUT, OUTPUT, Calls, ScriptedModel
 from command_line import document
 from guard_desk import SECONDS, Desk, spent
+from model_servers import INPUT, OUTPUT, Calls, ScriptedModel
 from remit_guard.tools.opencode import OpenCode
 
 BUILD = {"aarch64": "arm64", "x86_64": "x64"}.get(machine(), machine())
