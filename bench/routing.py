@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from harness import Figure, at_least, at_most, best_of, main, sized
 from remit.policy.routing import Candidate, TrackRecord, begun, rank, track_after_call
 from remit.protocol.records import Kind
-from remit.runtime.delegation.routing import RECALL_S
-from remit.runtime.track_record import NEWEST, tracks
+from remit.runtime.delegation.routing import NEWEST, RECALL_S, tracks
 from remit.stores.connection import connect_reader
 from remit.stores.database import ask
 from remit.stores.records import recent

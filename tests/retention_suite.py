@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from ages import DAY_MS, Clock, ask
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Request
-from remit.protocol.error_table import TABLE
-from remit.protocol.errors import Code
+from remit.protocol.errors import TABLE, Code
 from remit.protocol.records import Kind, Refusal
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.keys import HubKeys

@@ -14,7 +14,7 @@ from remit.runtime import approvers
 from remit.runtime.delegation import replay, response
 from remit.runtime.delegation.admission import Admission
 from remit.runtime.journal import JournalStep
-from remit.runtime.ports.requests import unknown_outcome
+from remit.runtime.ports.store import unknown_outcome
 from remit.runtime.root_runs import RootRecords
 from remit_cluster.nats.agent import BusAgent
 from remit_cluster.nats.cancels import BusCancels

@@ -15,7 +15,7 @@ from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.problems import did_you_mean
-from remit.runtime.track_record import NEWEST, Tracks, tracks
+from remit.runtime.delegation.routing import NEWEST, Tracks, tracks
 from remit_cli.completion import agent_names, capability_codes
 from remit_cli.options import SubcommandGroup, json_option, team_options
 from remit_cli.places import StoreView, cards_of, known_agent, place_of, reading, relative_path, team_hubs, team_of

@@ -31,7 +31,7 @@ from remit import (
 )
 from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
-from remit.runtime.track_record import NEWEST, tracks
+from remit.runtime.delegation.routing import NEWEST, tracks
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
 from samples import said

@@ -14,8 +14,8 @@ from remit.policy.routing import TrackRecord, mean
 from remit.policy.verdict import ALLOW
 from remit.protocol.records import Record
 from remit.runtime.delegation import routing
+from remit.runtime.delegation.routing import NEWEST, tracks
 from remit.runtime.ports import StoreError
-from remit.runtime.track_record import NEWEST, tracks
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
 from samples import said

@@ -10,8 +10,8 @@ import pytest
 
 from remit import BreakerSettings, Brief, Capability, Code, Hub, Rate
 from remit.policy.breaker import Phase
-from remit.runtime import shared_limits
-from remit.runtime.shared_limits import SharedLimits
+from remit.runtime import shared_requests
+from remit.runtime.shared_requests import SharedLimits
 from remit.stores.sqlite import SqliteStore
 from samples import code_of
 from waiting import eventually
@@ -94,7 +94,7 @@ async def test_a_breaker_that_one_hub_opens_and_closes_is_open_and_closed_for_al
 
 
 async def test_hubs_exchange_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_limits, "EXCHANGE_S", 0.01)
+    monkeypatch.setattr(shared_requests, "EXCHANGE_S", 0.01)
     async with two_hubs(tmp_path, fails={"worker"}) as (first, second):
         for number in range(2):
             await first.ask("worker", f"{number}", user="u")

@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 
 from remit.policy.redaction import Held
-from remit.policy.restoring import of_kinds, reveal_arguments, tokens_in
-from remit.policy.withheld import (
+from remit.policy.restoring import (
     can_be_used,
     explain_tokens,
     fields_asking,
     key_to_add,
     kind_asked,
+    of_kinds,
+    reveal_arguments,
     token_given,
     tokens_asked_for,
+    tokens_in,
 )
 from remit.protocol.card import AgentCard, Capability, ToolCard
 from remit.protocol.envelope import Json

@@ -12,7 +12,7 @@ from ages import DAY_MS, START_MS, AgedFile, Clock, ask, days, opened, upkeep
 from commands import popen
 from remit.protocol.codec import encode
 from remit.runtime.audit import AuditVerdict, Tampering, leaf, link
-from remit.runtime.audit.removal import sign_removal
+from remit.runtime.audit.chain import sign_removal
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader, connect_writer

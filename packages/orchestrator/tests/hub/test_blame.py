@@ -11,8 +11,8 @@ from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Reques
 from remit.policy.breaker import Phase
 from remit.protocol.card import AgentCard
 from remit.protocol.orchestration import Step, Workflow
+from remit.runtime.delegation.routing import tracks
 from remit.runtime.ports import Remote, RemoteHandle
-from remit.runtime.track_record import tracks
 from remit_orchestrator import add_workflow
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock, a_response

@@ -11,7 +11,7 @@ from properties import share
 from remit import Brief, Delta, Hub, Kind, Response
 from remit.policy.redaction import settled, strike
 from remit.policy.verdict import Finding, Sealing
-from remit.runtime.live_text import BEFORE
+from remit.runtime.events import BEFORE
 from remit_redaction.pipeline import detector_pipeline
 
 MakeHub = Callable[..., Hub]

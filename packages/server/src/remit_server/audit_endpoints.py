@@ -13,7 +13,7 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, outward
 from remit.runtime.audit import AuditFinding, AuditVerdict
-from remit.runtime.audit.stored_chain import AuditedChain, KeepsChain
+from remit.runtime.audit.chain import AuditedChain, KeepsChain
 from remit.runtime.ports import RecordFilter, Store
 from remit.runtime.signing import Checkpoint
 from remit_server.access import OPERATION

@@ -24,7 +24,7 @@ from remit.protocol.records import (
     response_in,
 )
 from remit.protocol.remit import MAX_INTEGER
-from remit.runtime.audit.stored_chain import KeepsChain
+from remit.runtime.audit.chain import KeepsChain
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Store
 from remit.runtime.run_tree import Node, Tree

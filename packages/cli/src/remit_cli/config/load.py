@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.policy.withheld import can_be_used, fields_asking, key_to_add
+from remit.policy.restoring import can_be_used, fields_asking, key_to_add
 from remit.protocol.card import AgentCard, Schema, Sees, ToolCard
 from remit.protocol.codec import MAX_NESTING
 from remit.protocol.errors import Code, Problem, RemitError, fault

@@ -16,7 +16,7 @@ import msgspec
 
 from remit.protocol.codec import encode
 from remit.protocol.records import Kind, Notice, Removal
-from remit.runtime.audit.removal import pairs, ranges
+from remit.runtime.audit.chain import pairs, ranges
 from remit.stores.database import NOW_MS
 from remit.stores.opening import STORE
 from remit.stores.removal import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Union, cast, get_args, get_origin, get_type_
 
 from msgspec.structs import replace
 
-from remit.policy.withheld import explain_tokens
+from remit.policy.restoring import explain_tokens
 from remit.protocol.card import Capability, Schema
 from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json, Response

@@ -30,7 +30,7 @@ from remit.runtime.approvers import InboxApprover
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Approver, Clock, Store, Summarizer, TokenCounter, Workspace
 from remit.runtime.registry import team_invalid
-from remit.runtime.shared_limits import SharedLimits
+from remit.runtime.shared_requests import SharedLimits
 from remit.stores import STORE_PATH
 from remit.stores.addresses import secret_files, store_at
 from remit.transports.local import LocalTransport

@@ -1,17 +1,22 @@
-"""Restores the raw values behind tokens, for those who may see them."""
+"""Restores the raw values behind tokens for those who may see them, and warns of those that are withheld."""
 
-from collections.abc import Iterable, Iterator
-from typing import cast
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.redaction import TEXT_FIELDS, TOKEN, Held, Raw, T, list_of, object_of, spelled
-from remit.protocol.card import AgentCard, Sees
+from remit.policy.redaction import TEXT_FIELDS, TOKEN, Held, Raw, T, kind_of, list_of, object_of, spelled
+from remit.protocol.card import AgentCard, Schema, Sees, ToolCard
 from remit.protocol.envelope import (
     Json,
     Request,
 )
+from remit.protocol.errors import Problem
 from remit.protocol.files import MAX_FILE_BYTES, File, is_file_name, is_file_url
 
 
@@ -129,3 +134,248 @@ def _restore_at(value: Json, path: list[str], held: Held) -> Json:
             return [_restore_at(each, path, held) for each in cast("list[Json]", value)]
         case _:
             return value
+
+
+class HubWarning(NamedTuple):
+    """A warning in a sentence for users, and with its details for operators."""
+
+    text: str
+    """For the response: without names of agents, tools, fields and settings."""
+    details: str
+    """For the record."""
+
+
+# The last words of a field's name, and the kind of value that such a field needs.
+_BY_NAME: dict[str, str] = {
+    "email": "EMAIL",
+    "e mail": "EMAIL",
+    "mail": "EMAIL",
+    "mailbox": "EMAIL",
+    "phone": "PHONE",
+    "telephone": "PHONE",
+    "tel": "PHONE",
+    "mobile": "PHONE",
+    "cell": "PHONE",
+    "fax": "PHONE",
+    "msisdn": "PHONE",
+    "whatsapp": "PHONE",
+    "iban": "IBAN",
+    "credit card": "CREDIT_CARD",
+    "debit card": "CREDIT_CARD",
+    "card": "CREDIT_CARD",
+    "pan": "CREDIT_CARD",
+    "ssn": "SSN",
+    "social security": "SSN",
+    "itin": "ITIN",
+    "sin": "SIN",
+    "nino": "NINO",
+    "nhs": "NHS_NUMBER",
+    "passport": "PASSPORT",
+    "driver license": "DRIVER_LICENSE",
+    "drivers license": "DRIVER_LICENSE",
+    "driving licence": "DRIVER_LICENSE",
+    "ip": "IP",
+    "mac": "MAC",
+    "btc": "BTC_ADDRESS",
+    "bitcoin": "BTC_ADDRESS",
+    "api key": "API_KEY",
+    "password": "PASSWORD",
+    "passphrase": "PASSWORD",
+    "bearer token": "BEARER_TOKEN",
+    "private key": "PRIVATE_KEY",
+}
+# Words after these that add nothing: `phone_number`, `email_address_2`.
+_FILLING = frozenset({"address", "addresses", "addr", "number", "numbers", "num", "no", "nr", "value"})
+# Words that mean something only with such a word behind them: a `card` may be anything, a `card_number` not.
+_NEEDS_FILLING = frozenset({"card", "sin", "mac", "cell", "mail", "pan"})
+_BY_FORMAT = {
+    "email": "EMAIL",
+    "idn-email": "EMAIL",
+    "phone": "PHONE",
+    "tel": "PHONE",
+    "iban": "IBAN",
+    "ipv4": "IP",
+    "ipv6": "IP",
+    "password": "PASSWORD",
+}
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LONGEST_NAME = 64
+# Deeper than what people write; a schema may refer to itself.
+_DEEPEST = 12
+_MOST_HOPS = 5
+# More fields than forms have. The event loop waits for this, about 10 ms at most.
+_MOST_VALUES = 1_000
+# Each becomes a warning.
+_MOST_FOUND = 20
+
+
+def kind_asked(name: str, shape: object = None) -> str | None:
+    """Return the kind of value that a field needs, by its name or its `format`; None if it needs none."""
+    if isinstance(shape, str) and shape in _BY_FORMAT:
+        return _BY_FORMAT[shape]
+    words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
+    filled = False
+    while words and words[-1] in _FILLING:
+        words.pop()
+        filled = True
+    for count in (2, 1):
+        last = " ".join(words[-count:])
+        kind = _BY_NAME.get(last) or _BY_NAME.get(last.removesuffix("s"))
+        if kind is not None and (filled or last not in _NEEDS_FILLING):
+            return kind
+    return None
+
+
+def fields_asking(schema: Schema) -> dict[str, str]:
+    """Return the fields of a schema that need a value, by dotted path, each with the kind of value."""
+    return dict(_asking(schema, schema, "", "", _DEEPEST))
+
+
+def _asking(schema: Any, root: Schema, name: str, place: str, depth: int) -> Iterator[tuple[str, str]]:
+    for part in _parts(schema, root) if depth else ():
+        if "items" in part:
+            yield from _asking(part["items"], root, name, place, depth - 1)
+        elif isinstance(part.get("properties"), dict):
+            for each, of in cast("dict[str, Any]", part["properties"]).items():
+                yield from _asking(of, root, each, f"{place}.{each}" if place else each, depth - 1)
+        elif _may_be_text(part) and (kind := kind_asked(name, part.get("format"))) is not None:
+            yield place, kind
+
+
+def _may_be_text(part: Schema) -> bool:
+    kinds: Any = part.get("type", "string")
+    return ("string" in kinds or "integer" in kinds) and "enum" not in part
+
+
+def tokens_asked_for(value: Json, held: Held, schema: Schema | None = None) -> dict[str, str]:
+    """Return the fields that hold a token in place of the value they need, by dotted path, with the token.
+
+    Only tokens in *held* count; a list stands for each of its items. Of very many values only the first are examined,
+    and of very many fields only the first are reported.
+    """
+    root = schema or {}
+    found: dict[str, str] = {}
+    rest = deque([_Field(value, "", "", [schema], _DEEPEST)])
+    for _ in range(_MOST_VALUES):
+        if not rest or len(found) == _MOST_FOUND:
+            break
+        field = rest.popleft()
+        match field.value:
+            case str() as text if (token := text.strip()) in held and field.asks(root):
+                found[field.place] = token
+            case dict() | list() if field.depth:
+                rest.extend(islice(field.within(root), _MOST_VALUES - len(rest)))
+            case _:
+                pass
+    return found
+
+
+class _Field(NamedTuple):
+    value: Json
+    name: str
+    place: str
+    schemas: list[Any]
+    """What a schema says of the value; each may be a reference or a choice."""
+    depth: int
+
+    def parts(self, root: Schema) -> list[Schema]:
+        return [part for schema in self.schemas for part in _parts(schema, root)]
+
+    def asks(self, root: Schema) -> bool:
+        return any(kind_asked(self.name, part.get("format")) for part in (*self.parts(root), _PLAIN))
+
+    def within(self, root: Schema) -> Iterator["_Field"]:
+        parts, whole = self.parts(root), self.value
+        if isinstance(whole, list):
+            items = [part["items"] for part in parts if "items" in part]
+            for each in cast("list[Json]", whole):
+                yield _Field(each, self.name, self.place, items, self.depth - 1)
+            return
+        known = [part["properties"] for part in parts if isinstance(part.get("properties"), dict)]
+        for name, value in cast("dict[str, Json]", whole).items():
+            place = f"{self.place}.{name}" if self.place else name
+            yield _Field(value, name, place, [each.get(name) for each in known], self.depth - 1)
+
+
+def can_be_used(kind: str, card: AgentCard, agents: Iterable[AgentCard], tools: Mapping[str, ToolCard]) -> bool:
+    """Return whether a token of a kind is useful to an agent: one of its tools or callees sees the value.
+
+    *agents* and *tools* are all that exist.
+    """
+    return _is_seen(kind, card, tools) or any(
+        kind in each.sees or any(kind in offered.sees for offered in each.capabilities) or _is_seen(kind, each, tools)
+        for each in agents
+        if each.name != card.name and card.may_reach(each.name)
+    )
+
+
+def _is_seen(kind: str, card: AgentCard, tools: Mapping[str, ToolCard]) -> bool:
+    return any(kind in kinds_seen(tools[name]) for name in card.tools if name in tools)
+
+
+def kinds_seen(tool: ToolCard) -> frozenset[str]:
+    """Return the kinds of personal data that a tool gets raw, in any argument."""
+    return frozenset[str]().union(*tool.sees.values()) if isinstance(tool.sees, dict) else tool.sees
+
+
+def token_given(what: str, name: str, field: str, kind: str, key: str | None = None) -> HubWarning:
+    """Return the warning about a tool or capability that got a token in a field that needs the value itself."""
+    return HubWarning(
+        "Personal data was withheld from a part of the work, so its result may be incomplete.",
+        f"{what} {name} got a token in the place of a value in `{field}`, because redaction is on and it does not see "
+        f"{kind}. If it needs the value, let it see that kind: {key_to_add(what, name, kind, key)}",
+    )
+
+
+def key_to_add(what: str, name: str, kind: str, key: str | None = None) -> str:
+    """Return what to write in a team file so that a tool or capability sees a kind."""
+    section = {"tool": "tools", "capability": "capabilities"}[what]
+    bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
+    return f'{key or f"{section}.{name if bare else json.dumps(name)}.sees"} = ["{kind}"]'
+
+
+_PLAIN: Schema = {}
+
+
+def _parts(schema: Any, root: Schema, hops: int = _MOST_HOPS) -> Iterator[Schema]:
+    """Return a schema, or those that it refers to or chooses among."""
+    if not hops or not isinstance(schema, dict):
+        return
+    part = cast("Schema", schema)
+    if isinstance(part.get("$ref"), str):
+        yield from _parts(_at(part["$ref"], root), root, hops - 1)
+        return
+    choices = [each for key in ("anyOf", "oneOf", "allOf") if isinstance(part.get(key), list) for each in part[key]]
+    for each in choices:
+        yield from _parts(each, root, hops - 1)
+    if not choices or "properties" in part or "format" in part:
+        yield part
+
+
+def _at(reference: str, root: Schema) -> Any:
+    found: Any = root
+    for step in reference.removeprefix("#/").split("/"):
+        found = cast("Schema", found).get(step) if isinstance(found, dict) else None
+    return found
+
+
+def explain_tokens(problems: tuple[Problem, ...], value: Json, path: str = "$") -> tuple[Problem, ...]:
+    """Return the problems with a reason where a token stands in place of personal data.
+
+    The caller sent a value of the right type; only the agent sees a token, which is text.
+    """
+    tokens = {_joined(path, place): token for place, token in tokens_in(value)}
+    return tuple(
+        replace(problem, message=f"{problem.message}: {_withheld(kind_of(tokens[problem.path]))}")
+        if problem.path in tokens
+        else problem
+        for problem in problems
+    )
+
+
+def _joined(path: str, place: str) -> str:
+    return f"{path}.{place}" if place and not place.startswith("[") else f"{path}{place}"
+
+
+def _withheld(kind: str) -> str:
+    return f'the value is withheld and a token stands for it; declare it as text, or give the agent sees=["{kind}"]'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.withheld import explain_tokens
+from remit.policy.restoring import explain_tokens
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import (

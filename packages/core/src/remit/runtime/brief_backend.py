@@ -31,21 +31,20 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, StepPlan
 from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
-from remit.runtime.agent_values import plain_finding
 from remit.runtime.aside import aside, stepping_aside
 from remit.runtime.brief import AvailableAgent, Work
-from remit.runtime.brief_rules import (
+from remit.runtime.brief_tools import (
     MAX_PROGRESS_READ,
     MAX_PROGRESS_TEXT,
+    ToolCalls,
     bounded_plan,
+    plain_finding,
     refuse_if_stopped,
-    revealed,
     room_left,
 )
-from remit.runtime.brief_tools import ToolCalls
 from remit.runtime.context import Delegator, RuntimeContext
-from remit.runtime.delegation.fan_out import chain, fan_out
-from remit.runtime.delegation.response import verified
+from remit.runtime.delegation.combine import chain, fan_out
+from remit.runtime.delegation.response import revealed, verified
 from remit.runtime.frames import Frame
 from remit.runtime.sessions import NOTE_LENGTH, resumed, session_of
 from remit.runtime.text_reader import text_reader

@@ -1,32 +1,115 @@
-"""The tools that an agent uses through its brief."""
+"""The tools that an agent uses through its brief, and what it may still do in its delegation."""
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from msgspec.structs import replace
 
+from remit.policy.guards import record_limit
 from remit.policy.redaction import Held, kind_of, strike
-from remit.policy.restoring import restore, reveal_arguments
+from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
 from remit.policy.verdict import Sealing
 from remit.policy.weight import is_light
-from remit.policy.withheld import token_given, tokens_asked_for
+from remit.protocol.codec import plain
 from remit.protocol.envelope import Json
-from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
-from remit.protocol.records import Kind, ToolUse
+from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, StepPlan, ToolUse
 from remit.runtime import journal
-from remit.runtime.agent_values import plain_arguments
 from remit.runtime.aside import aside
-from remit.runtime.brief_rules import refuse_if_full, refuse_if_stopped, revealed
-from remit.runtime.context import Delegator
+from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
-from remit.runtime.delegation.response import isolated, presentable
+from remit.runtime.delegation.response import isolated, presentable, revealed
 from remit.runtime.frames import Frame
 from remit.runtime.lent_models import TOOL_CALLER, ToolCaller
 from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.schemas import misfits
+
+MAX_PROGRESS_TEXT = 2_000
+MAX_PROGRESS_READ = 3 * MAX_PROGRESS_TEXT
+
+
+# Larger plans are data, and a page of them helps nobody.
+MAX_STEPS = 200
+_MAX_STEP_TEXT = 300
+
+
+def bounded_plan(plan: StepPlan, clean: Callable[[str], str]) -> StepPlan:
+    """Return a plan as it is recorded: redacted, and no larger than people read."""
+    steps = tuple(
+        replace(
+            step,
+            title=clean(step.title[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT],
+            when=clean(step.when[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT],
+            after=step.after[:MAX_STEPS],
+            fallback=step.fallback[:MAX_STEPS],
+        )
+        for step in plan.steps[:MAX_STEPS]
+    )
+    skipped = list(plan.skipped.items())[:MAX_STEPS]
+    return StepPlan(
+        steps=steps, skipped={name: clean(why[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT] for name, why in skipped}
+    )
+
+
+def refuse_if_stopped(frame: Frame) -> None:
+    """Raise a `RemitError` if the delegation has ended or was told to stop."""
+    if frame.stopping is not None or isinstance(frame.state, Status):
+        raise RemitError(
+            fault(Code.CANCELLED, f"{frame.card.name} was told to stop and can do nothing more in this delegation")
+        )
+
+
+def room_left(parts: RuntimeContext, frame: Frame) -> Fault | None:
+    """Return why nothing more of this run is recorded; None while there is room."""
+    taken, limit = parts.store.sizes.get(frame.run.id, 0), parts.limits.max_record_bytes
+    return None if taken < limit else fault(Code.RECORD_LIMIT_EXCEEDED, record_limit(taken, limit))
+
+
+def refuse_if_full(parts: RuntimeContext, frame: Frame) -> None:
+    """Raise a `RemitError` if nothing more of this run is recorded."""
+    if (why := room_left(parts, frame)) is not None:
+        raise RemitError(why)
+
+
+def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
+    """Return the arguments of a tool as plain JSON, or raise a `RemitError` that names each invalid one."""
+    try:
+        return cast("dict[str, Json]", plain(arguments))
+    except RemitError as error:
+        why = f"the arguments do not fit tool {tool}"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
+
+
+def plain_finding(name: str, found: Json) -> Json:
+    """Return the result of `once` as plain JSON, or raise a `RemitError` that says where it is not JSON."""
+    try:
+        return plain(found)
+    except RemitError as error:
+        why = f"what was found out for {name} is not JSON"
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
+
+
+def plain_changes(agent: str, changes: dict[str, Json]) -> dict[str, Json]:
+    """Return an agent's state as plain JSON, or raise a `RemitError` that names each value that cannot be stored."""
+    kept: dict[str, Json] = {}
+    problems: list[Problem] = []
+    for name, value in changes.items():
+        try:
+            kept[name] = plain(value)
+        except RemitError as error:
+            problems += [Problem(name, problem.message) for problem in error.fault.problems]
+    if problems:
+        names = ", ".join(problem.path for problem in problems)
+        why = f"{agent} cannot keep {names}"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=tuple(problems)))
+    return kept
+
 
 log = logging.getLogger("remit")
 

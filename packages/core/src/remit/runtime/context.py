@@ -7,19 +7,19 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from remit.policy.limits import Limits
+from remit.policy.restoring import HubWarning
 from remit.policy.verdict import Ask, Guard, Sealing
-from remit.policy.withheld import HubWarning
 from remit.protocol.card import AgentCard, Schema
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
 from remit.runtime.answer_cache import Cache, Landing, Lookup
 from remit.runtime.brief import Brief
+from remit.runtime.events import Outflow
 from remit.runtime.frames import Frame, RoutedCall
 from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
 from remit.runtime.lent_models import LentModels
-from remit.runtime.live_text import Outflow
 from remit.runtime.ports import Approver, Clock, Store, Transport
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry
@@ -27,7 +27,7 @@ from remit.runtime.sessions import Sessions
 
 
 class SharedRates(Protocol):
-    """Rates that several hubs keep together: see `shared_limits.py`."""
+    """Rates that several hubs keep together: see `shared_requests.py`."""
 
     async def rate_wait_ms(self, card: AgentCard | None) -> int: ...
 

@@ -40,13 +40,12 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.delegation.dispatch import Dispatch
-from remit.runtime.events import BACKLOG, Events, HubEvents
+from remit.runtime.events import BACKLOG, Events, HubEvents, Outflow
 from remit.runtime.execution import Executor
 from remit.runtime.frames import Frame
 from remit.runtime.incoming import IncomingRequests
 from remit.runtime.leases import Leases
 from remit.runtime.ledger import Ledger
-from remit.runtime.live_text import Outflow
 from remit.runtime.metrics import HubMetrics
 from remit.runtime.ports import (
     Agent,

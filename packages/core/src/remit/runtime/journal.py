@@ -15,7 +15,7 @@ from remit.protocol.lifecycle import Status
 from remit.runtime.frames import Run
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports.remote import Departure
-from remit.runtime.ports.requests import Journal
+from remit.runtime.ports.store import Journal
 
 
 class JournalStep(Struct, frozen=True, omit_defaults=True):

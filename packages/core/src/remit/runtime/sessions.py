@@ -19,9 +19,7 @@ from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports.agents import Clock, ConversationReader, TokenCounter, Workspace
-from remit.runtime.ports.archive import Archive, SessionOwner
-from remit.runtime.ports.requests import RunEpoch
-from remit.runtime.ports.store import MOST_NOTES, Store
+from remit.runtime.ports.store import MOST_NOTES, Archive, RunEpoch, SessionOwner, Store
 
 # A sentence or two: longer texts are documents and belong in an answer.
 NOTE_LENGTH = 300

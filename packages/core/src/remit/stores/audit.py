@@ -16,8 +16,7 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind, Removal
 from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Unsigned, leaf, verify
-from remit.runtime.audit.chain import intact_rows
-from remit.runtime.audit.stored_chain import ChainLink, Watch, watched
+from remit.runtime.audit.chain import ChainLink, Watch, intact_rows, watched
 from remit.runtime.audit.verification import accepted_keys
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, VerifiedMark, read_key, sign_verified
@@ -218,7 +217,7 @@ def _decoded(rows: Iterable[tuple[int, bytes]], read: Callable[[bytes], T]) -> l
 
 
 class SqlChain:
-    """The chain of an open store: `remit.runtime.audit.stored_chain.AuditedChain`."""
+    """The chain of an open store: `remit.runtime.audit.chain.AuditedChain`."""
 
     def __init__(
         self, read: Callable[[Callable[[StoredChain], Awaitable[Any]]], Awaitable[Any]], by: Callable[[], Proof]

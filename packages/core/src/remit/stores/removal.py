@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from remit.protocol.records import Kind, Removal
 from remit.runtime.audit import ChainRow, RemovedRow, follows, leaf, link
-from remit.runtime.audit.removal import Outlines, newest, ranges, sign_removal
+from remit.runtime.audit.chain import Outlines, newest, ranges, sign_removal
 from remit.runtime.signing import Checkpoint, CheckpointKey
 
 # A segment is removed in one transaction, which takes some 20 µs a row: with this many rows hubs wait for 0.2 s. A hub

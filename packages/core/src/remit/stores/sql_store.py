@@ -17,7 +17,7 @@ from remit.protocol.envelope import Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
-from remit.runtime.audit.stored_chain import AuditedChain
+from remit.runtime.audit.chain import AuditedChain
 from remit.runtime.keys import HubKeys
 from remit.runtime.listing import list_records
 from remit.runtime.ports import (

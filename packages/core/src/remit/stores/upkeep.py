@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from remit.protocol.records import Kind, Notice, Removal
-from remit.runtime.audit.removal import pairs, ranges
+from remit.runtime.audit.chain import pairs, ranges
 from remit.stores import messages
 from remit.stores.audit import FileChain
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path

@@ -9,8 +9,8 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call, Request
 from remit.protocol.orchestration import THRESHOLDS
 from remit.protocol.records import Record
+from remit.runtime.delegation.routing import NEWEST, tracks
 from remit.runtime.ports import StoreError
-from remit.runtime.track_record import NEWEST, tracks
 from remit_cli.config.team import Team
 from remit_cli.places import place_of, reading
 from remit_orchestrator.adding import trainer

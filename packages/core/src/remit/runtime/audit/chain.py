@@ -1,14 +1,249 @@
-"""Follows the hash chain of the record row by row, and explains where it is broken."""
+"""The hash chain of the record: its rows, its findings, and the removals that it covers."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from remit.runtime.audit.findings import MAX_FINDINGS, AuditFinding, Tampering
-from remit.runtime.audit.removal import Coverage, Outlines, RemovedRow
-from remit.runtime.signing import Checkpoint
+from remit.protocol.codec import encode
+from remit.protocol.records import Removal
+from remit.runtime.signing import Checkpoint, CheckpointKey, is_signed
+
+# The most findings reported for a chain that is broken everywhere; the first ones show where to look.
+MAX_FINDINGS = 100
+
+
+class Tampering(StrEnum):
+    """What was done to the record."""
+
+    EDITED = "edited"
+    DELETED = "deleted"
+    INSERTED = "inserted"
+    REORDERED = "reordered"
+    TRUNCATED = "truncated"
+    REWRITTEN = "rewritten"
+    """Rows were changed and everything after them was hashed again: the chain holds, a checkpoint does not."""
+    UNSIGNED = "unsigned"
+    """Rows stay after the last checkpoint for longer than a working hub leaves them there."""
+    DATED_AHEAD = "dated ahead"
+    """Rows that no checkpoint signed are dated later than now."""
+    CHECKPOINT_FORGED = "checkpoint forged"
+    CHECKPOINT_MISSING = "checkpoint missing"
+    CHECKPOINT_ROW_MISSING = "checkpoint row missing"
+    """The database's own row about its last checkpoint was deleted."""
+    CHECKPOINTS_DISAGREE = "checkpoints disagree"
+    """The database and the checkpoint file disagree about the last checkpoint."""
+    KEY_SIGNED_NOTHING = "key signed nothing"
+    """A known key signed no checkpoint of this record, though it is older than the rows."""
+    KEY_CHANGED = "key changed"
+    """A break that the hub announced: it found another key, or none and made a new one."""
+    BREAK_ANNOUNCED = "break announced"
+    """A break that the hub announced: rows and checkpoints did not match when it opened the store."""
+    ROLLED_BACK = "rolled back"
+    """The record ends before a row that an anchor kept elsewhere has signed."""
+    ANCHOR_MISMATCH = "anchor mismatch"
+    """The record does not match what an anchor kept elsewhere has signed."""
+    ANCHOR_FORGED = "anchor forged"
+    """An anchor was not signed by the key of this record."""
+    REMOVAL_FORGED = "removal forged"
+    """A statement that rows were removed on purpose was not signed by the key of this record, or does not match it."""
+
+
+# Findings whose numbers are checkpoint numbers.
+_OF_CHECKPOINTS = frozenset(
+    {Tampering.CHECKPOINT_FORGED, Tampering.CHECKPOINT_MISSING, Tampering.CHECKPOINTS_DISAGREE, Tampering.ANCHOR_FORGED}
+)
+
+# Findings about the record as a whole.
+_OF_NOTHING = frozenset({Tampering.CHECKPOINT_ROW_MISSING, Tampering.KEY_SIGNED_NOTHING})
+
+SIGNED_OTHERWISE = "is signed by another key"
+
+_ANNOUNCED = frozenset({Tampering.KEY_CHANGED, Tampering.BREAK_ANNOUNCED})
+
+
+class AuditFinding(Struct, frozen=True, kw_only=True):
+    """One place where the record was changed: rows *first* to *last*, or checkpoints of those numbers.
+
+    Both are 0 where the finding has no place.
+    """
+
+    tampering: Tampering
+    first: int
+    last: int
+    message: str
+
+    def __str__(self) -> str:
+        if self.tampering in _OF_NOTHING:
+            return f"{self.tampering}: {self.message}"
+        what = "" if self.tampering in _OF_CHECKPOINTS else "row "
+        where = f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
+        return f"{self.tampering}: {what}{where}: {self.message}"
+
+
+class AuditVerdict(Struct, frozen=True, kw_only=True):
+    """The result of verification; *unprotected* rows follow the last checkpoint, where a cut would not be noticed."""
+
+    rows: int
+    """How many rows were read."""
+    checkpoints: int
+    """How many signed checkpoints were checked."""
+    unprotected: int
+    """How many rows no checkpoint protects yet: no signature covers them."""
+    findings: tuple[AuditFinding, ...] = ()
+    """What is wrong; none: nothing is."""
+    keys: tuple[str, ...] = ()
+    """The signer: compare it with a note kept elsewhere if the key file itself may have been replaced."""
+    anchors: int = 0
+    """How many anchors the record agrees with."""
+    removed: int = 0
+    """How many rows were removed, at least their texts, as signed statements in the record say."""
+    since: int = 0
+    """The row up to which the record was verified before; 0: all of it was verified now."""
+    unchained: int = 0
+    """How many records are durable and not in the chain yet: several hubs share the store."""
+    unprotected_since_ms: int = 0
+    """The time of the first row that no signature covers, in milliseconds since 1970; 0: there is none."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    @property
+    def announced(self) -> bool:
+        """Whether all findings are breaks that a hub announced."""
+        return not self.ok and all(finding.tampering in _ANNOUNCED for finding in self.findings)
+
+    @property
+    def other_key(self) -> bool:
+        """Whether the only problem is that all checkpoints were validly signed by another key than the known one.
+
+        This happens if the key was lost or replaced, and also if all checkpoints were forged.
+        """
+        return not self.ok and not self.keys and all(SIGNED_OTHERWISE in each.message for each in self.findings)
+
+    def __str__(self) -> str:
+        found = _many(len(self.findings), "finding")
+        if self.ok:
+            state = "the record is whole"
+        elif self.announced:
+            state = f"the hub announced a break in the record ({found})"
+        elif self.other_key:
+            state = f"the record is consistent, but the known key did not sign it ({found})"
+        else:
+            state = f"the record was tampered with ({found})"
+        counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
+        lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
+        if self.unprotected:
+            since = datetime.fromtimestamp(self.unprotected_since_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            lines.append(f"  no signature covers the last {_many(self.unprotected, 'row')}, since {since} UTC")
+        lines += [f"  rows 1 to {self.since} were verified before, and only those after them now"] if self.since else []
+        lines += [f"  {_many(self.removed, 'row')} pruned or erased, as the record says"] if self.removed else []
+        lines += [f"  {_many(self.unchained, 'record')} not in the chain yet"] if self.unchained else []
+        lines += [f"  agrees with {_many(self.anchors, 'anchor')}"] if self.anchors else []
+        lines += [f"  {finding}" for finding in self.findings]
+        lines += [f"  signed by {key}" for key in self.keys]
+        return "\n".join(lines)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+Removed = Literal["gone", "outlined"]
+
+
+class RemovedRow(NamedTuple):
+    """What is kept of a removed row for the chain."""
+
+    seq: int
+    leaf: bytes
+    """The digest of its content; empty for a row of version 6, whose own digest was made without it."""
+    digest: bytes | None
+    """Its own digest, where that was kept."""
+    outline: bytes | None = None
+    """The digest of its outline; None if nothing of the content was kept."""
+
+
+def signed_bytes(removal: Removal) -> bytes:
+    """Return the bytes that the signature of a statement covers."""
+    return b"remit audit removal\n" + encode(replace(removal, signature=""))
+
+
+def sign_removal(key: CheckpointKey, removal: Removal) -> Removal:
+    """Return the statement, signed with *key*."""
+    draft = replace(removal, key=key.public.hex(), signature="")
+    return replace(draft, signature=key.sign(signed_bytes(draft)).hex())
+
+
+def is_genuine(removal: Removal) -> bool:
+    """Return whether the owner of its key signed the statement."""
+    return is_signed(signed_bytes(removal), removal.key, removal.signature)
+
+
+class Outlines:
+    """The digest of what is kept of a segment's outlined rows, in order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._any = False
+
+    def add(self, seq: int, outline: bytes) -> None:
+        self._any = True
+        self._hash.update(seq.to_bytes(8) + outline)
+
+    def digest(self) -> str:
+        return self._hash.hexdigest() if self._any else ""
+
+
+def ranges(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return ascending numbers as pairs of the first and the last of each range, one after another."""
+    found: list[int] = []
+    for number in numbers:
+        if found and number == found[-1] + 1:
+            found[-1] = number
+        else:
+            found += (number, number)
+    return tuple(found)
+
+
+def pairs(flat: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ranges as pairs."""
+    return list(zip(flat[::2], flat[1::2], strict=False))
+
+
+def newest(removals: Iterable[Removal]) -> list[Removal]:
+    """Return the newest statement about each segment, in order; of those given, the later ones are newer."""
+    return sorted({(each.first, each.last): each for each in removals}.values(), key=lambda each: each.first)
+
+
+class Coverage:
+    """Which rows genuine statements say to have been removed."""
+
+    def __init__(self, removals: Iterable[Removal]) -> None:
+        self.statements = newest(removals)
+        found: list[tuple[int, int, Removed, int]] = []
+        for place, each in enumerate(self.statements):
+            found.extend((first, last, "gone", place) for first, last in pairs(each.gone))
+            found.extend((first, last, "outlined", place) for first, last in pairs(each.outlined))
+        self._ranges = sorted(found)
+        self._firsts = [first for first, *_ in self._ranges]
+
+    def of(self, seq: int) -> tuple[Removed, int] | None:
+        """Return how a row was removed, and the place of the statement that says so."""
+        place = bisect_right(self._firsts, seq) - 1
+        if place < 0:
+            return None
+        _, last, how, statement = self._ranges[place]
+        return (how, statement) if seq <= last else None
+
 
 GENESIS = bytes(32)
 
@@ -350,3 +585,61 @@ def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bo
 def _renumbered(before: ChainRow, row: ChainRow, number: int) -> int:
     """Return by how much both rows were renumbered downwards, or 0 if that does not explain them."""
     return next((gone for gone in range(1, MAX_GAP) if follows(before.digest, row, number + gone)), 0)
+
+
+Watch = Callable[[int], None]
+"""Is told the number of a row that a verification has reached. An error that it raises ends the verification."""
+
+# A row takes some 10 µs, so that whoever watches can let others work each millisecond.
+WATCHED_ROWS = 100
+
+
+def watched(rows: Iterable[ChainRow | RemovedRow], watch: Watch | None) -> Iterable[ChainRow | RemovedRow]:
+    """Return the same rows; *watch* is told of each hundredth as it passes."""
+    if watch is None:
+        return rows
+
+    def passing() -> Iterable[ChainRow | RemovedRow]:
+        for place, row in enumerate(rows):
+            if place % WATCHED_ROWS == 0:
+                watch(row.seq)
+            yield row
+
+    return passing()
+
+
+class ChainLink(NamedTuple):
+    """A row's place in the chain."""
+
+    previous: str
+    """The digest of the row before it."""
+    digest: str
+
+
+class AuditedChain(Protocol):
+    """The hash chain over the record of a store."""
+
+    async def verify(self, *, start: Checkpoint | None = None, watch: Watch | None = None) -> AuditVerdict:
+        """Verify the chain, or what comes after the checkpoint *start*, without keeping hubs from writing."""
+        ...
+
+    async def newest_checkpoint(self) -> Checkpoint | None: ...
+
+    async def intact(self, first: int, last: int) -> dict[int, bool]:
+        """Return for the rows of a part of the record whether each follows from the row before it.
+
+        Rows that were removed on purpose, and rows that are not in the chain yet, are left out.
+        """
+        ...
+
+    async def link(self, seq: int) -> ChainLink | None:
+        """Return the place of a row in the chain; None if there is no such row."""
+        ...
+
+
+@runtime_checkable
+class KeepsChain(Protocol):
+    """A store whose record is hash-chained and signed."""
+
+    @property
+    def chain(self) -> AuditedChain: ...

@@ -3,9 +3,19 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from remit.protocol.records import ChainBreak, Removal
-from remit.runtime.audit.chain import ChainRow, ChainWalk, Unsigned
-from remit.runtime.audit.findings import MAX_FINDINGS, SIGNED_OTHERWISE, AuditFinding, AuditVerdict, Tampering
-from remit.runtime.audit.removal import Coverage, RemovedRow, is_genuine
+from remit.runtime.audit.chain import (
+    MAX_FINDINGS,
+    SIGNED_OTHERWISE,
+    AuditFinding,
+    AuditVerdict,
+    ChainRow,
+    ChainWalk,
+    Coverage,
+    RemovedRow,
+    Tampering,
+    Unsigned,
+    is_genuine,
+)
 from remit.runtime.signing import Checkpoint
 
 

@@ -19,9 +19,8 @@ from remit.protocol.forms import default_fields, filled_fields, unshowable
 from remit.protocol.records import Approval, Kind
 from remit.runtime.approvers import EDITABLE, NOBODY_ASKED, check_edits, check_form
 from remit.runtime.aside import aside
-from remit.runtime.brief_rules import revealed
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
-from remit.runtime.delegation.response import presentable
+from remit.runtime.delegation.response import presentable, revealed
 from remit.runtime.frames import Frame, SlotGivenUp
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 from remit.runtime.schemas import check_schema, misfits

@@ -1,23 +1,228 @@
-"""Several agents asked at once for one answer; the rest is cancelled once the answer is known."""
+"""Several delegations of one caller for one answer: at once, one after another, or as a hedge."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Aggregation, Combined, comparable, components_of, start, with_findings
+from remit.policy.budget import split_tokens
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Answer, Call, Response, Strategy
-from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.envelope import Answer, Call, Forwarded, Handoff, Json, Response, Strategy
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.runtime import journal
 from remit.runtime.context import Delegator
-from remit.runtime.delegation.fan_out import refused_whole, shared_out
 from remit.runtime.frames import Frame, SlotGivenUp
 from remit.runtime.text_reader import text_reader
 from remit.words.components import Component, Findings
+
+
+async def fan_out(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Response]:
+    """Ask all at once, each within its own limits; too many calls are refused together before any starts."""
+    if (refusals := await refused_whole(dispatch, parent, calls)) is not None:
+        return refusals
+    begin = _begin_beside if dispatch.approval.may_ask else _begin_in_turn
+    begun = await begin(dispatch, parent, shared_out(parent, calls))
+    frames = [each for each in begun if isinstance(each, Frame)]
+    responses = iter(await _join(dispatch, parent, frames))
+    return [each if isinstance(each, Response) else next(responses) for each in begun]
+
+
+async def refused_whole(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Response] | None:
+    """Refuse all calls if they would exceed the limit of delegations in flight; None if they may be asked."""
+    at_once = parent.in_flight() + len(calls)
+    if at_once <= dispatch.parts.limits.max_fan_out:
+        return None
+    refusals = [await dispatch.begin(parent, call, at_once=at_once) for call in calls]
+    return [each for each in refusals if isinstance(each, Response)]
+
+
+def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
+    """Return the calls with an equal share of the remaining tokens for each call that sets none."""
+    shared = [call for call in calls if call.max_tokens is None]
+    left = parent.left + parent.journaled_tokens - sum(call.max_tokens or 0 for call in calls)
+    share = split_tokens(left, len(shared)) if shared else 0
+    return [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
+
+
+async def _join(dispatch: Delegator, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
+    """Wait for all; a call that fails over to another agent does so at once."""
+    if all(frame.route is None for frame in frames):
+        return await dispatch.tasks.join(parent, frames)
+    loop = asyncio.get_running_loop()
+    routed = {frame: loop.create_task(dispatch.routed(parent, frame)) for frame in frames if frame.route}
+    try:
+        return await dispatch.tasks.join(parent, frames, [routed.get(frame, frame.outcome) for frame in frames])
+    except BaseException:
+        for task in routed.values():
+            task.cancel()
+        await asyncio.wait(routed.values())
+        raise
+
+
+async def _begin_in_turn(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
+    """Begin one after another: where no person can be asked, no call keeps the others waiting."""
+    begun: list[Frame | Response] = []
+    try:
+        for call in calls:
+            begun.append(await dispatch.begin(parent, call, hedge=True))
+    except asyncio.CancelledError:
+        await dispatch.tasks.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        raise
+    return begun
+
+
+async def _begin_beside(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
+    """Begin all, in order; none waits for a person who is asked about another."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(dispatch.begin(parent, call, hedge=True)) for call in calls]
+    try:
+        if tasks:
+            await asyncio.wait(tasks)
+        return [task.result() for task in tasks]
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        begun = [task.result() for task in tasks if not task.cancelled() and task.exception() is None]
+        await dispatch.tasks.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        raise
+
+
+async def chain(dispatch: Delegator, parent: Frame, calls: Sequence[Call], forward: Forwarded) -> list[Response]:
+    """Ask one after another, each with the result of the one before; stop after the first without a result."""
+    if forward not in get_args(Forwarded):
+        problem = Problem("forward", f"expected one of: {', '.join(get_args(Forwarded))}")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the chain is not valid: forward", problems=(problem,)))
+    responses: list[Response] = []
+    for call in calls:
+        if responses:
+            call = _following(call, responses, forward)
+        responses.append(await dispatch.delegate(parent, call))
+        if not responses[-1].ok:
+            break
+    return responses
+
+
+def _following(call: Call, before: Sequence[Response], forward: Forwarded) -> Call:
+    handoff = call.handoff or Handoff()
+    found = before[-1].result
+    outputs: dict[str, Json] = {response.target: response.result for response in before}
+    if forward == "artifacts":
+        found = _artifacts(before[-1]) or found
+        for response in before:
+            if response.artifacts:
+                outputs[response.target] = {"result": response.result, "artifacts": _artifacts(response)}
+    return replace(
+        call,
+        input=found if call.input is None else call.input,
+        handoff=replace(
+            handoff,
+            prior_agents=(*handoff.prior_agents, *(response.target for response in before)),
+            prior_outputs={**handoff.prior_outputs, **outputs},
+        ),
+    )
+
+
+def _artifacts(response: Response) -> list[Json]:
+    return [msgspec.to_builtins(each) for each in response.artifacts]
+
+
+async def race(dispatch: Delegator, parent: Frame, first: Frame, hedge_ms: int) -> Frame:
+    """Return the one of the two delegations whose outcome counts; it has ended.
+
+    Both together get no more than the first was granted: the tokens of the second were set aside from the beginning.
+    """
+    if not await _takes_long(dispatch, first, hedge_ms):
+        return first
+    second = await _asked_beside(dispatch, parent, first)
+    if second is None:
+        await asyncio.wait({first.outcome})
+        return first
+    dispatch.recording.notice(second, f"asked too, because {first.card.name} had not answered after {hedge_ms} ms")
+    try:
+        return await _decided(dispatch, first, second)
+    except asyncio.CancelledError:
+        await dispatch.tasks.end((second,), "its caller was cancelled")
+        raise
+
+
+async def _takes_long(dispatch: Delegator, frame: Frame, hedge_ms: int) -> bool:
+    """Return once a delegation has ended or a hedge is due; return whether a hedge is due.
+
+    Time in which a person is asked does not count.
+    """
+    clock, hedge_s = dispatch.parts.clock, hedge_ms / 1_000
+    while not frame.outcome.done():
+        now = clock.now()
+        due = now + hedge_s if frame.pauses else frame.started + frame.waited_s + hedge_s
+        if now >= due:
+            return True
+        rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        take_back = clock.call_at(due, partial(_ring, rung))
+        try:
+            await asyncio.wait({frame.outcome, rung}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            take_back()
+    return False
+
+
+def _ring(rung: "asyncio.Future[None]") -> None:
+    if not rung.done():
+        rung.set_result(None)
+
+
+async def _asked_beside(dispatch: Delegator, parent: Frame, first: Frame) -> Frame | None:
+    """Return the hedge; None if no other agent may be asked, or the first ended meanwhile."""
+    route = dispatch.routing.beside(first)
+    if route is None:
+        return None
+    # Admission may take long if a person has to agree: nobody waits for that once there is an answer.
+    # Both count as one of the caller's delegations in flight.
+    begin = dispatch.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route)
+    admission = asyncio.get_running_loop().create_task(begin)
+    try:
+        await asyncio.wait({admission, first.outcome}, return_when=asyncio.FIRST_COMPLETED)
+        if first.outcome.done() and not first.outcome.result().ok:
+            await asyncio.wait({admission})  # it takes the place of the first
+        begun = await _begun(admission)
+    except asyncio.CancelledError:
+        if (begun := await _begun(admission)) is not None:
+            await dispatch.tasks.end((begun,), "its caller was cancelled")
+        raise
+    if begun is None:
+        dispatch.parts.ledger.take_back(first, route.call.max_tokens or 0)
+    return begun
+
+
+async def _begun(admission: "asyncio.Task[Frame | Response]") -> Frame | None:
+    """Return what was admitted so far; the rest is not needed any more."""
+    admission.cancel()
+    await asyncio.wait({admission})
+    begun = None if admission.cancelled() else admission.result()
+    return begun if isinstance(begun, Frame) else None
+
+
+async def _decided(dispatch: Delegator, first: Frame, second: Frame) -> Frame:
+    both = (first, second)
+    while True:
+        for frame, other in (both, both[::-1]):
+            if frame.outcome.done() and frame.outcome.result().ok:
+                if not other.outcome.done():
+                    other.overtaken = True
+                    why = f"{other.request.target} was cancelled: {frame.request.target} was faster"
+                    dispatch.tasks.stop(other, fault(Code.CANCELLED, why))
+                return frame
+        going = [frame.outcome for frame in both if not frame.outcome.done()]
+        if not going:
+            # The next agent gets what both have left.
+            second.aside = max(0, first.granted - first.used)
+            return second
+        await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+
 
 # Comparing this many bytes takes about two milliseconds; handing them to a thread takes a tenth of one.
 LARGE = 10_000
@@ -177,8 +382,6 @@ class ParallelCalls:
         if frame.hedge_ms is None:
             await asyncio.wait({frame.outcome})
             return frame
-        from remit.runtime.delegation.hedging import race  # few capabilities use it
-
         return await race(self._dispatch, self._parent, frame, frame.hedge_ms)
 
     def _in_flight(self, place: int) -> list[Frame]:

@@ -571,7 +571,7 @@ class Dispatch:
     async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return the outcome of a routed delegation, or of the fallback that replaced it."""
         if frame.hedge_ms is not None:
-            from remit.runtime.delegation.hedging import race  # few capabilities use it
+            from remit.runtime.delegation.combine import race  # few capabilities use it
 
             frame = await race(self, parent, frame, frame.hedge_ms)
         response = await frame.outcome

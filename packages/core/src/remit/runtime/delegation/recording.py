@@ -5,9 +5,9 @@ import logging
 from msgspec.structs import replace
 
 from remit.policy.redaction import kind_of
+from remit.policy.restoring import HubWarning, can_be_used, token_given, tokens_asked_for
 from remit.policy.verdict import Sealing
 from remit.policy.weight import LIGHT, is_light_request
-from remit.policy.withheld import HubWarning, can_be_used, token_given, tokens_asked_for
 from remit.protocol.envelope import VERSION, Call, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind, Notice, Refusal

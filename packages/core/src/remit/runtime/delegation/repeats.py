@@ -5,8 +5,8 @@ from collections import Counter
 from msgspec.structs import replace
 
 from remit.policy.repeats import ENOUGH, CallKey, CallWords, EarlierAnswer, repeated_without_progress, words_of
+from remit.policy.restoring import HubWarning
 from remit.policy.weight import is_light, is_light_response
-from remit.policy.withheld import HubWarning
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.lifecycle import Status

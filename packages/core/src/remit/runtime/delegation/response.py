@@ -1,10 +1,12 @@
 """The response of a delegation, made from its outcome."""
 
 import sys
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from remit.policy.restoring import of_kinds, restore
 from remit.policy.weight import is_light
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import MAX_BYTES, checked
@@ -15,12 +17,14 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.plain import write
 from remit.runtime.frames import Frame
 from remit.runtime.origin import MAX_WORDS
-from remit.runtime.ports.requests import unknown_outcome
+from remit.runtime.ports.store import unknown_outcome
 from remit.runtime.schemas import MAX_MISFITS
 
 MAX_NAME = 100
 
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
+T = TypeVar("T")
+
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -259,3 +263,10 @@ def brief_fault(why: Fault) -> Fault:
 def needs_wording(response: Response) -> bool:
     """Return whether a response has texts besides its answer, which users read in plain words."""
     return response.fault is not None or bool(response.warnings or response.finished or response.unfinished)
+
+
+def revealed(frame: Frame, kept: T) -> T:
+    """Return an agent's state or a tool's result with the raw values that the agent's team lets it see."""
+    capability = frame.card.capability(frame.request.capability) if frame.request.capability else None
+    kinds = frame.card.sees if capability is None else frame.card.sees | capability.sees
+    return restore(kept, of_kinds(frame.run.known, kinds)) if kinds else kept
