@@ -13,8 +13,8 @@ CEILINGS = {
     "lines of tests": 152_900,
     "package cli: lines": 18_600,
     "package cluster: lines": 9_150,
-    "package core: lines": 33_400,
-    "package core: modules": 175,
+    "package core: lines": 31_500,
+    "package core: modules": 134,
     "package guard: lines": 4_200,
     "package models: lines": 7_550,
     "package orchestrator: lines": 17_600,
@@ -22,12 +22,11 @@ CEILINGS = {
     "package relay: lines": 27_850,
     "package server: lines": 27_150,
     "package testing: lines": 3_870,
-    "modules that Hub needs": 147,
-    "lines that Hub needs": 30_500,
-    "files run by hub.ask with a nested delegation": 43,
-    "entries into a file by hub.ask with a nested delegation": 182,
-    "files run by a POST to a served hub": 47,
-    "entries into a file by a POST to a served hub": 163,
+    "lines that Hub needs": 30_200,
+    "files run by hub.ask with a nested delegation": 38,
+    "entries into a file by hub.ask with a nested delegation": 171,
+    "files run by a POST to a served hub": 44,
+    "entries into a file by a POST to a served hub": 156,
 }
 # The only one that has to grow.
 LEAST = {"lines of the median module": 155}
