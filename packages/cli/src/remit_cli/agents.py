@@ -18,8 +18,9 @@ from remit.protocol.problems import did_you_mean
 from remit.runtime.delegation.routing import NEWEST, Tracks, tracks
 from remit_cli.completion import agent_names, capability_codes
 from remit_cli.options import SubcommandGroup, json_option, team_options
-from remit_cli.places import StoreView, cards_of, known_agent, place_of, reading, relative_path, team_hubs, team_of
+from remit_cli.places import cards_of, known_agent, place_of, reading, relative_path, team_hubs, team_of
 from remit_cli.show.screen import many, now_ms, print_fields, print_json, print_table, spoken
+from remit_server.documents.common import shown_as
 from remit_server.documents.team import AgentDetails, AgentLine, Agents, RankedAgent, Ranking
 
 if TYPE_CHECKING:  # whoever has a team has loaded it
@@ -274,29 +275,23 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     place = place_of(team)
     if not isinstance(place, Path) or place.exists():  # otherwise no agent has been called yet
         with reading(place) as view:
-            found = _tracks(view)
+            found = tracks(view.recent(NEWEST), lambda ms: ms / 1_000, view.running())
     candidates = [Candidate(name=name, track=found.get((capability, name), TrackRecord())) for name in names]
     return Ranking(
         capability=capability,
         at_ms=at_ms,
         agents=tuple(
-            RankedAgent(
+            shown_as(
+                RankedAgent,
+                each,
                 agent=each.name,
                 quality=round(each.quality, 3),
-                latency_ms=each.latency_ms,
-                tokens=each.tokens,
-                in_flight=each.in_flight,
                 last_seen_ms=None if each.ago_ms is None else at_ms - each.ago_ms,
-                why=each.why,
             )
             for each in explain(candidates, at_ms / 1_000)
         ),
         store=str(relative_path(place)),
     )
-
-
-def _tracks(view: StoreView) -> Tracks:
-    return tracks(view.recent(NEWEST), lambda ms: ms / 1_000, view.running())
 
 
 def _row(agent: RankedAgent, at_ms: int) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 from remit.stores.user_keys import key_id_of
 from remit.words.terminal import json_for_terminal
 from remit_cli.completion import recorded_profiles, run_ids
-from remit_cli.options import GivenStore, SubcommandGroup, json_option, jsonl_option, store_options
+from remit_cli.options import GivenStore, SubcommandGroup, json_option, jsonl_option, out_option, store_options
 from remit_cli.places import Place, existing, reading, store_file
 from remit_cli.show.runs import find_recorded, short, written_whole
 from remit_cli.show.screen import clock_time, many, print_beside, print_json, print_text
+from remit_server.documents.common import shown_as
 from remit_server.documents.runs import AuditCheckpoint, AuditRow, Verification
 
 # Poll interval of --follow.
@@ -97,22 +98,7 @@ def verify(
     with reading(path) as view:
         verdict = view.verify(pinned, kept, incremental=incremental)
     if as_json:
-        print_json(
-            Verification(
-                ok=verdict.ok,
-                file=str(path),
-                rows=verdict.rows,
-                checkpoints=verdict.checkpoints,
-                unprotected=verdict.unprotected,
-                findings=verdict.findings,
-                keys=verdict.keys,
-                anchors=verdict.anchors,
-                removed=verdict.removed,
-                since=verdict.since,
-                unchained=verdict.unchained,
-                unprotected_since_ms=verdict.unprotected_since_ms,
-            )
-        )
+        print_json(shown_as(Verification, verdict, file=str(path)))
     else:
         print_text(str(verdict))
     raise SystemExit(0 if verdict.ok else 1)
@@ -294,13 +280,7 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
 
 
 @audit.command()
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    metavar="FILE",
-    help="Output file.  [default: stdout]",
-)
+@out_option
 @click.option("--run", help="Only rows of this run: its id, or the start of it.", shell_complete=run_ids)
 @profile_option
 @store_options
@@ -348,17 +328,9 @@ def _export(path: Place, run: str | None, profile: str | None, file: IO[str]) ->
 
 def _exported(previous: bytes, row: ChainRow) -> AuditRow:
     is_encrypted = key_id_of(row.body) is not None
-    return AuditRow(
-        seq=row.seq,
-        kind=row.kind,
-        at_ms=row.at_ms,
-        run=row.run,
-        session=row.session,
-        body=b64encode(row.body).decode() if is_encrypted else row.body.decode(errors="replace"),
-        previous=previous.hex(),
-        digest=row.digest.hex(),
-        base64=is_encrypted,
-    )
+    body = b64encode(row.body).decode() if is_encrypted else row.body.decode(errors="replace")
+    digests = {"previous": previous.hex(), "digest": row.digest.hex()}
+    return shown_as(AuditRow, row, body=body, base64=is_encrypted, **digests)
 
 
 def _write(file: IO[str], document: AuditRow | AuditCheckpoint) -> None:

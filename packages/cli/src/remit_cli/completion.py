@@ -148,7 +148,9 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     from remit.stores.side_tables import pending
     from remit_cli.places import drafts_in
 
-    found = [(each.id, each.text) for each in _read(ctx, lambda store: pending(store, _now_ms()))[:MOST]]
+    found = [
+        (each.id, each.text) for each in _read(ctx, lambda store: pending(store, time.time_ns() // 1_000_000))[:MOST]
+    ]
     with suppress(Exception):  # as in a store
         box = drafts_in(store_of(ctx).parent, ctx.params.get("team_file"), ())
         found += [] if box is None else box.readable()[:MOST]
@@ -207,10 +209,6 @@ def team_content(ctx: click.Context) -> dict[str, Any]:
         if file is not None:
             return {**tomllib.loads(Path(file).read_text(encoding="utf-8")), _FOLDER: Path(file).parent}
     return {}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def short(text: object) -> str:

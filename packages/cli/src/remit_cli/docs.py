@@ -82,7 +82,8 @@ def _print_page(topic: str) -> None:
     if heading:
         part = part_of(text, anchor_of(heading))
         if part is None:
-            raise click.UsageError(f"`{page.name}` has no section {heading}; its sections: {_anchors(text)}")
+            anchors = ", ".join(section.anchor for section in sections(text) if section.level > 1)
+            raise click.UsageError(f"`{page.name}` has no section {heading}; its sections: {anchors}")
         text = part
     if sys.stdout.isatty():
         click.echo_via_pager(_laid_out(text))
@@ -97,10 +98,6 @@ def _page(name: str) -> ManualPage:
     if found := pages().get(wanted):
         return found
     raise click.UsageError(f"no such page: {name}{did_you_mean(wanted, pages()) or '; `remit docs` lists all'}")
-
-
-def _anchors(text: str) -> str:
-    return ", ".join(section.anchor for section in sections(text) if section.level > 1)
 
 
 def _laid_out(text: str) -> str:

@@ -37,7 +37,6 @@ from remit_cli.places import DEFAULT_STORE, DatabasePlace, StoreView, reading, r
 from remit_cli.show.screen import clock_time, many, print_beside, spoken
 from remit_server.documents.team import Check, CheckGroup, Checkup
 
-PYTHON = (3, 11)
 COMPILED = (".so", ".pyd", ".dylib")
 
 
@@ -55,7 +54,7 @@ def _about(group: CheckGroup, found: Iterable[Check]) -> Iterator[Check]:
 
 
 def _program() -> Iterator[Check]:
-    yield _python()
+    yield ok("Python", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
     yield ok("remit", f"{__version__}, in {Path(__file__).parents[2]}")
     yield from _packages()
     yield _sandbox()
@@ -100,16 +99,6 @@ def _store(store_path: Path | None, team: Team | None) -> Iterator[Check]:
 
 
 # ── the program ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _python() -> Check:
-    found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < PYTHON:
-        needed = ".".join(map(str, PYTHON))
-        return problem(
-            "Python", f"{found}; {needed} is required", f"Install Python {needed} or newer, then reinstall remit."
-        )
-    return ok("Python", f"{found}, {sys.executable}")
 
 
 def _sandbox() -> Check:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
+from shlex import quote
 from typing import NoReturn
 
 import click
@@ -80,7 +81,9 @@ def init(folder: Path, name: str | None, template: str | None, gateway: str | No
         _refuse_gateway(gateway, template)
     _refuse_existing(folder, _contents(template or DEFAULT, ""))
     if name is None:
-        name = _ask_name(folder) if asks else _name_of(folder)
+        name = _name_of(folder)
+        if asks:
+            name = click.prompt("Name of the team", default=name, value_proc=_checked_name)
     elif not _is_name(name):
         raise click.BadParameter(_NAME_RULE, param_hint="--name")
     template = template or (_ask_template() if asks else DEFAULT)
@@ -91,7 +94,7 @@ def init(folder: Path, name: str | None, template: str | None, gateway: str | No
     _refuse_existing(folder, contents)
     _write(folder, contents)
     files = (*contents, *_ignore(folder))
-    enter = () if folder.resolve() == Path.cwd() else (f"cd {_quoted(str(folder))}",)
+    enter = () if folder.resolve() == Path.cwd() else (f"cd {quote(str(folder))}",)
     commands = (*enter, *(NEXT[template] if template == "shared" else _in_order(NEXT[template])))
     if as_json:
         print_json(Written(folder=str(folder), files=files, next=commands))
@@ -133,10 +136,6 @@ def _about(choices: "list[LocalChoice]") -> Iterator[str]:
 # ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _NAME_RULE = "a name has at most 128 letters, digits, `-`, `_` and `.`, and starts with a letter or digit"
-
-
-def _ask_name(folder: Path) -> str:
-    return click.prompt("Name of the team", default=_name_of(folder), value_proc=_checked_name)
 
 
 def _ask_template() -> str:
@@ -246,12 +245,6 @@ def _ignore(folder: Path) -> tuple[str, ...]:
     with file.open("a", encoding="utf-8", newline="\n") as more:
         more.write(("" if not known or known.endswith("\n") else "\n") + IGNORED + "\n")
     return (".gitignore",)
-
-
-def _quoted(path: str) -> str:
-    from shlex import quote
-
-    return quote(path)
 
 
 # One tool call is a round, and a coding agent reads several files before it asks anything.
@@ -371,7 +364,7 @@ def _literal(value: str) -> str:
 def profile_lines(choices: Sequence[LocalChoice]) -> list[str]:
     """Return the local agent of a profile: the first choice, and the others as comments."""
     first, *others = choices
-    lines = [f"# {_capital(first.name)}.", *first.lines]
+    lines = [f"# {first.name[:1].upper()}{first.name[1:]}.", *first.lines]
     if not others:
         lines.append('# Instead of that, any agent that speaks the Agent Client Protocol: acp = ["claude-agent-acp"]')
     else:
@@ -388,7 +381,3 @@ def agent_lines(choices: Sequence[LocalChoice]) -> list[str]:
         if choice.agent:
             return [line if place == 0 else f"# {line}" for line in choice.agent]
     return []
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -10,6 +10,7 @@ import click
 from remit_cli.config.team_search import make_private
 from remit_cli.options import SubcommandGroup, json_option, team_options
 from remit_cli.show.screen import clock_time, now_ms, print_json, print_table
+from remit_server.documents.common import shown_as
 
 if TYPE_CHECKING:  # signing is not loaded to show help
     from remit_cli.config.team import Team
@@ -355,12 +356,8 @@ def _now(files: KeyFiles) -> KeysShown:
         for stage in key.accepted(at_ms):
             state = "signs" if stage.pair is signing else "next" if stage.signs_from_ms > at_ms else "old"
             own.append(
-                OwnKey(
-                    public=stage.pair.public,
-                    fingerprint=fingerprint(stage.pair.public),
-                    state=state,
-                    signs_from_ms=stage.signs_from_ms,
-                    accepted_until_ms=stage.accepted_until_ms,
+                shown_as(
+                    OwnKey, stage, public=stage.pair.public, fingerprint=fingerprint(stage.pair.public), state=state
                 )
             )
     peers = {} if files.team is None else files.team.peers

@@ -12,7 +12,7 @@ import click
 
 from remit import __version__
 from remit.plugin import CommandSpec, brought, named
-from remit_cli.options import AS_JSON, NAMED_TEAM, wants_colour
+from remit_cli.options import AS_JSON, NAMED_TEAM, command_needs, wants_colour
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -139,7 +139,6 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and command_spec(args[0]) is None:
             from remit.protocol.problems import did_you_mean
-            from remit_cli.extras import command_needs
 
             if needs := command_needs(args[0]):
                 ctx.fail(needs)

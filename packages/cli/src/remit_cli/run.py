@@ -85,24 +85,17 @@ def run(
         raise click.UsageError(
             "--detach and --save cannot be combined; use `remit runs answer RUN --wait --save FOLDER`"
         )
-    from remit_cli.drive.order import Order, read_files, read_task
-    from remit_cli.places import current_user, team_path
+    from remit_cli.drive.order import order_of, read_files, read_task
+    from remit_cli.places import team_path
 
     text, value = read_task(task, given_input, capability)
-    order = Order(
-        agent=agent,
-        text=text,
-        user=user or current_user(),
-        options={
-            "input": value,
-            "capability": capability,
-            "session": session,
-            "files": read_files(paths),
-            "max_tokens": max_tokens,
-            "deadline_ms": deadline_ms,
-        },
-        team_file=str(team_path(team_file).absolute()),
-        overrides=overrides,
+    order = order_of(agent, text, user, team_path(team_file), overrides).asking(
+        input=value,
+        capability=capability,
+        session=session,
+        files=read_files(paths),
+        max_tokens=max_tokens,
+        deadline_ms=deadline_ms,
     )
     if detach:
         from remit_cli.drive.detach import detach as let_go
@@ -156,9 +149,9 @@ def ask(
       remit ask --session trip-1 "the second"
     """
     from remit_cli.config.load import load_team
-    from remit_cli.drive.order import Order, read_task
+    from remit_cli.drive.order import order_of, read_task
     from remit_cli.drive.run_order import carry_out
-    from remit_cli.places import current_user, team_path
+    from remit_cli.places import team_path
 
     path = team_path(team_file).absolute()
     team = load_team(path, overrides=overrides, secrets=False, code=False)
@@ -167,15 +160,9 @@ def ask(
         raise click.UsageError(
             f"{path.name} has no `[orchestrator]`; add that section, or call an agent with `remit run`"
         )
-    said, value = read_task(text, given_input, None)
-    order = Order(
-        agent=orchestrator.name,
-        text=said,
-        user=user or current_user(),
-        options={"input": value, "session": session, "max_tokens": max_tokens, "deadline_ms": deadline_ms},
-        team_file=str(path),
-        overrides=overrides,
-    )
+    text, value = read_task(text, given_input, None)
+    asked = order_of(orchestrator.name, text, user, path, overrides)
+    order = asked.asking(input=value, session=session, max_tokens=max_tokens, deadline_ms=deadline_ms)
     speakers = None if verbose else (orchestrator.name, *team.workflows)
     done = carry_out(
         order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, speakers=speakers
@@ -226,20 +213,15 @@ def chat(
     import msgspec
 
     from remit.protocol.remit import NAME_RULE, Name
-    from remit_cli.drive.order import Order
-    from remit_cli.places import current_user, team_path
+    from remit_cli.drive.order import order_of
+    from remit_cli.places import team_path
     from remit_cli.talk.conversation import chat_with_agent, new_session
 
     try:
         msgspec.convert(session, Name | None)
     except msgspec.ValidationError as error:
         raise click.BadParameter(f"must have 1 to 200 characters, and {NAME_RULE}", param_hint="--session") from error
-    order = Order(
-        agent=agent,
-        text="",
-        user=user or current_user(),
-        options={"session": session or new_session(), "max_tokens": max_tokens, "deadline_ms": deadline_ms},
-        team_file=str(team_path(team_file).absolute()),
-        overrides=overrides,
+    order = order_of(agent, "", user, team_path(team_file), overrides).asking(
+        session=session or new_session(), max_tokens=max_tokens, deadline_ms=deadline_ms
     )
     raise SystemExit(chat_with_agent(order, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from remit.runtime.keys import HubKeys
-from remit_cli.options import GivenStore, SubcommandGroup, json_option, store_options
+from remit_cli.options import GivenStore, SubcommandGroup, json_option, out_option, store_options
 from remit_cli.places import Place, existing, opened_upkeep, reading, store_file, vault_key
 from remit_cli.show.runs import written_whole
 from remit_cli.show.screen import many, print_json, print_text
+from remit_server.documents.common import shown_as
 from remit_server.documents.store import (
     ArchiveCheck,
     ArchiveResult,
@@ -82,18 +83,7 @@ def prune(
         returned = done.returned + (upkeep.rebuild() if vacuum and not dry_run else 0)
         keeps_pages = not upkeep.gives_back
     if as_json:
-        print_json(
-            PruneResult(
-                dry_run=dry_run,
-                records=done.rows,
-                texts=done.texts,
-                values=done.values,
-                facts=done.facts,
-                bytes=done.bytes,
-                returned=returned,
-                refused=done.refused,
-            )
-        )
+        print_json(shown_as(PruneResult, done, dry_run=dry_run, records=done.rows, returned=returned))
     did, space = ("Would remove", f"about {_size(done.bytes)}") if dry_run else ("Removed", _size(returned))
     click.echo(
         f"{did} {many(done.rows, 'record')}, the texts of {many(done.texts, 'record')}, "
@@ -169,18 +159,7 @@ def verify_archive(folder: Path, public_keys: tuple[str, ...], alone: bool, as_j
         with reading(path) as view:
             verdict = check(folder, keys=public_keys, stored=view.chain_rows)
     if as_json:
-        print_json(
-            ArchiveCheck(
-                ok=verdict.ok,
-                compared=not alone,
-                segments=verdict.segments,
-                first=verdict.first,
-                last=verdict.last,
-                removed=verdict.removed,
-                keys=verdict.keys,
-                findings=verdict.findings,
-            )
-        )
+        print_json(shown_as(ArchiveCheck, verdict, compared=not alone))
         raise SystemExit(0 if verdict.ok else 1)
     state = (
         "the archive is intact" if verdict.ok else f"the archive is damaged ({many(len(verdict.findings), 'finding')})"
@@ -234,7 +213,7 @@ def backup(file: Path, without_keys: bool, keys_file: Path | None, as_json: bool
     else:
         done = path.database.back_up(file, with_keys=not without_keys, keys_to=keys_file)
     if as_json:
-        print_json(BackupResult(file=str(file), rows=done.rows, bytes=done.bytes, keys=done.keys, missing=done.missing))
+        print_json(shown_as(BackupResult, done, file=str(file)))
     click.echo(f"Wrote {many(done.rows, 'row')} to {file}, {_size(done.bytes)}.", err=as_json)
     held = f"Keys in it: {', '.join(done.keys)}." if done.keys else "No keys are in it."
     if keys_file is not None:
@@ -286,17 +265,7 @@ def restore(file: Path, force: bool, resume: bool, keys_file: Path | None, as_js
         verdict = view.verify((), ())
     if as_json:
         aside = None if done.aside is None else str(done.aside)
-        print_json(
-            RestoreResult(
-                store=str(path),
-                rows=done.rows,
-                made_ms=done.made_ms,
-                ended=done.ended,
-                aside=aside,
-                lost=done.lost,
-                ok=verdict.ok,
-            )
-        )
+        print_json(shown_as(RestoreResult, done, store=str(path), aside=aside, ok=verdict.ok))
         raise SystemExit(0 if verdict.ok else 1)
     made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.made_ms / 1_000))
     click.echo(f"Restored {path} as it was at {made}: it ended with row {done.rows}.")
@@ -350,13 +319,7 @@ def users() -> None:
 
 @users.command()
 @click.argument("user")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    metavar="FILE",
-    help="Output file.  [default: stdout]",
-)
+@out_option
 @store_options
 def export(user: str, out: Path | None, given: GivenStore) -> None:
     """Write everything that is kept about USER as JSON lines: records, facts, notes, redacted values and more.
@@ -408,16 +371,7 @@ def erase(user: str, yes: bool, vacuum: bool, as_json: bool, given: GivenStore) 
         if vacuum:
             upkeep.rebuild()
     if as_json:
-        print_json(
-            EraseResult(
-                user=user,
-                subject=done.subject,
-                records=done.rows,
-                facts=done.facts,
-                values=done.values,
-                refused=done.refused,
-            )
-        )
+        print_json(shown_as(EraseResult, done, user=user, records=done.rows))
     click.echo(
         f"Erased {many(done.rows, 'record')}, {many(done.facts, 'fact')} and {many(done.values, 'redacted value')} "
         f"of {user}, recorded as {done.subject}.",

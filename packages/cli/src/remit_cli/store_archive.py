@@ -158,16 +158,8 @@ def _archived(row: ChainRow) -> ArchivedRow:
         body, is_binary = row.body.decode(), False
     except UnicodeDecodeError:
         body, is_binary = b64encode(row.body).decode(), True
-    return ArchivedRow(
-        seq=row.seq,
-        kind=row.kind,
-        at_ms=row.at_ms,
-        run=row.run,
-        session=row.session,
-        body=body,
-        base64=is_binary,
-        digest=row.digest.hex(),
-    )
+    same = {name: getattr(row, name) for name in ("seq", "kind", "at_ms", "run", "session")}
+    return ArchivedRow(**same, body=body, base64=is_binary, digest=row.digest.hex())
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from command_line import document, remit
-from remit import RemitError
 from remit_cli.config.composition import hub_of, reload
 from remit_cli.config.load import load_team
 
@@ -96,24 +95,3 @@ def test_it_is_taken_over_by_a_hub_that_runs(tmp_path: Path) -> None:
     assert sorted(done.applied) == ["agents.janitor.authority", "limits.authority"]
     assert done.needs_restart == ()
     assert hub.cards["janitor"].authority == "own"
-
-
-@pytest.mark.parametrize(
-    ("janitor", "why"),
-    [
-        ('authority = "callers"', "agents.janitor.authority: "),
-        ('device = "phone"', "an agent has `run` or `device`, not both"),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_key(tmp_path: Path, janitor: str, why: str) -> None:
-    with pytest.raises(RemitError) as refused:
-        load_team(written(tmp_path, janitor=janitor), code=False)
-    assert why in "\n".join(f"{each.path.partition(' ')[2]}: {each.message}" for each in refused.value.fault.problems)
-
-
-def test_of_an_agent_on_a_device_it_is_said_there(tmp_path: Path) -> None:
-    file = tmp_path / "remit.toml"
-    file.write_text('[agents.far]\ndevice = "phone"\nauthority = "caller"\n', encoding="utf-8")
-    with pytest.raises(RemitError) as refused:
-        load_team(file, code=False)
-    assert "set `authority` where the agent runs" in str(refused.value.fault.problems)

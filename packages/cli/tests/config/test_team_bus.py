@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from remit import RemitError
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
@@ -27,38 +25,6 @@ def problems(folder: Path, bus: str, environ: dict[str, str] | None = None) -> l
     except RemitError as error:
         return [f"{each.path}: {each.message}" for each in error.fault.problems]
     return []
-
-
-@pytest.mark.parametrize(
-    ("bus", "expected"),
-    [
-        (
-            'url = "http://bus:4222"\nhosts = ["boss"]',
-            'remit.toml:2 bus.url: expected the address of a NATS server, such as "nats://bus.example.com:4222", or '
-            "several with commas between them; who connects is said by `credentials`, `token`, or `user` and "
-            "`password`",
-        ),
-        (
-            'url = "nats://bus:4222"\nhosts = ["boss", "helpr"]',
-            "remit.toml:3 bus.hosts: there is no agent `helpr`; did you mean `helper`?",
-        ),
-        (
-            'url = "nats://bus:4222"\nhosts = ["boss"]\nuser = "anna"',
-            "remit.toml:1 bus: `user` and `password` need each other",
-        ),
-        (
-            'url = "nats://bus:4222"\nhosts = ["boss"]\ntoken = "$TOKEN"',
-            "remit.toml:4 bus.token: the environment variable TOKEN is not set",
-        ),
-        (
-            'url = "nats://bus:4222"\nhosts = ["boss"]\npresence = "10ms"',
-            "remit.toml:4 bus.presence: expected at least 1s",
-        ),
-    ],
-)
-def test_a_bus_that_cannot_work_is_refused_with_the_reason(tmp_path: Path, bus: str, expected: str) -> None:
-    found = problems(tmp_path, f"[bus]\n{bus}\n")
-    assert found == [expected]
 
 
 def test_two_proofs_and_missing_files_are_refused(tmp_path: Path) -> None:

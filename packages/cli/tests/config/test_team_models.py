@@ -124,40 +124,6 @@ async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: Open
 # ── checking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("said", "place", "message"),
-    [
-        ("[agents.a]", "remit.toml:1 agents.a", "an agent needs `run`, its code as"),
-        ('[agents.a]\nrun = "office:tag"\nmodel = "openai:gpt-5"', "remit.toml:3 agents.a.model", "not both"),
-        (
-            '[agents.a]\nrun = "office:tag"\nhistory_tokens = 9',
-            "remit.toml:3 agents.a.history_tokens",
-            "is for an agent that has a",
-        ),
-        ('[agents.a]\nmodel = "x:y"\nisolation = "process"', "remit.toml:3 agents.a.isolation", "runs in the hub"),
-        ('[agents.a]\nmodel = "gpt-5"', "remit.toml:2 agents.a.model", "Write the provider before the name"),
-        ('[agents.a]\nmodel = "two words"', "remit.toml:2 agents.a.model", "expected the name of a model"),
-        (
-            '[agents.a]\nmodel = "x"\nbase_url = "localhost"',
-            "remit.toml:3 agents.a.base_url",
-            "the address of a server",
-        ),
-        (
-            '[agents.a]\nmodel = "x"\napi_key = "hush"',
-            "remit.toml:3 agents.a.api_key",
-            "a team file must not contain secrets",
-        ),
-        ('[agents.a]\nmodel = "x"\napi_key = "$NO"', "remit.toml:3 agents.a.api_key", "variable NO is not set"),
-        ('[context]\nsummary_api_key = "$NO"', "remit.toml:2 context.summary_api_key", "is for a `summary_model`"),
-        ('[context]\nworkspace = "nowhere"', "remit.toml:2 context.workspace", "nowhere is no folder"),
-        ('[context]\ntokenizer = "exact"', "remit.toml:2 context.tokenizer", "not one of"),
-        ('[context]\nsummary_model = "gpt-5"', "remit.toml:2 context.summary_model", "Write the provider before"),
-    ],
-)
-def test_what_is_wrong_with_a_model_is_said_in_its_line(folder: Path, said: str, place: str, message: str) -> None:
-    assert any(path == place and message in why for path, why in wrong_in(folder, said))
-
-
 def test_a_key_that_its_provider_wants_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert wrong_in(folder, '[agents.a]\nmodel = "openai:gpt-5-mini"') == [
@@ -329,72 +295,6 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
     assert len(server.requests) == 4
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer k-9"}
     assert {request.body["temperature"] for request in server.requests} == {0.0}
-
-
-@pytest.mark.parametrize(
-    ("said", "place", "message"),
-    [
-        ('[orchestrator]\nclassifier = "model"', "remit.toml:2 orchestrator.classifier", "needs a `model`, as in"),
-        ('[orchestrator]\nnarrate = "model"', "remit.toml:2 orchestrator.narrate", "needs a `model`, as in"),
-        ("[orchestrator]\nsettings = {}", "remit.toml:2 orchestrator.settings", "is for an orchestrator that has a"),
-        ('[orchestrator]\nmodel = "x:y"', "remit.toml:2 orchestrator.model", "nothing uses it: say `classifier ="),
-        ('[orchestrator]\nclassifier = "tarot"', "remit.toml:2 orchestrator.classifier", "not one of"),
-        (
-            '[orchestrator]\nnarrate = "model"\nmodel = "gpt-5"',
-            "remit.toml:3 orchestrator.model",
-            "Write the provider before the name",
-        ),
-        (
-            '[orchestrator]\nnarrate = "model"\nmodel = "x"\napi_key = "hush"',
-            "remit.toml:4 orchestrator.api_key",
-            "a team file must not contain secrets",
-        ),
-        (
-            '[orchestrator]\nnarrate = "model"\nmodel = "x"\napi_key = "$NO"',
-            "remit.toml:4 orchestrator.api_key",
-            "variable NO is not set",
-        ),
-        ("[orchestrator]\nconflicts = {}", "remit.toml:2 orchestrator.conflicts", "needs one of two: a `model`, as in"),
-        (
-            '[orchestrator]\nconflicts = { model = "x", onnx = "m.onnx" }',
-            "remit.toml:2 orchestrator.conflicts",
-            "needs one of two: a `model`, as in",
-        ),
-        (
-            '[orchestrator]\nconflicts = { model = "x", labels = ["contradiction"] }',
-            "remit.toml:2 orchestrator.conflicts.labels",
-            "`labels` is for a second reader that has `onnx`",
-        ),
-        (
-            '[orchestrator]\nconflicts = { onnx = "m.onnx", base_url = "http://localhost:1" }',
-            "remit.toml:2 orchestrator.conflicts.base_url",
-            "`base_url` is for a second reader that has a `model`",
-        ),
-        (
-            '[orchestrator]\nconflicts = { onnx = "m.onnx", threshold = 2.0 }',
-            "remit.toml:2 orchestrator.conflicts.threshold",
-            "1",
-        ),
-        (
-            '[orchestrator]\nconflicts = { model = "gpt-5" }',
-            "remit.toml:2 orchestrator.conflicts.model",
-            "Write the provider before the name",
-        ),
-        (
-            '[orchestrator]\nconflicts = { model = "x", api_key = "$NO" }',
-            "remit.toml:2 orchestrator.conflicts.api_key",
-            "variable NO is not set",
-        ),
-        ('[orchestrator]\ncache = "long"', "remit.toml:2 orchestrator.cache", "expected a duration"),
-        ('[workflows.w]\nnarrate = "model"', "remit.toml:2 workflows.w.narrate", "needs a `model` in `[orchestrator]`"),
-        ("orchestrator = 3", "remit.toml:1 orchestrator", "expected a table"),
-        ("context = 3", "remit.toml:1 context", "expected a table"),
-    ],
-)
-def test_what_is_wrong_with_an_orchestrators_model_is_said_in_its_line(
-    folder: Path, said: str, place: str, message: str
-) -> None:
-    assert any(path == place and message in why for path, why in wrong_in(folder, said))
 
 
 async def test_the_second_reader_of_conflicts_reads_the_results_of_workflows(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from remit.policy.verdict import Detector
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean, metas
+from remit.runtime.registry import team_invalid
 from remit_cli.config.code import CodeError, agent_at, code_at, seen, tool_at, unseen
 from remit_cli.config.origins import Place, kind_at
 from remit_cli.config.team import Names, TeamFile, hosted, is_hosted, sections
@@ -280,6 +281,14 @@ def secret_of(reference: str, environ: Mapping[str, str] = os.environ) -> str:
     return text
 
 
+def known_secret(reference: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return the secret for a reference, if there is one, or raise a `RemitError` about an invalid team."""
+    try:
+        return None if reference is None else secret_of(reference, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+
+
 def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
     """Return the 32 bytes of a key for a reference `$NAME`, or raise a ValueError that does not show them."""
     from base64 import b64decode
@@ -296,34 +305,30 @@ def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
     return key
 
 
+def _code_in(team: TeamFile) -> Iterator[tuple[Place, str, Callable[[str, Path], object]]]:
+    """Yield each place of a file that names code, the code, and what finds it."""
+    for name, agent in hosted(team).items():
+        if agent.run is not None:
+            # An isolated agent is imported only in its own process.
+            yield ("agents", name, "run"), agent.run, agent_at if agent.isolation == "task" else seen
+    for name, tool in team.tools.items():
+        yield ("tools", name, "run"), tool.run, tool_at
+    for index, run in enumerate(team.redaction.detectors):
+        yield ("redaction", "detectors", index), run, code_at
+
+
 def unfound_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Return agents, tools and detectors that cannot be imported or have the wrong type."""
-    named: list[tuple[Place, Callable[[], object]]] = [
-        # An isolated agent is imported only in its own process.
-        (("agents", name, "run"), partial(agent_at if agent.isolation == "task" else seen, agent.run, folder))
-        for name, agent in hosted(team).items()
-        if agent.run is not None
-    ]
-    named += [(("tools", name, "run"), partial(tool_at, tool.run, folder)) for name, tool in team.tools.items()]
-    named += [
-        (("redaction", "detectors", index), partial(code_at, run, folder))
-        for index, run in enumerate(team.redaction.detectors)
-    ]
-    for place, find in named:
+    for place, run, find in _code_in(team):
         try:
-            find()
+            find(run, folder)
         except CodeError as error:
             yield WrongPart(place, str(error))
 
 
 def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Return agents, tools and detectors that do not exist, without importing anything."""
-    named: list[tuple[Place, str]] = [
-        (("agents", name, "run"), agent.run) for name, agent in hosted(team).items() if agent.run is not None
-    ]
-    named += [(("tools", name, "run"), tool.run) for name, tool in team.tools.items()]
-    named += [(("redaction", "detectors", index), run) for index, run in enumerate(team.redaction.detectors)]
-    for place, run in named:
+    for place, run, _ in _code_in(team):
         if why := unseen(run, folder):
             yield WrongPart(place, why)
 

@@ -20,7 +20,7 @@ from remit.runtime.ports import Approver, ControlCommand, Decision, Question, St
 from remit.runtime.registry import team_invalid
 from remit.stores.retention import RetainingStore
 from remit.stores.sqlite import SqliteStore
-from remit_cli.config.checks import key_of, secret_of
+from remit_cli.config.checks import key_of, known_secret
 from remit_cli.config.code import agent_at, docstring_of, found, tool_at
 from remit_cli.config.load import load_team
 from remit_cli.config.origins import Place, dotted
@@ -162,24 +162,19 @@ def _connect(
 
 
 def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str, environ: Mapping[str, str]) -> None:
-    try:
-        token = None if agent.card_token is None else secret_of(agent.card_token, environ)
-        told = None if agent.card_notify_token is None else secret_of(agent.card_notify_token, environ)
-    except ValueError as error:
-        raise team_invalid(str(error)) from error
     from remit_server import connect_a2a  # most teams have no agents that speak A2A
 
     connect_a2a(
         hub,
         name,
         card,
-        token=token,
+        token=known_secret(agent.card_token, environ),
         keys=[key.lower() for key in agent.card_keys],
         hosts=agent.card_hosts,
         binding=agent.card_binding,
         streaming=agent.card_streaming,
         notify=agent.card_notify,
-        notify_token=told,
+        notify_token=known_secret(agent.card_notify_token, environ),
         **remote_options(team, agent),
     )
 

@@ -15,7 +15,7 @@ from remit.policy.reception import Permission
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
-from remit_cli.config.checks import secret_of, unknown
+from remit_cli.config.checks import known_secret, secret_of, unknown
 from remit_cli.config.sections.hub import ClientSection
 from remit_cli.config.team import Names, Team, TeamFile, sections
 
@@ -286,7 +286,7 @@ def authenticator_of(
                 name=name,
                 is_hub=True,
                 keys=tuple(key.lower() for key in peer.keys),
-                token=_token(peer.token, environ),
+                token=known_secret(peer.token, environ),
                 permissions=frozenset(map(Permission, peer.permissions)),
                 users=_bound(peer.users),
                 agents=_bound(peer.agents),
@@ -297,7 +297,7 @@ def authenticator_of(
     known += [
         KnownSender(
             name=name,
-            token=_token(client.token, environ),
+            token=known_secret(client.token, environ),
             issuer=_issuer(client, team.folder, fetch),
             permissions=frozenset(map(Permission, client.permissions)),
             may_approve=client.may_approve,
@@ -332,7 +332,7 @@ def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ)
 
     peer = team.peers[name]
     keys = tuple(key.lower() for key in peer.keys)
-    return Addressee(name=name, keys=keys, token=_token(peer.token, environ))
+    return Addressee(name=name, keys=keys, token=known_secret(peer.token, environ))
 
 
 def key_of(team: Team) -> Callable[[], HubKey] | None:
@@ -382,10 +382,3 @@ def _revoked(path: Path) -> Callable[[], frozenset[str]]:
 
 def _bound(named: frozenset[str] | None) -> frozenset[str] | None:
     return None if named is None or ANYONE in named else named
-
-
-def _token(reference: str | None, environ: Mapping[str, str]) -> str | None:
-    try:
-        return None if reference is None else secret_of(reference, environ)
-    except ValueError as error:
-        raise team_invalid(str(error)) from error

@@ -11,7 +11,7 @@ from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
 from remit.runtime.ports import Store, TokenCounter
 from remit.runtime.registry import team_invalid
-from remit_cli.config.checks import secret_of
+from remit_cli.config.checks import known_secret
 from remit_cli.config.code import code_at, found
 from remit_cli.config.origins import Place
 from remit_cli.config.sections.agents import AgentSection
@@ -26,7 +26,7 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
     return _of_plugin("model_agent")(
         agent.model,
         base_url=agent.base_url,
-        api_key=_key(agent.api_key, environ),
+        api_key=known_secret(agent.api_key, environ),
         settings=agent.settings,
         max_tool_rounds=agent.max_tool_rounds,
         max_output_tokens=agent.max_output_tokens,
@@ -47,7 +47,7 @@ def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.envir
     """Return the summarizer with a model; None if no model is configured."""
     if context.summary_model is None:
         return None
-    key = _key(context.summary_api_key, environ)
+    key = known_secret(context.summary_api_key, environ)
     return _of_plugin("summarizer")(context.summary_model, base_url=context.summary_base_url, api_key=key)
 
 
@@ -75,13 +75,6 @@ def uncallable_model(place: Place, agent: AgentSection, environ: Mapping[str, st
         model_agent(agent, environ).check()
     except RemitError as error:
         yield WrongPart(place, in_sentences(error.fault.message, error.fault.suggestion))
-
-
-def _key(reference: str | None, environ: Mapping[str, str]) -> str | None:
-    try:
-        return None if reference is None else secret_of(reference, environ)
-    except ValueError as error:
-        raise team_invalid(str(error)) from error
 
 
 def detector_of(team: Team) -> Detector | bool:
@@ -116,10 +109,6 @@ def store_of(
             count=count,
             encrypt=section.encrypt,
         )
-    try:
-        password = None if section.password is None else secret_of(section.password, environ)
-    except ValueError as error:
-        raise team_invalid(str(error)) from error
     from remit.stores.addresses import database_at
     from remit.stores.checkpoints import key_path
 
@@ -127,7 +116,7 @@ def store_of(
         section.url,
         # Where it is for a file, so that a store can be moved without a new key.
         key=key_path(team.store_path),
-        password=password,
+        password=known_secret(section.password, environ),
         pooler=section.pooler,
         make_key=make_key,
         encrypt=section.encrypt,

@@ -69,9 +69,11 @@ def governing_keys(case: RefusedCase) -> list[GoverningKey]:
     return [] if governs is None else [*governs(case)]
 
 
-def _limit(key: str, says: str) -> Governs:
+def _always(*keys: tuple[str, str]) -> Governs:
+    """Return what names the same keys, dotted, for every refusal."""
+
     def governs(_: RefusedCase) -> Iterator[GoverningKey]:
-        yield GoverningKey(("limits", key), says)
+        yield from (GoverningKey(tuple(key.split(".")), says) for key, says in keys)
 
     return governs
 
@@ -198,39 +200,20 @@ def _result(case: RefusedCase) -> Iterator[GoverningKey]:
         yield GoverningKey(("capabilities", case.request.capability, "result_schema"), says)
 
 
-def _breaker(_: RefusedCase) -> Iterator[GoverningKey]:
-    yield GoverningKey(("breaker", "failures_in_a_row"), "Raise it so that more failures are tolerated.")
-    yield GoverningKey(("breaker", "open"), "Shorten it so that the agent is tried again sooner.")
-
-
-def _references(_: RefusedCase) -> Iterator[GoverningKey]:
-    yield GoverningKey(("limits", "shared_scopes"), "Add the owner, if every user may refer to what belongs to it.")
-
-
-def _workspace(_: RefusedCase) -> Iterator[GoverningKey]:
-    yield GoverningKey(("context", "workspace"), "Only files below this folder are shown to agents.")
-
-
-def _peers(_: RefusedCase) -> Iterator[GoverningKey]:
-    yield GoverningKey(("peers",), "Check the keys and URLs of the other hub here.")
-
-
-def _clients(_: RefusedCase) -> Iterator[GoverningKey]:
-    yield GoverningKey(("clients",), "Name the client here, with its token.")
-
-
-def _store(_: RefusedCase) -> Iterator[GoverningKey]:
-    yield GoverningKey(("store",), "Check that this place can be written to.")
-
+_peers = _always(("peers", "Check the keys and URLs of the other hub here."))
 
 GOVERNED: dict[Code, Governs | None] = {
     Code.MAX_DEPTH_EXCEEDED: _depth,
-    Code.CHAIN_TOO_LONG: _limit("max_chain", "Raise it so that more agents may stand between the user and a call."),
+    Code.CHAIN_TOO_LONG: _always(
+        ("limits.max_chain", "Raise it so that more agents may stand between the user and a call.")
+    ),
     Code.LOOP_DETECTED: None,
     Code.CYCLE_DETECTED: _cycle,
-    Code.FAN_OUT_EXCEEDED: _limit("max_fan_out", "Raise it so that one agent may have more calls at once."),
+    Code.FAN_OUT_EXCEEDED: _always(("limits.max_fan_out", "Raise it so that one agent may have more calls at once.")),
     Code.MAX_DELEGATIONS_EXCEEDED: _delegations,
-    Code.RECORD_LIMIT_EXCEEDED: _limit("max_record_bytes", "Raise it so that the records of a run may be larger."),
+    Code.RECORD_LIMIT_EXCEEDED: _always(
+        ("limits.max_record_bytes", "Raise it so that the records of a run may be larger.")
+    ),
     Code.NESTED_CALLS_FORBIDDEN: None,  # its caller's call forbids it
     Code.TIMEOUT: _time,
     Code.TOKEN_BUDGET_EXCEEDED: _tokens,
@@ -238,12 +221,14 @@ GOVERNED: dict[Code, Governs | None] = {
     Code.OVERLOADED: _queue,
     Code.PERMISSION_DENIED: _permission,
     Code.TOOL_NOT_ALLOWED: _tools,
-    Code.PATH_NOT_ALLOWED: _workspace,
-    Code.USER_MISMATCH: _references,
+    Code.PATH_NOT_ALLOWED: _always(("context.workspace", "Only files below this folder are shown to agents.")),
+    Code.USER_MISMATCH: _always(
+        ("limits.shared_scopes", "Add the owner, if every user may refer to what belongs to it.")
+    ),
     Code.APPROVAL_DECLINED: _approval,
     Code.CREDENTIAL_INVALID: _peers,
     Code.CREDENTIAL_EXPIRED: _peers,
-    Code.UNAUTHENTICATED: _clients,
+    Code.UNAUTHENTICATED: _always(("clients", "Name the client here, with its token.")),
     Code.AGENT_NOT_FOUND: _unknown_agent,
     Code.CAPABILITY_NOT_FOUND: _offered,
     Code.NOT_FOUND: None,
@@ -257,11 +242,14 @@ GOVERNED: dict[Code, Governs | None] = {
     Code.DUPLICATE_REQUEST: None,
     Code.STATE_CONFLICT: None,
     Code.USER_HAS_OPEN_RUN: None,
-    Code.DELEGATION_UNAVAILABLE: _breaker,
+    Code.DELEGATION_UNAVAILABLE: _always(
+        ("breaker.failures_in_a_row", "Raise it so that more failures are tolerated."),
+        ("breaker.open", "Shorten it so that the agent is tried again sooner."),
+    ),
     Code.DELEGATION_FAILED: None,
     Code.CANCELLED: None,
     Code.OUTCOME_UNKNOWN: None,
-    Code.STORE_UNAVAILABLE: _store,
+    Code.STORE_UNAVAILABLE: _always(("store", "Check that this place can be written to.")),
     Code.TEAM_INVALID: None,
 }
 """What governs each code; None: no setting does."""

@@ -25,6 +25,7 @@ from remit_cli.show.display import Display, display_for
 from remit_cli.show.runs import details, exit_code, find_run, named, records_of, short, summary, summary_of, tree_of
 from remit_cli.show.screen import now_ms, print_json, worded
 from remit_redaction.pipeline import detector_pipeline
+from remit_server.documents.common import shown_as
 from remit_server.documents.runs import Cancellation, RunAnswer, record_line
 
 # Short enough to look live, long enough not to load the store.
@@ -112,16 +113,7 @@ def give_answer(
 
 def document_of(run: str, response: Response) -> RunAnswer:
     """Return an answer as a document."""
-    return RunAnswer(
-        run=run,
-        status=response.status,
-        result=response.result,
-        summary=response.summary,
-        artifacts=response.artifacts,
-        files=response.files,
-        fault=response.fault,
-        exit_code=exit_code(response),
-    )
+    return shown_as(RunAnswer, response, run=run, exit_code=exit_code(response))
 
 
 def give(data: Data, response: Response) -> None:
@@ -260,7 +252,7 @@ async def _cancelled(store: Store, run: str, reason: str) -> Cancellation:
     await store.control(run, "cancel", by, reason)
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
-        known = await _known(store, run)
+        known = next(each for each in await store.runs(run=run, limit=1) if each.run == run)
         if (response := known.response) is not None:
             # A run that waited for approval never started, so it is refused as cancelled.
             heeded = response.fault is not None and response.fault.code is Code.CANCELLED
@@ -299,7 +291,3 @@ def _clean(store: Store, run: str, text: str) -> str:
     redactor = Redactor(detector_pipeline(), None)
     redactor.open(store)
     return redactor.clean(text, redactor.sealing(run))
-
-
-async def _known(store: Store, run: str) -> RunSummary:
-    return next(each for each in await store.runs(run=run, limit=1) if each.run == run)

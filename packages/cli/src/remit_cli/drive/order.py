@@ -5,16 +5,19 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import MAX_FILE_BYTES, MAX_FILES, File, safe_name
 from remit.protocol.submission import AskOptions
 from remit.words.terminal import one_line
+from remit_cli.places import current_user
 
 
 class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,6 +30,22 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What it asks for besides."""
     team_file: str
     overrides: tuple[str, ...] = ()
+
+    def asking(self, **options: Unpack[AskOptions]) -> "Order":
+        """Return the order with what it asks for besides."""
+        return replace(self, options=options)
+
+
+def order_of(agent: str, text: str, user: str | None, team_file: Path, overrides: tuple[str, ...]) -> Order:
+    """Return the order of a command line; without a *user*, that of the current one."""
+    return Order(
+        agent=agent,
+        text=text,
+        user=user or current_user(),
+        options={},
+        team_file=str(team_file.absolute()),
+        overrides=overrides,
+    )
 
 
 def read_task(task: str | None, given_input: str | None, capability: str | None) -> tuple[str, Json]:

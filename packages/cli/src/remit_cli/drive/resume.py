@@ -111,7 +111,11 @@ def _report(
 ) -> int:
     """Print the outcome of each run, and return the exit code; for several, that of the first without success."""
     trees = pursuit.trees if pursuit else {}
-    over = [each.run for each in found if each.response is not None or _ended(trees.get(each.run))]
+    over = [
+        each.run
+        for each in found
+        if each.response is not None or ((tree := trees.get(each.run)) is not None and tree.response is not None)
+    ]
     responses = asyncio.run(answered(path, over, vault_key_of(team))) if over else {}
     for run, response in responses.items():
         if run in trees:
@@ -129,10 +133,6 @@ def _report(
     if pursuit is not None and pursuit.stopped:
         return INTERRUPTED
     return codes[0] if codes else 0
-
-
-def _ended(tree: Tree | None) -> bool:
-    return tree is not None and tree.response is not None
 
 
 # ── following ─────────────────────────────────────────────────────────────────────────────────────────────────────────

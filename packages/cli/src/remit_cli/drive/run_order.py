@@ -27,6 +27,7 @@ from remit_cli.config.team import Team
 from remit_cli.drive import running
 from remit_cli.drive.order import Order, tell_files
 from remit_cli.drive.running import INTERRUPTED, Data, data_only, interrupts, logging_to
+from remit_cli.options import same_team
 from remit_cli.places import Place, current_user, place_of, relative_path
 from remit_cli.show.display import Display, PlainDisplay, display_for
 from remit_cli.show.runs import details, exit_code, short, summary
@@ -229,10 +230,10 @@ def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]
         kept = "The answer so far is below" if response.result is not None else "There is no answer yet"
         yield f"{kept}; the record is in {relative_path(ended.store)}."
     if response.requires_followup and response.session:
-        yield _reply(f"remit chat {response.target} --session {shlex.quote(response.session)}{_team(named_team)}")
+        yield _reply(f"remit chat {response.target} --session {shlex.quote(response.session)}{same_team(named_team)}")
     if response.status in (Status.PARTIAL, Status.TIMEOUT):
-        yield f"→ remit runs retry {short(response.run)} --deadline TIME{_team(named_team)}"
-    yield f"→ remit runs show {short(response.run)}{_team(named_team)}"
+        yield f"→ remit runs retry {short(response.run)} --deadline TIME{same_team(named_team)}"
+    yield f"→ remit runs show {short(response.run)}{same_team(named_team)}"
 
 
 def _told_plainly(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
@@ -241,13 +242,9 @@ def _told_plainly(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
     yield ""
     yield from summary(ended.tree, response, plainly=True)
     if response.requires_followup and response.session:
-        yield _reply(f'remit ask --session {shlex.quote(response.session)}{_team(named_team)} "…"')
-    yield f"→ remit runs show {short(response.run)}{_team(named_team)}"
+        yield _reply(f'remit ask --session {shlex.quote(response.session)}{same_team(named_team)} "…"')
+    yield f"→ remit runs show {short(response.run)}{same_team(named_team)}"
 
 
 def _reply(command: str) -> str:
     return f"It asks you a question. Reply with: {command}"
-
-
-def _team(named: Path | None) -> str:
-    return f" --team {shlex.quote(str(named))}" if named else ""

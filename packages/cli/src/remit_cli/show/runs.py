@@ -37,6 +37,7 @@ from remit_cli.show.screen import (
     worded,
 )
 from remit_cli.show.tree_lines import STYLES, history, in_columns, lines_of, sentence, tallied
+from remit_server.documents.common import shown_as
 from remit_server.documents.delegation_table import handling_in
 from remit_server.documents.runs import (
     ApprovalLine,
@@ -175,19 +176,14 @@ def print_runs(found: Iterable[RunSummary]) -> None:
 def run_line(summary: RunSummary) -> RunLine:
     """Return one run of a list, as a document."""
     response = summary.response
-    return RunLine(
-        run=summary.run,
-        user=summary.user,
-        agent=summary.agent,
-        objective=summary.objective,
-        started_ms=summary.started_ms,
-        state=summary.state,
+    return shown_as(
+        RunLine,
+        summary,
         status=response.status if response else None,
         code=response.fault.code if response and response.fault else None,
         tokens=response.usage.total if response else None,
         duration_ms=response.duration_ms if response else None,
         via=summary.via or None,
-        correlation=summary.correlation,
     )
 
 
@@ -324,13 +320,7 @@ def delegation(node: Node, now_ms: int) -> DelegationLine:
 
 def spent(usage: Usage) -> Spent:
     """Return the usage, with every figure."""
-    return Spent(
-        total=usage.total,
-        prompt=usage.prompt,
-        completion=usage.completion,
-        overrun=usage.overrun,
-        estimated=usage.estimated,
-    )
+    return shown_as(Spent, usage)
 
 
 def branches(tree: Tree, run: str, now_ms: int) -> RunTree | None:
@@ -347,25 +337,19 @@ def branches(tree: Tree, run: str, now_ms: int) -> RunTree | None:
 
 def _approvals(tree: Tree) -> Iterator[ApprovalLine]:
     for asked_ms, approval, answered_ms in tree.consents.values():
-        yield ApprovalLine(
+        yield shown_as(
+            ApprovalLine,
+            approval,
             question=approval.id,
-            delegation=approval.delegation,
-            agent=approval.agent,
             text=approval.question,
             asked_ms=asked_ms,
             answered_ms=answered_ms,
-            agreed=approval.agreed,
-            by=approval.by,
-            reason=approval.reason,
-            edited=approval.edited,
         )
 
 
 def _notices(tree: Tree) -> Iterator[NoticeLine]:
     for at_ms, notice in tree.notes:
-        yield NoticeLine(
-            at_ms=at_ms, delegation=notice.delegation, agent=notice.agent, text=notice.text, code=notice.code
-        )
+        yield shown_as(NoticeLine, notice, at_ms=at_ms)
 
 
 # The width without a terminal: enough for a whole line.
