@@ -80,44 +80,6 @@ def problems(folder: Path, text: str) -> list[str]:
 CARD = '\n[agents.maps]\ncard = "https://maps.example"\n'
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ('[a2a]\nagents = ["ecco"]', "a2a.agents: there is no agent `ecco`; did you mean `echo`?"),
-        ('[a2a]\ndefault = "ecco"', "a2a.default: there is no agent `ecco`; did you mean `echo`?"),
-        (
-            '[a2a]\nagents = ["echo"]\ndefault = "hidden"',
-            "a2a.default: `hidden` is not among the `agents` that speak A2A",
-        ),
-        ('[a2a]\npush_hosts = ["http://x"]', "a2a.push_hosts"),
-        ("[a2a]\ngrpc_port = 70000", "a2a.grpc_port"),
-        ('[a2a]\ngrpc_port = 0\ngrpc_address = "https://x"', "a2a.grpc_address: expected a host and its port"),
-        ('[a2a]\ngrpc_address = "x:443"', "a2a.grpc_address: there is no gRPC without `grpc_port`"),
-        (f'{CARD}run = "shop_code:echo"', "agents.maps.card: an agent has `run` or `card`, not both"),
-        (
-            f'{CARD}prompt = "x"',
-            "agents.maps.prompt: `prompt` is for an agent that runs here; its own hub sets it",
-        ),
-        (f'{CARD}remote = "x"', "agents.maps.remote: `remote` is for an agent that has a `peer` or a `device`"),
-        (f'{CARD}card_token = "$NOT_SET"', "agents.maps.card_token: the environment variable NOT_SET is not set"),
-        (f'{CARD}card_binding = "grpc"', "agents.maps.card_binding: "),
-        (f'{CARD}card_notify_token = "$NOT_SET"', "agents.maps.card_notify_token: the environment variable NOT_SET"),
-        (
-            '[agents.x]\nrun = "shop_code:echo"\ncard_streaming = false',
-            "agents.x.card_streaming: `card_streaming` is for an agent that has a `card`",
-        ),
-        (f'{CARD}card_keys = ["x"]', "agents.maps.card_keys: expected a public key"),
-        (
-            '[agents.x]\nrun = "shop_code:echo"\ncard_token = "$MAPS"',
-            "agents.x.card_token: `card_token` is for an agent that has a `card`",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, more: str, expected: str) -> None:
-    (problem,) = problems(tmp_path, TEAM + more)
-    assert expected in problem
-
-
 def test_what_is_right_is_right_for_editors_too(tmp_path: Path) -> None:
     text = TEAM + A2A + CARD + 'card_token = "$MAPS"\ncard_hosts = ["maps-2.example"]\n'
     assert problems(tmp_path, text) == []
