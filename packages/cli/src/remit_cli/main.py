@@ -12,7 +12,8 @@ import click
 
 from remit import __version__
 from remit.plugin import CommandSpec, brought, named
-from remit_cli.options import AS_JSON, NAMED_TEAM, command_needs, wants_colour
+from remit_cli.extras import command_needs
+from remit_cli.options import AS_JSON, NAMED_TEAM, wants_colour
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -1,4 +1,4 @@
-"""What commands share before they do anything: options, groups of subcommands, extras, colours."""
+"""What commands share before they do anything: options, groups of subcommands, colours."""
 
 import os
 from collections.abc import Callable
@@ -205,22 +205,3 @@ def wants_colour() -> bool | None:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM", "unknown") in ("", "dumb"):
         return False
     return True if os.environ.get("FORCE_COLOR", "0") not in ("", "0") else None
-
-
-# The extra of Remit that brings a section of the team file, or a command.
-_SECTIONS = {"bus": "nats", "profiles": "relay", "relay": "relay", "shared": "relay", "telemetry": "otel"}
-_COMMANDS = {**dict.fromkeys(("devices", "pair", "relay", "share", "up"), "relay"), "worker": "nats"}
-
-
-def section_needs(key: object) -> str:
-    """Return what a section of the team file needs, as a sentence; empty if no package of Remit brings it."""
-    return _needs("this section", _SECTIONS.get(str(key)))
-
-
-def command_needs(name: str) -> str:
-    """Return what a command needs, as a sentence; empty if no package of Remit brings it."""
-    return _needs(f"`remit {name}`", _COMMANDS.get(name))
-
-
-def _needs(what: str, extra: str | None) -> str:
-    return f"{what} needs the extra `{extra}`, which is not installed: pip install 'remit[{extra}]'" if extra else ""

@@ -38,7 +38,7 @@ from remit_cli.config.peers import unencrypted
 from remit_cli.config.resources import uncallable
 from remit_cli.config.team import Inspection, Team, TeamFile, file_type, sections, team_type
 from remit_cli.config.values import meanings
-from remit_cli.options import section_needs
+from remit_cli.extras import section_needs
 from remit_redaction.pipeline import KINDS
 
 
