@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Unpack
 
@@ -21,16 +22,26 @@ from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
 from remit.plugin import brought
 from remit.policy.breaker import BreakerSettings
+from remit.policy.guards import GUARDS
 from remit.policy.limits import Limits
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import Authority
 from remit.protocol.envelope import Response
 from remit.protocol.submission import AskOptions
+from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import InboxApprover
+from remit.runtime.clock import LoopClock
+from remit.runtime.context import RuntimeContext
 from remit.runtime.engine import Engine
+from remit.runtime.events import Outflow
+from remit.runtime.ledger import Ledger
 from remit.runtime.ports import Approver, Clock, Store, Summarizer, TokenCounter, Workspace
-from remit.runtime.registry import team_invalid
+from remit.runtime.ports.agents import ConversationReader
+from remit.runtime.redactor import Redactor
+from remit.runtime.registry import Registry, team_invalid
+from remit.runtime.sessions import Sessions
 from remit.runtime.shared_requests import SharedLimits
+from remit.runtime.text_reader import text_reader
 from remit.stores import STORE_PATH
 from remit.stores.addresses import secret_files, store_at
 from remit.transports.local import LocalTransport
@@ -157,20 +168,25 @@ class Hub(Engine):
             store = store_at(DEFAULT_STORE if store is None else store, durability=durability, count=count)
             folders = [path.parent for path in secret_files(store)[-1:]]
             self._ignored = next((each for each in folders if each.name == DEFAULT_STORE.parent.name), None)
+        if isinstance(workspace, str | Path):
+            workspace = _folder(workspace)
+        clock = clock or LoopClock()
+        reader = partial(_conversations, store, summarizer, count)
         super().__init__(
-            name=name,
-            store=store,
-            transport=LocalTransport(),
-            limits=limits if authority is None else replace(limits, authority=authority),
-            guards=guards,
-            breaker=breaker,
-            approver=InboxApprover(store) if approver == "inbox" else approver,
-            redaction=_installed_detector() if redaction is True else redaction or None,
-            vault_key=vault_key,
-            count=count,
-            workspace=_folder(workspace) if isinstance(workspace, str | Path) else workspace,
-            summarizer=summarizer,
-            clock=clock,
+            RuntimeContext(
+                registry=Registry(name),
+                ledger=Ledger(breaker or BreakerSettings()),
+                store=store,
+                transport=LocalTransport(),
+                clock=clock,
+                limits=limits if authority is None else replace(limits, authority=authority),
+                guards=(*GUARDS, *guards),
+                approver=InboxApprover(store) if approver == "inbox" else approver,
+                redactor=Redactor(_installed_detector() if redaction is True else redaction or None, vault_key),
+                sessions=Sessions(store, clock, count, reader, workspace),
+                outflow=Outflow(clock),
+                cache=Cache(),
+            )
         )
         self._shared = SharedLimits(self._parts, self._dispatch.routing) if shared else None
         self._closers += [] if self._shared is None else [self._shared.close]
@@ -286,3 +302,8 @@ def _folder(path: str | Path) -> Workspace:
     from remit.stores.workspace import Folder  # most hubs have none
 
     return Folder(path)
+
+
+def _conversations(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
+    # Most hubs never continue a conversation, and the language modules take memory.
+    return text_reader().conversations(store, summarizer, count)

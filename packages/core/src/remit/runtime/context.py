@@ -33,7 +33,7 @@ class SharedRates(Protocol):
 
 
 class RuntimeContext(Struct, kw_only=True):
-    """The parts that dispatch, runs and brief backends use; made once, by the engine.
+    """The parts that dispatch, runs and brief backends use; made once, by the hub.
 
     Limits and guards may be replaced while the hub is open: later requests are judged by the new ones.
     """

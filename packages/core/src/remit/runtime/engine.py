@@ -9,12 +9,11 @@ from functools import partial
 from typing import Self, TypeVar, Unpack, cast
 
 from remit.policy.breaker import BreakerSettings
-from remit.policy.budget import estimate
 from remit.policy.guards import GUARDS
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender
 from remit.policy.routing import Ranked
-from remit.policy.verdict import Detector, Guard
+from remit.policy.verdict import Guard
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -32,24 +31,20 @@ from remit.runtime.agent_status import (
     outcome_of,
     request_of,
 )
-from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import decide
 from remit.runtime.brief import Brief
 from remit.runtime.brief_backend import LocalBriefBackend
-from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.delegation.dispatch import Dispatch
-from remit.runtime.events import BACKLOG, Events, HubEvents, Outflow
+from remit.runtime.events import BACKLOG, Events, HubEvents
 from remit.runtime.execution import Executor
 from remit.runtime.frames import Frame
 from remit.runtime.incoming import IncomingRequests
 from remit.runtime.leases import Leases
-from remit.runtime.ledger import Ledger
 from remit.runtime.metrics import HubMetrics
 from remit.runtime.ports import (
     Agent,
-    Approver,
     Clock,
     Companion,
     ControlCommand,
@@ -59,21 +54,13 @@ from remit.runtime.ports import (
     Remote,
     SingleUseProof,
     Store,
-    Summarizer,
-    TokenCounter,
     Tool,
-    Transport,
-    Workspace,
 )
-from remit.runtime.ports.agents import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, settings_of
-from remit.runtime.redactor import Redactor
-from remit.runtime.registry import Registry, team_invalid
+from remit.runtime.registry import team_invalid
 from remit.runtime.root_request import new_run_id, root_request
 from remit.runtime.root_runs import RootRecords, RootRuns
-from remit.runtime.sessions import Sessions
 from remit.runtime.shared_requests import SharedRequests
-from remit.runtime.text_reader import text_reader
 from remit.runtime.watchdog import Watchdog
 
 # How long a server or a worker may take after its drain, so that both end before others kill it: a container is given
@@ -161,38 +148,9 @@ class Engine:
     process: int = 0
     """The process that opened the hub; a process forked from it has a copy of the hub, and not its threads."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        store: Store,
-        transport: Transport,
-        limits: Limits,
-        guards: Iterable[Guard] = (),
-        breaker: BreakerSettings | None = None,
-        approver: Approver | None = None,
-        redaction: Detector | None = None,
-        vault_key: bytes | None = None,
-        count: TokenCounter = estimate,
-        workspace: Workspace | None = None,
-        summarizer: Summarizer | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        clock = clock or LoopClock()
-        self._parts = RuntimeContext(
-            registry=Registry(name),
-            ledger=Ledger(breaker or BreakerSettings()),
-            store=store,
-            transport=transport,
-            clock=clock,
-            limits=limits,
-            guards=(*GUARDS, *guards),
-            approver=approver,
-            redactor=Redactor(redaction, vault_key),
-            sessions=Sessions(store, clock, count, partial(_conversations, store, summarizer, count), workspace),
-            outflow=Outflow(clock),
-            cache=Cache(),
-        )
+    def __init__(self, parts: RuntimeContext) -> None:
+        store, name = parts.store, parts.registry.hub
+        self._parts = parts
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch, partial(LocalBriefBackend, self._dispatch))
         admission = RootAdmission(self._parts, self._dispatch.admission)
@@ -213,7 +171,7 @@ class Engine:
         self._kept: dict[type, object] = {}
         self.made_of: dict[str, object] = {}
         """What the agents were made of, by name, for those that were given as a value."""
-        self._events = HubEvents(store, self._parts.outflow, clock)
+        self._events = HubEvents(store, self._parts.outflow, parts.clock)
         self._metrics: HubMetrics | None = None
         self._incoming = IncomingRequests(self._parts, self._runs)
         self.closing = ClosingTime()
@@ -587,8 +545,3 @@ class Engine:
         self._dispatch.recording.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
-
-
-def _conversations(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
-    # Most hubs never continue a conversation, and the language modules take memory.
-    return text_reader().conversations(store, summarizer, count)
