@@ -15,7 +15,6 @@ from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.problems import did_you_mean
-from remit.runtime.delegation.routing import NEWEST, Tracks, tracks
 from remit_cli.completion import agent_names, capability_codes
 from remit_cli.options import SubcommandGroup, json_option, team_options
 from remit_cli.places import cards_of, known_agent, place_of, reading, relative_path, team_hubs, team_of
@@ -23,7 +22,8 @@ from remit_cli.show.screen import many, now_ms, print_fields, print_json, print_
 from remit_server.documents.common import shown_as
 from remit_server.documents.team import AgentDetails, AgentLine, Agents, RankedAgent, Ranking
 
-if TYPE_CHECKING:  # whoever has a team has loaded it
+if TYPE_CHECKING:  # whoever has a team has loaded them
+    from remit.runtime.delegation.routing import Tracks
     from remit_cli.config.team import Team
 
 
@@ -269,6 +269,8 @@ def _known(capability: str, cards: Iterable[AgentCard]) -> tuple[str, Sequence[s
 
 
 def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
+    from remit.runtime.delegation.routing import NEWEST, tracks
+
     capability, names = known
     at_ms = now_ms()
     found: Tracks = {}
