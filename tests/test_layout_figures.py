@@ -29,7 +29,7 @@ CEILINGS = {
     "entries into a file by a POST to a served hub": 156,
 }
 # The only one that has to grow.
-LEAST = {"lines of the median module": 155}
+LEAST: dict[str, int] = {}
 
 
 @cache

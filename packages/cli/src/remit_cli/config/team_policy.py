@@ -11,8 +11,7 @@ from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.engine import Engine
-from remit.runtime.preview import TeamChange
+from remit.runtime.engine import Engine, TeamChange
 from remit_cli.config.checks import without_secrets
 from remit_cli.config.composition import PresentTeam, differences, guards_of, option_of
 from remit_cli.config.load import load_team, parse_text, read_text

@@ -5,17 +5,21 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from functools import partial
-from typing import Self, TypeVar, Unpack, cast
+from typing import NamedTuple, Self, TypeVar, Unpack, cast
+
+from msgspec.structs import replace
 
 from remit.policy.breaker import BreakerSettings
 from remit.policy.guards import GUARDS
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender
 from remit.policy.routing import Ranked
-from remit.policy.verdict import Guard
+from remit.policy.verdict import Facts, Guard, Sealing
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.envelope import Call, Json, Request, Response
+from remit.protocol.codec import checked
+from remit.protocol.envelope import USER, AssignmentOptions, Call, Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
 from remit.protocol.remit import Grant
@@ -35,11 +39,11 @@ from remit.runtime.approvers import decide
 from remit.runtime.brief import Brief
 from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.admission import RootAdmission
-from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.admission import RootAdmission, facts_of_root
+from remit.runtime.delegation.dispatch import Dispatch, attempt_at, draft, facts_of_call
 from remit.runtime.events import BACKLOG, Events, HubEvents
 from remit.runtime.execution import Executor
-from remit.runtime.frames import Frame
+from remit.runtime.frames import Frame, Run
 from remit.runtime.incoming import IncomingRequests
 from remit.runtime.leases import Leases
 from remit.runtime.metrics import HubMetrics
@@ -56,12 +60,88 @@ from remit.runtime.ports import (
     Store,
     Tool,
 )
-from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, settings_of
 from remit.runtime.registry import team_invalid
 from remit.runtime.root_request import new_run_id, root_request
 from remit.runtime.root_runs import RootRecords, RootRuns
 from remit.runtime.shared_requests import SharedRequests
 from remit.runtime.watchdog import Watchdog
+
+# The run that the request would belong to.
+PREVIEW_RUN = "explained"
+
+_NONE: frozenset[str] = frozenset()
+
+
+class HubSettings(NamedTuple):
+    """The settings by which a hub judges requests now."""
+
+    limits: Limits
+    breaker: BreakerSettings
+    guards: tuple[Guard, ...]
+    """The guards before the schema and redaction, in order; the team's own last."""
+
+
+class TeamChange(NamedTuple):
+    """Other settings under which a call is previewed."""
+
+    limits: Limits
+    cards: Iterable[AgentCard]
+    """The cards that differ; all of them are of agents that the hub has."""
+    guards: Iterable[Guard]
+    """The team's own guards."""
+
+
+class CallPreview(NamedTuple):
+    """A call that was not made: the request, and what would judge it."""
+
+    request: Request
+    facts: Facts
+    guards: tuple[Guard, ...]
+
+
+def settings_of(parts: RuntimeContext) -> HubSettings:
+    """Return the present settings of a hub."""
+    return HubSettings(parts.limits, parts.ledger.settings, parts.guards)
+
+
+def preview(parts: RuntimeContext, origin: str, call: Call, user: str, change: TeamChange | None = None) -> CallPreview:
+    """Return what would be judged if *user* had asked *origin*, and *origin* nothing but this call.
+
+    *origin* is an agent, or `user` for a request of the user's own. Rates and breakers are those of the hub, also under
+    a *change*. Raises a `RemitError` if the changed cards do not fit together.
+    """
+    parts = parts if change is None else _changed(parts, change)
+    # The tokens of redacted values are made with a key that nobody keeps: they mean nothing in any run.
+    detect = parts.redactor.detector
+    sealing = None if detect is None else Sealing(os.urandom(32), detect)
+    request, facts = _preview(parts, origin, call, user, sealing)
+    return CallPreview(request, facts, parts.guards)
+
+
+def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:
+    registry = copy(parts.registry)
+    registry.agents = dict(registry.agents)
+    registry.replace(change.cards)
+    return replace(parts, registry=registry, limits=change.limits, guards=(*GUARDS, *change.guards))
+
+
+def _preview(
+    parts: RuntimeContext, origin: str, call: Call, user: str, sealing: Sealing | None
+) -> tuple[Request, Facts]:
+    call, limits, now = checked(call), parts.limits, parts.clock.now()
+    target = call.target or ""
+    entry = parts.registry.agents.get(target)
+    if origin == USER:
+        options = cast("AskOptions", {name: getattr(call, name) for name in AssignmentOptions.__optional_keys__})
+        request = root_request(target, call.objective, user, options, run=PREVIEW_RUN, created_ms=0, limits=limits)
+        run = Run(request, 0, None, sealing)
+        return request, facts_of_root(parts, request, run, entry, now)
+    asked = root_request(origin, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=limits)
+    caller = Frame(asked, parts.registry.agents[origin], Run(asked, 0, None, sealing), None, now)
+    attempt = replace(attempt_at(caller, call, parts.registry.agents), entry=entry)
+    request = draft(caller, call, attempt.card, attempt.path, limits.root_time_ms, 0, limits)
+    return request, facts_of_call(parts, attempt, request, caller.card, now, repeated=False)
+
 
 # How long a server or a worker may take after its drain, so that both end before others kill it: a container is given
 # 30 seconds to stop (`deploy/`), of which 20 are for the drain by default.

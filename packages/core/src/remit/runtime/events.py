@@ -18,7 +18,8 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record, outcome_in
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, TextFlow
-from remit.runtime.ports import Clock, Recorder
+from remit.runtime.ports.agents import Clock
+from remit.runtime.ports.store import Recorder
 
 log = logging.getLogger("remit")
 

@@ -17,8 +17,7 @@ from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
 from remit.protocol.records import Approval
 from remit.runtime.approvers import AllowList
-from remit.runtime.engine import Engine
-from remit.runtime.preview import TeamChange
+from remit.runtime.engine import Engine, TeamChange
 from remit.runtime.redactor import Redactor
 from remit.runtime.run_tree import Node, Tree
 from remit.runtime.schemas import unfit_input
