@@ -16,7 +16,7 @@ from remit.stores.checkpoints import key_path
 from remit.stores.connection import write_private
 from remit.stores.schema import RUNNING
 from remit_cluster.copying.sqlite import created_file, key_in, opened_file, translated
-from remit_cluster.copying.stores import StoreReader, StoreWriter
+from remit_cluster.copying.stores import CopyWriter, StoreReader
 from remit_cluster.copying.tables import (
     REQUEST,
     TABLES,
@@ -58,7 +58,7 @@ class Copied(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-async def copy_store(source: StoreReader, target: StoreWriter, facts: StoreFacts, progress: Progress) -> Copied:
+async def copy_store(source: StoreReader, target: CopyWriter, facts: StoreFacts, progress: Progress) -> Copied:
     """Copy everything from one store into the other, and verify it; both are open, and nobody else writes to them.
 
     *facts* are those of the source. Raises `StoreError` if the target is neither empty nor an unfinished copy of this
@@ -81,7 +81,7 @@ class _Copying:
     def __init__(
         self,
         source: StoreReader,
-        target: StoreWriter,
+        target: CopyWriter,
         facts: StoreFacts,
         state: CopyState,
         progress: Progress,
@@ -223,7 +223,7 @@ class _Copying:
         return verdict
 
 
-def _differs(text: str, target: StoreWriter) -> StoreError:
+def _differs(text: str, target: CopyWriter) -> StoreError:
     return refused(f"{target.reader.name}: {text}", "Begin anew with an empty target.")
 
 
@@ -301,7 +301,7 @@ async def _reading(place: CopyPlace) -> AsyncGenerator[StoreReader]:
 @asynccontextmanager
 async def _writing(
     place: CopyPlace, key: CheckpointKey | None, facts: StoreFacts, write_key: Callable[[], None]
-) -> AsyncGenerator[StoreWriter]:
+) -> AsyncGenerator[CopyWriter]:
     if isinstance(place, Path):
         with created_file(place, key, facts, write_key) as writer:
             yield writer

@@ -13,7 +13,7 @@ import msgspec
 from remit.runtime.audit import leaf, link
 from remit.runtime.signing import CheckpointKey
 from remit.stores.audit import kind_name
-from remit_cluster.copying.stores import StoreReader, StoreWriter
+from remit_cluster.copying.stores import CopyWriter, StoreReader
 from remit_cluster.copying.tables import (
     PAGE_BYTES,
     PAGE_ROWS,
@@ -124,7 +124,7 @@ class DatabaseReader(StoreReader):
         ]
 
 
-class DatabaseWriter(StoreWriter):
+class DatabaseWriter(CopyWriter):
     """Writes a database, which hubs do not open until the copy is finished."""
 
     records = ("record", "chain", "stream", "removed")

@@ -26,7 +26,7 @@ from remit.stores.database import SqliteDatabase, at_once
 from remit.stores.opening import copying_path, restoring_path
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS, check_version, migrate
 from remit.stores.user_keys import UserKeys, is_encrypted, lost_key
-from remit_cluster.copying.stores import StoreReader, StoreWriter
+from remit_cluster.copying.stores import CopyWriter, StoreReader
 from remit_cluster.copying.tables import (
     PAGE_BYTES,
     PAGE_ROWS,
@@ -148,7 +148,7 @@ class _Many(Protocol):
     def executemany(self, statements: str, sequenceofbindings: Iterable[Row], /) -> object: ...
 
 
-class SqliteWriter(StoreWriter):
+class SqliteWriter(CopyWriter):
     """Writes a file, which has another name until the copy is finished."""
 
     records = ("record", "removed")

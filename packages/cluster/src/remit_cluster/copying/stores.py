@@ -104,7 +104,7 @@ class StoreReader(ABC):
             return await self.chain.verify(Proof(self.key and self.key.public))
 
 
-class StoreWriter(ABC):
+class CopyWriter(ABC):
     """Writes a store that nobody else opens before it is finished."""
 
     records: tuple[str, ...]
