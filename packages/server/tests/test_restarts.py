@@ -28,7 +28,7 @@ from remit.runtime.ports import Decision
 from remit.stores.audit import verify_file
 from remit.stores.connection import SqliteConnection
 from remit.stores.sqlite import SqliteStore
-from remit_server import app, connect, serve
+from remit_server import connect, serve, server_endpoints
 from remit_server.app import Api
 from remit_server.server import Server
 from remit_testing import MemoryStore
@@ -314,7 +314,7 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
     hub: Hub, connections: list[SqliteConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decision 5: nothing is answered before it is recorded, and what cannot be recorded is not begun."""
-    monkeypatch.setattr(app, "READY_S", 0.3)
+    monkeypatch.setattr(server_endpoints, "READY_S", 0.3)
     asked: list[str] = []
 
     @hub.agent("echo")
