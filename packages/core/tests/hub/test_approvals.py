@@ -29,6 +29,7 @@ from remit import (
     fault,
 )
 from remit.policy.verdict import Finding
+from remit.protocol.card import Capability
 from remit.protocol.records import Approval
 from remit.runtime.approvers import NOBODY_ASKED, AllowList, InboxApprover, decide, deny, first_of
 from remit.runtime.ports import Decision, Question
@@ -288,6 +289,18 @@ async def test_two_guards_ask_one_after_the_other_about_one_request(make_hub: Ma
     ]
 
 
+async def test_the_first_of_two_guards_agreed_to_does_not_outweigh_the_second_declined(
+    make_hub: MakeHub, agent: str
+) -> None:
+    team = Team(make_hub(guards=[asks("Pay?"), asks("Really?")], approver="inbox"))
+    async with team.hub as hub, asyncio.TaskGroup() as group:
+        asking = group.create_task(team.reply(agent))
+        await answer(hub)
+        await answer(hub, agreed=False)
+        assert code_of(await asking) is Code.APPROVAL_DECLINED
+    assert team.given == []
+
+
 async def test_a_guard_that_refuses_meanwhile_is_heard_after_the_yes(make_hub: MakeHub, agent: str) -> None:
     """Decision 4: after an answer all guards are asked again, with fresh facts."""
     closed = False
@@ -423,6 +436,38 @@ async def test_an_edit_is_judged_like_what_it_replaces(make_hub: MakeHub, agent:
     assert team.given == []
 
 
+async def test_an_edited_input_is_held_to_the_capabilitys_schema(make_hub: MakeHub) -> None:
+    hub = make_hub(guards=[asks("Pay?", of="pay", editable=BOTH)], approver="inbox")
+    schema = {"properties": {"amount": {"type": "integer"}}}
+    ran: list[object] = []
+
+    @hub.agent("pay", capabilities=[Capability(code="PAY", input_schema=schema)])
+    async def pay(brief: Brief) -> str:
+        ran.append(brief.input)
+        return "paid"
+
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        asking = group.create_task(hub.ask("pay", capability="PAY", input={"amount": 1}, user="u-1"))
+        await answer(hub, edits={"input": {"amount": "much"}})
+        assert code_of(await asking) is Code.INPUT_VALIDATION_FAILED
+    assert ran == []
+
+
+async def test_an_edit_that_gives_a_guard_a_new_question_is_asked_about(make_hub: MakeHub, agent: str) -> None:
+    """Decision 4."""
+
+    def about(request: Request, facts: Facts) -> Verdict:
+        return Ask(f"{request.objective}?", BOTH) if request.target == "b" else ALLOW
+
+    team = Team(make_hub(guards=[about], approver="inbox"))
+    async with team.hub as hub, asyncio.TaskGroup() as group:
+        asking = group.create_task(team.reply(agent))
+        await answer(hub, edits={"objective": "pay eve"})
+        second = await answer(hub)
+        assert (await asking).result == "did pay eve"
+    assert (second.text, second.request.objective) == ("pay eve?", "pay eve")
+
+
 async def test_a_yes_to_one_content_is_no_yes_to_what_another_person_made_of_it(make_hub: MakeHub, agent: str) -> None:
     """Decision 4: who agreed to a hundred is asked again when the next one in line makes it a million."""
     guards = [asks("Accounting: pay?"), asks("Manager: pay?", editable=BOTH)]
@@ -505,6 +550,16 @@ async def test_a_token_in_an_edit_is_raw_for_a_callee_that_may_see_it(make_hub: 
         assert (await asking).ok
         assert not raw_in(await hub.store.records())
     assert given == [{"card": CARD, "amount": 5}]
+
+
+async def test_a_token_that_was_made_up_stands_for_nothing(make_hub: MakeHub) -> None:
+    team = Team(make_hub(guards=[asks("Pay?", editable=BOTH)], approver="inbox"))
+    forged = "[CREDIT_CARD:bcdfghjklmnp]"
+    async with team.hub as hub, asyncio.TaskGroup() as group:
+        asking = group.create_task(team.ask("b", input={"card": CARD}))
+        await answer(hub, edits={"input": forged})
+        assert (await asking).ok
+    assert team.given == [("pay bob", forged)]
 
 
 async def test_a_token_that_stands_for_a_number_can_be_put_into_the_objective(make_hub: MakeHub) -> None:
@@ -625,6 +680,20 @@ async def test_nobody_is_asked_in_a_hub_without_an_approver(make_hub: MakeHub, a
         assert [run.state for run in await hub.store.runs()] == (["finished"] if agent == "a" else [])
     assert reply.fault is not None
     assert (code_of(reply), "no person is available" in reply.fault.message) == (Code.APPROVAL_DECLINED, True)
+
+
+async def test_a_list_answers_first_and_a_person_what_is_not_on_it(make_hub: MakeHub, tmp_path: Path) -> None:
+    """C6: `first_of`, with who it was in the record."""
+    hub = make_hub(guards=[asks("Pay?")])
+    approver = first_of([AllowList(["a -> b"]), InboxApprover(hub.store)])
+    team = Team(make_hub(guards=[asks("Pay?")], approver=approver, store=hub.store))
+    async with team.hub as hub, asyncio.TaskGroup() as group:
+        by_list = await team.reply("a")
+        asking = group.create_task(team.ask("b"))
+        await answer(hub, by="ann")
+        by_person = await asking
+        who = [(await approvals(hub, each.run))[-1].by for each in (by_list, by_person)]
+    assert (by_list.ok, by_person.ok, who) == (True, True, ["the allow-list", "ann"])
 
 
 async def test_after_the_last_approver_that_has_nothing_to_say_nothing_is_done(make_hub: MakeHub, agent: str) -> None:
@@ -756,6 +825,33 @@ async def test_the_time_that_a_person_takes_counts_for_nobody_above(make_hub: Ma
         await hub.decide(question.id, agreed=True, by="ann")
         assert (await asking).result == "success"
     assert left == [1_500, 4_500]
+
+
+async def test_a_delegation_gets_what_was_left_before_the_wait_and_no_more(make_hub: MakeHub) -> None:
+    """Decision 4, time: never more than what is left."""
+    clock = ManualClock()
+    hub = make_hub(guards=[asks("Pay?", of="c")], approver="inbox", clock=clock)
+    team = Team(hub)
+    got: list[tuple[int, int]] = []
+
+    @hub.agent("c")
+    async def c(brief: Brief) -> str:
+        got.append((brief.remit.time_ms, brief.remit.tokens))
+        return "x"
+
+    @hub.agent("top", may_call=["c"])
+    async def top(brief: Brief) -> str:
+        clock.advance(1)
+        brief.spend(prompt=900)
+        return (await brief.delegate("c", objective="x", deadline_ms=60_000, max_tokens=5_000)).status
+
+    async with hub, asyncio.TaskGroup() as group:
+        asking = group.create_task(team.ask("top", deadline_ms=5_000, max_tokens=1_000))
+        (question,) = await questions(hub)
+        clock.advance(600)
+        await hub.decide(question.id, agreed=True, by="ann")
+        assert (await asking).result == "success"
+    assert got == [(3_600, 100)], "four seconds less a tenth for the answer, and a hundred tokens"
 
 
 async def test_a_root_has_all_of_its_time_after_a_person_has_thought(make_hub: MakeHub) -> None:
