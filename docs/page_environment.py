@@ -1,7 +1,7 @@
 """The page of environment variables."""
 
 from page_tracing import VARIABLES as OPENTELEMETRY
-from remit.agents.piped_process import FOR_EVERY_PROCESS, FOR_USER_PROGRAMS
+from remit.agents.program import FOR_EVERY_PROCESS, FOR_USER_PROGRAMS
 from remit_cli.config.origins import NAME
 from remit_cli.config.team_search import TRUST_VARIABLE as TRUST
 from remit_cli.config.team_search import VARIABLE as TEAM

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit_relay.bridge.ports import Draft, DraftFailure, PromptConstraints, PromptRequest
 from remit_relay.bridge.supervised_agent import SupervisedAgent
 from waiting import PATIENCE_S, eventually

@@ -25,11 +25,11 @@ def judge(given: int, facts: "Facts"):
 
 PROGRAM = """
 import mutate
-path = mutate.SOURCE / "remit" / "policy" / "prices.py"
+path = mutate.SOURCE / "remit" / "policy" / "budget.py"
 every = mutate.mutations(path)
-same = every[1]._replace(source=path.read_bytes() + b"# a remark changes nothing")
-tests = [mutate.CORE / "tests" / "policy" / "test_prices.py"]
-assert mutate.survivors([every[1], same], 2, lambda _: tests) == [same]
+same = every[0]._replace(source=path.read_bytes() + b"# a remark changes nothing")
+tests = [mutate.CORE / "tests" / "policy" / "test_budget.py"]
+assert mutate.survivors([every[0], same], 2, lambda _: tests) == [same]
 """
 
 

@@ -14,7 +14,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMessage, WSMsgType
 
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.records import SharedStep
 from remit.runtime.clock import LoopClock
 from remit_redaction.pipeline import detector_pipeline

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from local_agents import drafted, request
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit_relay.bridge.ndjson import NdjsonAgent
 from remit_relay.bridge.ports import Draft
 from waiting import PATIENCE_S

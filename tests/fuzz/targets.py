@@ -18,7 +18,8 @@ from fuzz.doors import Doors
 from fuzz.mutations import bytes_like, json_like, msgpack_like
 from gateways import id_of, pair_of
 from local_agents import request
-from remit.agents.piped_process import LineSplitter, Program
+from remit.agents.piped_process import LineSplitter
+from remit.agents.program import Program
 from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, request
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError
 from remit_relay.bridge import acp as module
 from remit_relay.bridge import acp_turn

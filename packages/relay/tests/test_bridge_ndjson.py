@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from checkout import ROOT
 from local_agents import down, drafted, failed, gone, is_alive, noted, request, rogue
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit_relay.bridge.ndjson import NdjsonAgent
 from remit_relay.bridge.ports import ConversationTurn, Draft, PromptConstraints, shown, time_limit_s
 from remit_relay.bridge.supervised_agent import MAX_WAITING, REAPER

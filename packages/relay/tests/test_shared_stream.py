@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from checkout import TESTS
 from faces import Face, faced
 from remit import __version__
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.card import Rate
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.bridge.acp import AcpAgent

@@ -13,7 +13,7 @@ import pytest
 from gateways import code_of
 from recorded import recorded, steps
 from remit import Brief
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError

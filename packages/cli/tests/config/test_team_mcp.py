@@ -9,7 +9,7 @@ import pytest
 from checkout import TESTS
 from command_line import document
 from remit import RemitError
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.runtime.clock import LoopClock
 from remit.runtime.schemas import misfits
 from remit_cli.config.load import load_team

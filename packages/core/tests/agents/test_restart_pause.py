@@ -1,6 +1,6 @@
 """After each failure in a row a program waits longer for its next start."""
 
-from remit.agents.piped_process import RestartPause
+from remit.agents.program import RestartPause
 
 
 class Watch:

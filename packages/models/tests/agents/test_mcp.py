@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import shed_tools
 from checkout import TESTS
 from remit import Brief, File, Hub, RemitError
-from remit.agents.piped_process import LineSplitter, OverlongLine, Program
+from remit.agents.piped_process import LineSplitter, OverlongLine
+from remit.agents.program import Program
 from remit.protocol.card import ToolCard
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, ToolUse

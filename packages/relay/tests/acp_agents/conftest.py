@@ -9,7 +9,7 @@ import pytest
 
 from a2a_install import UnreachableError, install
 from acp_agents.models import ModelServer
-from remit.agents.piped_process import FOR_USER_PROGRAMS, Program
+from remit.agents.program import FOR_USER_PROGRAMS, Program
 from remit_relay.bridge.acp import AcpAgent
 
 HERE = Path(__file__).resolve().parent

@@ -60,8 +60,11 @@ class Peer:
     def __init__(self, act: Callable[["Peer", bytes, asyncio.StreamWriter], Awaitable[None]]) -> None:
         self._act = act
         self.asked: list[bytes] = []
+        # Nothing else holds one whose client has left: it could be collected while it waits.
+        self._serving: set[asyncio.Task[Any] | None] = set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.current_task())
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -82,6 +85,8 @@ class Peer:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
+        for task in filter(None, self._serving):
+            task.cancel()
 
 
 def reply(body: bytes, status: str = "200 OK", kind: str = "application/json", more: str = "") -> bytes:

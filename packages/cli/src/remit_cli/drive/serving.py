@@ -15,7 +15,7 @@ from ssl import SSLContext, create_default_context
 import click
 import msgspec
 
-from remit.agents.piped_process import RestartPause
+from remit.agents.program import RestartPause
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of

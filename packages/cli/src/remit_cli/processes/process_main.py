@@ -39,8 +39,7 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, StepPlan, read_body
-from remit.runtime.brief import AvailableAgent, Brief, Work
-from remit.runtime.brief_tools import plain_arguments, plain_changes, plain_finding
+from remit.runtime.brief import AvailableAgent, Brief, Work, plain_arguments, plain_changes, plain_finding
 from remit.runtime.origin import origin_of
 from remit.runtime.ports import Agent
 from remit.runtime.text_reader import text_reader

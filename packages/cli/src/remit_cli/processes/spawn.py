@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remit.agents.cards import Sandbox
-from remit.agents.piped_process import FOR_EVERY_PROCESS, ProcessGroup
+from remit.agents.piped_process import ProcessGroup
+from remit.agents.program import FOR_EVERY_PROCESS
 from remit.protocol.errors import Code, RemitError, fault
 from remit.words.terminal import several_lines
 from remit_cli.processes.channel import (

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.restoring import explain_tokens
 from remit.protocol.card import Schema, ToolCard
-from remit.protocol.codec import text_of
+from remit.protocol.codec import plain, text_of
 from remit.protocol.envelope import (
     Answer,
     AssignmentOptions,
@@ -26,7 +26,7 @@ from remit.protocol.envelope import (
     Usage,
     View,
 )
-from remit.protocol.errors import Code
+from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.files import File
 from remit.protocol.forms import form_schema
 from remit.protocol.records import Record, StepPlan
@@ -426,3 +426,37 @@ Agent = Callable[[Brief], Awaitable[Answer]]
 
 `agents/` makes agents from functions, models, processes and more.
 """
+
+
+def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
+    """Return the arguments of a tool as plain JSON, or raise a `RemitError` that names each invalid one."""
+    try:
+        return cast("dict[str, Json]", plain(arguments))
+    except RemitError as error:
+        why = f"the arguments do not fit tool {tool}"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
+
+
+def plain_finding(name: str, found: Json) -> Json:
+    """Return the result of `once` as plain JSON, or raise a `RemitError` that says where it is not JSON."""
+    try:
+        return plain(found)
+    except RemitError as error:
+        why = f"what was found out for {name} is not JSON"
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
+
+
+def plain_changes(agent: str, changes: dict[str, Json]) -> dict[str, Json]:
+    """Return an agent's state as plain JSON, or raise a `RemitError` that names each value that cannot be stored."""
+    kept: dict[str, Json] = {}
+    problems: list[Problem] = []
+    for name, value in changes.items():
+        try:
+            kept[name] = plain(value)
+        except RemitError as error:
+            problems += [Problem(name, problem.message) for problem in error.fault.problems]
+    if problems:
+        names = ", ".join(problem.path for problem in problems)
+        why = f"{agent} cannot keep {names}"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=tuple(problems)))
+    return kept

@@ -32,13 +32,12 @@ from remit.protocol.records import Kind, Progress, Record, StepPlan
 from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
 from remit.runtime.aside import aside, stepping_aside
-from remit.runtime.brief import AvailableAgent, Work
+from remit.runtime.brief import AvailableAgent, Work, plain_finding
 from remit.runtime.brief_tools import (
     MAX_PROGRESS_READ,
     MAX_PROGRESS_TEXT,
     ToolCalls,
     bounded_plan,
-    plain_finding,
     refuse_if_stopped,
     room_left,
 )

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -13,13 +12,13 @@ from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
 from remit.policy.verdict import Sealing
 from remit.policy.weight import is_light
-from remit.protocol.codec import plain
 from remit.protocol.envelope import Json
-from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, fault
+from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, StepPlan, ToolUse
 from remit.runtime import journal
 from remit.runtime.aside import aside
+from remit.runtime.brief import plain_arguments
 from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.response import isolated, presentable, revealed
@@ -75,40 +74,6 @@ def refuse_if_full(parts: RuntimeContext, frame: Frame) -> None:
     """Raise a `RemitError` if nothing more of this run is recorded."""
     if (why := room_left(parts, frame)) is not None:
         raise RemitError(why)
-
-
-def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments of a tool as plain JSON, or raise a `RemitError` that names each invalid one."""
-    try:
-        return cast("dict[str, Json]", plain(arguments))
-    except RemitError as error:
-        why = f"the arguments do not fit tool {tool}"
-        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
-
-
-def plain_finding(name: str, found: Json) -> Json:
-    """Return the result of `once` as plain JSON, or raise a `RemitError` that says where it is not JSON."""
-    try:
-        return plain(found)
-    except RemitError as error:
-        why = f"what was found out for {name} is not JSON"
-        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
-
-
-def plain_changes(agent: str, changes: dict[str, Json]) -> dict[str, Json]:
-    """Return an agent's state as plain JSON, or raise a `RemitError` that names each value that cannot be stored."""
-    kept: dict[str, Json] = {}
-    problems: list[Problem] = []
-    for name, value in changes.items():
-        try:
-            kept[name] = plain(value)
-        except RemitError as error:
-            problems += [Problem(name, problem.message) for problem in error.fault.problems]
-    if problems:
-        names = ", ".join(problem.path for problem in problems)
-        why = f"{agent} cannot keep {names}"
-        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=tuple(problems)))
-    return kept
 
 
 log = logging.getLogger("remit")

@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Fault, RemitError
 from remit.runtime.lent_models import SAMPLER, TOOL_CALLER

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit_models.mcp.oauth_settings import OauthClient, OauthLogin
 from remit_models.mcp.settings import Address, Unset

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from msgspec import Meta
 from msgspec.structs import replace
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.card import Sees
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from remit.agents.piped_process import RestartPause
+from remit.agents.program import RestartPause
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault

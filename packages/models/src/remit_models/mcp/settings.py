@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.card import Sees
 from remit.protocol.remit import Names
 from remit.runtime.registry import NAME, team_invalid

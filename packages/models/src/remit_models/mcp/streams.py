@@ -18,7 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from remit.agents.piped_process import LineSplitter, OverlongLine, PipedProcess, Program, start, user_program_variables
+from remit.agents.piped_process import LineSplitter, OverlongLine, PipedProcess, start
+from remit.agents.program import Program, user_program_variables
 from remit_models.mcp.settings import Address
 
 # More than any answer should have; the part that agents get is limited once more.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny

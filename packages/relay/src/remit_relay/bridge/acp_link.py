@@ -16,7 +16,7 @@ from acp import schema
 from msgspec import structs
 from pydantic import ValidationError
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.stores.workspace import is_closed, is_secret
 from remit_relay.bridge import acp_turn
 from remit_relay.bridge.acp_turn import PERMISSION, READ, AcpTurn, ToolCallUpdate, Updated, Wire, is_broken, tokens_in

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from remit.agents.piped_process import LAST_WORDS_S, LineSplitter, OverlongLine, Program
+from remit.agents.piped_process import LAST_WORDS_S, LineSplitter, OverlongLine
+from remit.agents.program import Program
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from remit.agents.piped_process import Program
+from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.runtime.registry import team_invalid
