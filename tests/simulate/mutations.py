@@ -13,6 +13,7 @@ from remit.protocol.records import Body, Kind
 from remit.runtime import approvers
 from remit.runtime.delegation import replay, response
 from remit.runtime.delegation.admission import Admission
+from remit.runtime.delegation.approval import Approvals
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports.store import unknown_outcome
 from remit.runtime.root_runs import RootRecords
@@ -70,6 +71,12 @@ def _forget_a_no(patch: pytest.MonkeyPatch) -> None:
         return await keeping(self, request, why)
 
     patch.setattr(RootRecords, "refuse", refuse)
+
+
+def _forget_a_yes(patch: pytest.MonkeyPatch) -> None:
+    async def forget(self: Approvals, request: Request, question: str) -> None: ...
+
+    patch.setattr(Approvals, "remember_yes", forget)
 
 
 def _write_whatever_comes(patch: pytest.MonkeyPatch) -> None:
@@ -132,6 +139,12 @@ MUTATIONS = {
         _forget_a_no,
         Scenario((_EVERYONE,), (_order(_work(0, "safe"), 100),)),
         PlannedFault("bus", 0.3),
+        "the person was asked 2 times",
+    ),
+    "kept-yes": Mutation(
+        _forget_a_yes,
+        Scenario((_EVERYONE, frozenset({"till"})), (_order(_work(1, "safe", tokens=45), 100),)),
+        PlannedFault("close", 12),
         "the person was asked 2 times",
     ),
     "approved-once": Mutation(

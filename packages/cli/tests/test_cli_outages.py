@@ -90,6 +90,27 @@ async def test_a_call_to_another_hub_is_put_to_a_person_once(team: Outages, aske
     assert team.ledger() == ["open-1 paid"]
 
 
+async def test_what_a_person_approved_is_not_asked_again_if_no_hub_could_begin_it(team: Outages) -> None:
+    """The only host is away when the person agrees; the same request is carried out once there is a host."""
+    up = await team.serve("up")
+    host = await team.work("vault")
+    assert (await ask(up, "vault", "open-1"))[0] == 202
+    (question,) = await eventually(lambda: pending(team))
+    host.send_signal(signal.SIGTERM)
+    await asyncio.to_thread(host.wait, PATIENCE_S)
+    assert (await team.remit("pending", "approve", question["question"]["id"])).returncode == 0
+    refused = await ended(up, "open-1")
+    assert refused["fault"]["code"] == "NOT_FOUND"  # nothing began, so nothing is kept under its id but the yes
+    await team.work("vault")
+
+    async def sent_again() -> tuple[int, Any]:
+        return await ask(up, "vault", "open-1")
+
+    status, done = await eventually(sent_again, when=lambda reply: reply[0] not in (202, 503))
+    assert (status, done["result"], await pending(team)) == (200, "paid", [])
+    assert team.ledger() == ["open-1 paid"]
+
+
 async def test_a_cancelled_request_stays_cancelled_when_it_is_sent_again(team: Outages) -> None:
     """Nothing had begun, and whoever sends it again may not have heard that it was cancelled."""
     up = await team.serve("up")

@@ -186,6 +186,53 @@ async def test_a_root_about_which_nobody_decided_may_be_asked_again(make_hub: Ma
     assert (code_of(declined), again.result) == (Code.APPROVAL_DECLINED, "did pay bob")
 
 
+async def test_a_root_that_was_approved_and_could_not_begin_is_not_asked_about_again(
+    make_hub: MakeHub,
+) -> None:
+    """Decision 6: what a person decided about a request holds for it when it is sent again."""
+    asked: list[Question] = []
+    hosted = iter([False, True, True, True])
+
+    def away(request: Request, facts: Facts) -> Verdict:
+        """Refuse once, after the person agreed."""
+        if not facts.approved or next(hosted):
+            return ALLOW
+        return Refuse(fault(Code.DELEGATION_UNAVAILABLE, "nobody hosts b"))
+
+    hub = make_hub(guards=[asks("Pay?"), away], approver=always(Decision(agreed=True, by="ann"), asked))
+    team = Team(hub)
+    async with team.hub:
+        refused = await team.ask("b", request_id="1")
+        done = await team.ask("b", request_id="1")
+        other_text = await team.ask("b", "pay eve", request_id="2")
+        other_id = await team.ask("b", request_id="3")
+    assert (refused.status, code_of(refused)) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
+    assert (done.result, done.run != refused.run) == ("did pay bob", True)
+    assert done.warnings == ("A person approved this request when it was sent before.",)
+    # Neither another content nor another id is what was agreed to.
+    assert [other_text.warnings, other_id.warnings] == [(), ()]
+    assert [each.request.id for each in asked] == ["1", "2", "3"]
+
+
+async def test_a_root_that_was_edited_and_could_not_begin_is_asked_about_again(make_hub: MakeHub) -> None:
+    """What is sent again is not what was agreed to."""
+    asked: list[Question] = []
+    hosted = iter([False, True])
+
+    def away(request: Request, facts: Facts) -> Verdict:
+        if not facts.approved or next(hosted):
+            return ALLOW
+        return Refuse(fault(Code.DELEGATION_UNAVAILABLE, "nobody hosts b"))
+
+    edited = Decision(agreed=True, by="ann", edits={"objective": "pay ben"})
+    approver = always(edited, asked)
+    team = Team(make_hub(guards=[asks("Pay?", editable=frozenset({"objective"})), away], approver=approver))
+    async with team.hub:
+        await team.ask("b", request_id="1")
+        await team.ask("b", request_id="1")
+    assert [each.request.objective for each in asked] == ["pay bob", "pay bob"]
+
+
 async def test_nobody_answers_in_time_and_the_question_is_gone(make_hub: MakeHub, agent: str) -> None:
     """Decision 4: a person's time has a limit of its own."""
     team = Team(make_hub(guards=[asks("Pay?")], approver="inbox", limits=Limits(approval_timeout_ms=50)))

@@ -395,17 +395,22 @@ class RootRuns:
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
         """Ask a person, unless another hub of the team did; return the outcome if the request goes no further."""
-        run, parts = attempt.run, self._dispatch.parts
+        run, parts, approval = attempt.run, self._dispatch.parts, self._dispatch.approval
         approved = attempt.request.approved
-        if approved and parts.redactor.keys.question_digest(f"{ask.question}") in approved:
+        agreed = approved and parts.redactor.keys.question_digest(f"{ask.question}") in approved
+        # Only who chose the id can send the same request again.
+        shown = None if attempt.request.id == attempt.request.run else attempt.request
+        if agreed or (shown is not None and await approval.agreed_before(shown, f"{ask.question}")):
             attempt.agreed(ask.question, {})
             return None
         if (known := await self._park(attempt)) is not None:
             return await self._known(attempt.request, known)
         if (why := self.active.why_called_off(attempt.request.run)) is not None:
             return await self._records.refuse(attempt.request, why, keep=_is_order(why))
-        asking = self._dispatch.approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
+        asking = approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
         edits = await self.active.interruptible(asking)
+        if shown is not None and not edits:
+            await approval.remember_yes(shown, f"{ask.question}")
         attempt.agreed(ask.question, edits)
         if edits and attempt.request.view is not None:  # a longer task leaves less room for the rest
             attempt.request = await self._admission.with_context(run, attempt.request, goes_on=attempt.goes_on)

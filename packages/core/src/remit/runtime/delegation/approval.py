@@ -34,6 +34,11 @@ MAX_QUESTIONS = 8
 # A refusal is read by the agent that asked, so it is short; the record has the whole question.
 SHOWN = 200
 
+# For how long a yes counts for the same request if it could not begin: no longer than its outcome would be kept, so
+# that it never lets the same request begin a second time.
+AGREED_MS = 24 * 3_600_000
+APPROVED_BEFORE = "A person approved this request when it was sent before."
+
 
 class PersonDeclined(RemitError):
     """A person said no: the same request, sent again under its id, gets this answer and asks nobody."""
@@ -113,12 +118,8 @@ class Approvals:
         before: int,
     ) -> Question:
         """Return the question as the person sees it: redacted, because it is stored and others may see it too."""
-        asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
-        # The content is part of the id: an approval covers what the person was shown, not what an edit, or an agent
-        # that took another way after a restart, has replaced it with. The names of its sessions are not part of it:
-        # another user may have taken a name first after a restart.
-        unnamed = replace(request, session=None, parent_session=None)
-        content = text.encode() + digest(unnamed) + (b"" if form is None else encode(form))
+        asked_ms, text = self.parts.clock.wall_ms(), _as_text(ask.question)
+        content = _content(request, text) + (b"" if form is None else encode(form))
         if before:
             content += before.to_bytes(4)
         mark = self.parts.redactor.keys.digest(content).hex()[:8]
@@ -136,6 +137,34 @@ class Approvals:
             asked_ms=asked_ms,
             expires_ms=asked_ms + self.parts.limits.approval_timeout_ms,
         )
+
+    async def remember_yes(self, request: Request, question: str) -> None:
+        """Remember that a person agreed to a root request, for as long as its sender may send it again.
+
+        Its agent may not begin after all: nobody hosts it, or another guard refuses. Nobody is asked again then.
+        """
+        await self._count_yes(request, question, 1)
+
+    async def agreed_before(self, request: Request, question: str) -> bool:
+        """Return whether a person agreed to the same request when it was sent before; the response says so."""
+        if not await self._count_yes(request, question, 0):
+            return False
+        remarks = self.parts.remarks
+        remarks[request.run] = (
+            *remarks.get(request.run, ()),
+            "A person approved this request when it was sent before.",
+        )
+        return True
+
+    async def _count_yes(self, request: Request, question: str, n: int) -> int:
+        def key() -> bytes:
+            named = encode((request.sender, request.remit.user, request.id))
+            return self.parts.redactor.keys.digest(named + _content(request, _as_text(question)))
+
+        digested = key() if is_light_request(request) else await aside.run(key)
+        # A window as long as the clock shows begins with the clock, so no other one comes before its end.
+        until_ms = self.parts.clock.wall_ms() + AGREED_MS
+        return await self.parts.store.incr(f"agreed/{digested.hex()}", n, until_ms)
 
     async def _answer(self, asked: Question, approver: Approver) -> Decision:
         try:
@@ -254,6 +283,20 @@ class Approvals:
                 return await self.ask_person(request, ask, questions, parent.run.sealing, form, before)
             finally:
                 self.tasks.unpause(parent)
+
+
+def _as_text(question: str) -> str:
+    return question.encode(errors="replace").decode()
+
+
+def _content(request: Request, text: str) -> bytes:
+    """Return what an approval covers: what the person was shown.
+
+    It is part of a question's id, so that no yes covers what an edit, or an agent that took another way after a
+    restart, has put in its place. The names of its sessions are no part of it: another user may have taken a name
+    first after a restart.
+    """
+    return text.encode() + digest(replace(request, session=None, parent_session=None))
 
 
 def _asked_before(frame: Frame, question: str, form: Schema | None = None) -> int:
