@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,7 @@ from remit import (
 )
 from remit.runtime.ports import Question
 from remit_testing.samples import ManualClock
+from samples import code_of
 from waiting import PATIENCE_S
 
 
@@ -786,3 +788,31 @@ async def test_progress_made_before_a_cancellation_is_kept(hub: Hub) -> None:
         records = await hub.store.records(run=response.run)
     assert (response.status, response.result, response.unfinished) == (Status.CANCELLED, "half", ("2",))
     assert [record.kind for record in records] == [Kind.STARTED, Kind.PROGRESS, Kind.NOTICE, Kind.RESULT]
+
+
+async def test_a_request_that_has_an_outcome_keeps_it_though_it_is_cancelled_where_it_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    """Decision 6: its outcome is known to the store, and not yet to the hub that it is sent to again."""
+    done: list[str] = []
+
+    def cancelled_meanwhile(request: Request, facts: Facts) -> Verdict:
+        assert hubs[1].cancel("1", "asked for")
+        return ALLOW
+
+    hubs = [
+        Hub(store=tmp_path / "hub.db", durability="process", guards=guards) for guards in ([], [cancelled_meanwhile])
+    ]
+    for hub in hubs:
+
+        @hub.agent("till")
+        async def till(brief: Brief) -> str:
+            done.append(brief.text)
+            return "paid"
+
+    async with hubs[0] as first, hubs[1] as second:
+        paid = await first.ask("till", "pay", user="u-1", request_id="1")
+        again = await second.ask("till", "pay", user="u-1", request_id="1")
+        other = await second.ask("till", "pay", user="u-2", request_id="1")
+    assert (paid.result, again.result) == ("paid", "paid")
+    assert (code_of(other), done) == (Code.CANCELLED, ["pay"])

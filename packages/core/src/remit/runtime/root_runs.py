@@ -373,7 +373,7 @@ class RootRuns:
                     if attempt.session is not None and not attempt.taken:
                         await admission.assign_session(attempt, attempt.session, verdict.request)
                     elif (why := self.active.why_called_off(request.run)) is not None:
-                        return await self._records.refuse(request, why, keep=_is_order(why))
+                        return await self._not_now(attempt, why, keep=_is_order(why))
                     elif (shared := self._dispatch.parts.shared) is not None and attempt.needs_permit:
                         if (wait_ms := await shared.rate_wait_ms(facts.target)) > 0:
                             return await self._not_now(attempt, asked_too_often(request.target, wait_ms).fault)
@@ -387,11 +387,14 @@ class RootRuns:
                         attempt.frame = frame = admission.reserve(attempt, verdict, now)
                         return await self._submit(frame, frame.recorded or frame.run.request, attempt.content)
 
-    async def _not_now(self, attempt: RootAttempt, why: Fault) -> Response:
-        """Refuse a request for a limit that all hubs share, unless it has begun before or has an outcome."""
+    async def _not_now(self, attempt: RootAttempt, why: Fault, *, keep: bool = False) -> Response:
+        """Refuse an admitted request for a limit that all hubs share, or since it is called off.
+
+        One that has begun before, or has an outcome, is answered with that.
+        """
         if (known := await self._admission.find(attempt)) is not None:
             return await self._known(attempt.request, known)
-        return await self._records.refuse(attempt.request, why)
+        return await self._records.refuse(attempt.request, why, keep=keep)
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
         """Ask a person, unless another hub of the team did; return the outcome if the request goes no further."""
