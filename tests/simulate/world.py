@@ -272,8 +272,11 @@ class SimulatedWorld:
         )
 
     def store_is_back(self, since: float) -> float:
-        """Return when the store could be used again, if it was away at that time."""
-        return max([since, *(each.until for each in self._outages if each.what == "store" and each.since <= since)])
+        """Return when the store could be used again, if it was away at that time; one outage may follow another."""
+        for each in sorted(each for each in self._outages if each.what == "store"):
+            if each.since <= since:
+                since = max(since, each.until)
+        return since
 
     def access(self, process: SimulatedProcess, what: str, *, writes: bool) -> Fate:
         struck = self._strike(process, f"store {what}") if what else ""
