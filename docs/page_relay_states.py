@@ -39,7 +39,7 @@ prompt for each profile.
 - A state is stored before it is shown and never goes back, whichever process is killed. A later state implies the
   earlier ones: a quick answer skips some.
 - `delivered` comes with the acknowledgements between devices. `read` is a message of its own, inside the encryption, if
-  the answer takes longer than a second; devices of earlier versions do not send it.
+  the answer takes longer than a second.
 - A message that the gateway deleted because nobody fetched it is still on your device. If the other device comes back,
   it is sent again, and is `delivered` after all.
 - These states are not in the record, which has what was sent and answered in each turn.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from device_processes import DeviceProcesses, prepare
 from gateways import GatewayProcess, Proxy
 from pairs import together
+from remit.protocol.submission import Submission
 from remit_relay.messages import types
 from remit_relay.messages.types import QuestionMessage, ReadReceipt
 from remit_relay.session.moves import SessionState
@@ -58,7 +59,7 @@ def test_what_is_no_news_changes_nothing() -> None:
     taken = mark_progress(OUT, "r.m1", "taken", 7)
     assert mark_progress(taken, "r.m1", "taken", 8) is taken
     assert mark_progress(taken, "r.m9", "read", 8) is taken
-    assert mark_progress(RUN, "r.m1", "read", 8) is RUN  # of a version that followed nothing
+    assert mark_progress(RUN, "r.m1", "read", 8) is RUN
 
 
 def test_an_answer_and_a_failure_are_the_last_state() -> None:
@@ -82,14 +83,6 @@ def test_a_message_that_expired_has_failed_until_it_is_delivered_all_the_same() 
     back = last_delivery(mark_progress(gone, "r.m1", "delivered", 9))
     assert back is not None
     assert (back.state, back.why) == ("delivered", "")
-
-
-def test_a_run_that_was_stored_before_states_were_followed_still_loads() -> None:
-    before = msgspec.json.encode(RUN)
-    assert b"delivery" not in before
-    loaded = msgspec.json.decode(before, type=Overlay)
-    assert (loaded, last_delivery(loaded), followed_message(loaded)) == (RUN, None, None)
-    assert msgspec.json.decode(msgspec.json.encode(OUT), type=Overlay) == OUT
 
 
 # ── between devices ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,15 +113,15 @@ async def test_a_quick_answer_costs_no_receipt(tmp_path: Path, monkeypatch: pyte
     assert [type(each).__name__ for each in sealed] == ["AnswerMessage"] * 3
 
 
-async def test_a_device_that_asks_for_no_receipt_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hub_that_asks_gets_no_receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit_relay.serve_shared.RECEIPT_S", 0.0)
     async with stranger(tmp_path) as other:
         control = {"origin_agent_device_id": other.sealer.device.id, "trace_id": "t", "hop_count": 1}
         asks = {"id": "q", "session": "s", "text": "hi", "control": {**control, "orchestrator_profile_id": "p"}}
         question = msgspec.convert(asks, QuestionMessage)
-        assert type(await other.ask(question)).__name__ == "AnswerMessage"
-        again = replace(question, id="q2", receipt=True)
-        assert await other.ask(again) == ReadReceipt(to="q2", session="s")
+        of_hub = replace(question, id="q1", request=Submission(target="-", objective="hi"))
+        assert type(await other.ask(of_hub)).__name__ == "AnswerMessage"
+        assert await other.ask(question) == ReadReceipt(to="q", session="s")
 
 
 async def test_a_message_of_a_kind_that_only_later_versions_know_is_dropped_in_peace(

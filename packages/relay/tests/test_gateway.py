@@ -23,7 +23,6 @@ from remit_relay.gateway.server import FILE, DeviceRateLimit, Gateway
 from remit_relay.wire import (
     MAX_FRAME,
     PATH,
-    PRESENCE,
     Ack,
     AllowSenders,
     BundleReply,
@@ -84,7 +83,7 @@ async def refused(client: Client, code: str) -> Refused:
 
 async def test_a_device_shows_who_it_is_by_signing_a_fresh_challenge(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "a") as client:
-        assert client.answer == Welcome(device=A, one_time_left=0, is_new=True, features=(PRESENCE,))
+        assert client.answer == Welcome(device=A, one_time_left=0, is_new=True)
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as other:
             first = read_from_gateway(await other.receive_str())
             assert isinstance(first, Challenge)

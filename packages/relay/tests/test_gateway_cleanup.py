@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 
 from devices import introduce, linked, sealer
-from gateways import NAME, Client, client_at, code_of, gateway_at, id_of, link_to
+from gateways import NAME, Client, client_at, code_of, gateway_at, id_of
 from remit.protocol.errors import Code, Fault
-from remit.stores.connection import connect_reader, connect_writer
+from remit.stores.connection import connect_reader
 from remit_relay.client import delivery as post_module
 from remit_relay.gateway import sqlite_store
 from remit_relay.gateway.limits import DAY_S, GatewayLimits
 from remit_relay.gateway.listener import GatewayListener
 from remit_relay.gateway.ports import ROW_BYTES
-from remit_relay.gateway.queue import SCHEMA_VERSION
 from remit_relay.gateway.server import FILE, Gateway
 from remit_relay.wire import (
-    PRESENCE,
     Ack,
     AllowSenders,
     BundleReply,
@@ -202,7 +200,7 @@ async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that
             assert gateway.held.devices == 2
         # It may come back, and begins as a new one.
         async with client_at(url, "b") as b:
-            assert b.answer == Welcome(device=B, one_time_left=0, is_new=True, features=(PRESENCE,))
+            assert b.answer == Welcome(device=B, one_time_left=0, is_new=True)
     assert rows(tmp_path, "SELECT count(*) FROM one_time UNION ALL SELECT count(*) FROM allowed") == [(0,), (0,)]
     # The newest of all keeps its row, so that nobody is ever given its number.
     assert rows(tmp_path, "SELECT id, key FROM device ORDER BY key") == [(A, 2), (C, 3), (B, 4)]
@@ -270,28 +268,3 @@ async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list
         assert isinstance(await b.hear(), Done)
         async with client_at(at.url, "a") as a:
             assert isinstance(a.answer, Welcome)
-
-
-async def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path) as at:
-        await come_and_go(at.url, "b")
-        async with link_to(at.url, "a") as a:
-            await a.put(B, 1, b"queued before")
-    connection = connect_writer(tmp_path / FILE, "process", busy_seconds=1)
-    connection.execute(
-        "ALTER TABLE message DROP COLUMN at_ms; DROP INDEX pair_expired; ALTER TABLE pair DROP COLUMN expired;"
-    )
-    connection.pragma("user_version", 1)
-    connection.close()
-    clock = ManualClock()
-    async with gateway_of(tmp_path, clock) as (gateway, url):
-        clock.advance(20 * DAY_S)
-        await gateway.tidy()
-        async with client_at(url, "b") as b:
-            found = await b.hear()
-            assert isinstance(found, Delivery)
-            assert found.body == b"queued before"
-        clock.advance(11 * DAY_S)
-        await gateway.tidy()
-        assert gateway.held.messages == 0
-    assert rows(tmp_path, "PRAGMA user_version") == [(SCHEMA_VERSION,)]

@@ -303,7 +303,7 @@ async def test_a_gateway_that_stops_in_a_transaction_does_not_hold_up_the_others
         ("password", "the server refused the password"),
         ("port", "the server cannot be reached"),
         ("database", "the database does not exist"),
-        ("version", "the gateway's tables have version 99, which a newer program wrote; this one knows 2"),
+        ("version", "the gateway's tables have version 99, which a newer program wrote; this one knows 1"),
     ],
 )
 async def test_a_database_that_cannot_be_used_is_named(change: str, message: str) -> None:

@@ -15,7 +15,7 @@ from gateways import GatewayProcess, gateway_at, id_of, link_to
 from remit_relay.client.connection import DevicePresence, GatewayConnection, PresenceBook
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import PresencePair
-from remit_relay.wire import Watch, Welcome, encode_text, read_from_device, read_from_gateway
+from remit_relay.wire import Watch, encode_text, read_from_device, read_from_gateway
 from waiting import eventually
 
 A, B, C = id_of("a"), id_of("b"), id_of("c")
@@ -64,24 +64,10 @@ async def test_only_those_hear_of_a_device_that_it_accepts_messages_from(tmp_pat
         assert a.presence.of(B).present is not False
 
 
-async def test_a_gateway_of_an_earlier_version_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def former(*, device: str, one_time_left: int, is_new: bool, features: tuple[str, ...]) -> Welcome:
-        assert features
-        return Welcome(device=device, one_time_left=one_time_left, is_new=is_new)
-
-    monkeypatch.setattr("remit_relay.gateway.exchange.Welcome", former)
-    async with gateway_at(tmp_path) as at, watching(at.url, B) as a, link_to(at.url, "b") as b:
-        await b.publish()
-        await a.publish()
-        assert (a.presence.of(B), a.state) == (DevicePresence(), "connected")
-
-
 def test_the_frames_of_presence_are_read_as_they_are_written() -> None:
     assert read_from_device(encode_text(Watch(devices=(B,)))) == Watch(devices=(B,))
     text = b'{"type":"presence","devices":{"%s":true,"%s":null}}' % (A.encode(), B.encode())
     assert msgspec.to_builtins(read_from_gateway(text))["devices"] == {A: True, B: None}
-    # A device of the first version reads a welcome that says more.
-    assert b"features" not in encode_text(Welcome(device=A, one_time_left=0))
 
 
 def test_a_device_was_last_heard_from_when_it_wrote_or_was_last_there() -> None:

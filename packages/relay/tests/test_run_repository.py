@@ -15,7 +15,7 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit_relay.device.state import DeviceFile
 from remit_relay.session.repository import LONG, RunRepository
-from remit_relay.session.run import Overlay, PendingDraft, RejectedDraft, TimelineEntry, numbered
+from remit_relay.session.run import Overlay, PendingDraft, RejectedDraft, TimelineEntry
 
 MEGABYTE = 1_000_000
 
@@ -129,36 +129,6 @@ def test_what_was_not_committed_is_written_once_more(file: DeviceFile) -> None:
     assert runs.all() == []
     runs.keep(run)
     assert RunRepository(file).all() == [run]
-
-
-def test_runs_that_were_kept_whole_are_still_read(file: DeviceFile) -> None:
-    old, new = run_of(long("a"), "short", name="r1", entries=2), run_of(long("b"), name="r2")
-    file.keep("run/r1", old)
-    runs = RunRepository(file)
-    runs.keep(new)
-    assert runs.all() == [old, new]
-    runs.keep(replace(old, turn=3))
-    assert RunRepository(file).all() == [replace(old, turn=3), new]
-
-
-def test_runs_of_an_earlier_version_get_numbers_for_their_entries(file: DeviceFile) -> None:
-    new = run_of(long("a"), "short", "kept", entries=3)
-    new = replace(new, timeline=new.timeline[:2], kept=new.timeline[2:])
-    old = replace(
-        new,
-        entries=0,
-        timeline=tuple(replace(each, number=0) for each in (replace(new.timeline[0], text=""), new.timeline[1])),
-        kept=tuple(replace(each, number=0) for each in new.kept),
-    )
-    # The names of long texts as they were written then: the result, the draft, each message.
-    file.keep("run/r1", old)
-    file.keep("run/r1/said", ("", "", "abcd", "", ""))
-    file.keep("run/r1/said/abcd", long("a"))
-    runs = RunRepository(file)
-    assert runs.all() == [new]
-    assert numbered(new) is new
-    runs.keep(new)
-    assert RunRepository(file).all() == [new]
 
 
 @pytest.mark.parametrize("name", ["run/r1", "run/r1/said/%"])

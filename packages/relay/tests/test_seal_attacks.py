@@ -1,7 +1,8 @@
 """What a hostile gateway, a hostile device or a restored backup can do: be refused by name, or be found out."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from msgspec import structs
 
 from remit.protocol.errors import RemitError
 from remit_relay.device.identity import choose_prekey
+from remit_relay.e2e.account import OlmSession
 from remit_relay.e2e.channel import Loss, MessageCipher, RejectedMessageError, RejectionReason
 from remit_relay.e2e.outbox import MOST_RESTARTS
 from remit_relay.e2e.streams import (
@@ -23,7 +25,6 @@ from remit_relay.e2e.streams import (
     MessagePart,
     Piece,
     StreamAck,
-    chained,
     cut,
     decode_piece,
     encode_piece,
@@ -239,21 +240,29 @@ def test_nothing_that_leaves_or_is_kept_shows_what_is_said(four: Four, tmp_path:
 # ── a hostile device ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def forge(four: Four, piece: Piece | bytes, *, boxed: bool = True) -> bytes:
-    """Seal anything at all, in ada's true session with bob."""
-    plain = piece if isinstance(piece, bytes) else encode_piece(piece)
+@contextmanager
+def session_of_ada(four: Four) -> Generator[OlmSession]:
+    """Use ada's true session with bob, and store its new state."""
     state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
     with state.writing():
         row, _ = four.ada.peers.row(four.bob.device.id)
         live = sessions.load(four.ada._sender.streams(row).session)  # pyright: ignore[reportPrivateUsage]
         assert live is not None
-        if boxed:
-            sealed = pack(live.session, plain, 0)
-        else:
-            kind, message = live.session.encrypt(plain).to_parts()
-            sealed = bytes([kind]) + message
+        yield live.session
         sessions.keep(row, live)
-    return sealed
+
+
+def forge(four: Four, piece: Piece | bytes) -> bytes:
+    """Seal anything at all in ada's true session with bob."""
+    with session_of_ada(four) as session:
+        return pack(session, piece if isinstance(piece, bytes) else encode_piece(piece), 0)
+
+
+def head_with(four: Four, key: bytes) -> bytes:
+    """Return the head of a frame whose ratchet message holds any *key*."""
+    with session_of_ada(four) as session:
+        kind, message = session.encrypt(key).to_parts()
+    return bytes([kind]) + len(message).to_bytes(2) + message
 
 
 def honest(four: Four) -> Piece:
@@ -285,50 +294,26 @@ def chain_of(four: Four) -> bytes:
     return part.before
 
 
-@pytest.mark.parametrize("boxed", [True, False])
-def test_what_the_forger_makes_is_opened_if_it_is_honest(four: Four, boxed: bool):
-    """Else the refusals below would prove nothing. What was sealed before there were boxes is opened, too."""
-    (opened,) = four.bob.open(four.ada.device.id, forge(four, honest(four), boxed=boxed))
+def test_what_the_forger_makes_is_opened_if_it_is_honest(four: Four):
+    """Else the refusals below would prove nothing."""
+    (opened,) = four.bob.open(four.ada.device.id, forge(four, honest(four)))
     assert opened.body == b"body"
 
 
-def test_what_was_on_its_way_before_there_were_boxes_goes_on_with_what_is_boxed(four: Four):
-    first = honest(four)
-    assert first.part is not None
-    chain = chained(first.part.before, first.part.message)
-    second = structs.replace(first, seq=first.seq + 1, part=cut(b"n" * 16, chain, "message", "", b"more")[0])
-    bodies = [
-        opened.body
-        for piece, boxed in ((first, False), (second, True))
-        for opened in four.bob.open(four.ada.device.id, forge(four, piece, boxed=boxed))
-    ]
-    assert bodies == [b"body", b"more"]
-
-
 @pytest.mark.parametrize("noise", [b"", b"k" * 31, b"k" * 33, b"k" * 32])
-def test_a_key_that_opens_no_box_is_refused(four: Four, noise: bytes):
+def test_a_key_that_does_not_open_the_ciphertext_is_refused(four: Four, noise: bytes):
     real = forge(four, honest(four))
-    bare = forge(four, noise, boxed=False)
-    box = real[3 + int.from_bytes(real[1:3]) :]
-    swapped = bytes([bare[0] + 2]) + (len(bare) - 1).to_bytes(2) + bare[1:] + box
-    assert refusal(four.bob, four.ada.device.id, swapped) == RejectionReason.UNREADABLE
+    ciphertext = real[3 + int.from_bytes(real[1:3]) :]
+    assert refusal(four.bob, four.ada.device.id, head_with(four, noise) + ciphertext) == RejectionReason.UNREADABLE
     four.bob.open(four.ada.device.id, real)
 
 
-def test_a_box_that_promises_more_than_it_holds_is_refused(four: Four):
-    piece = honest(four)
-    state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
-    with state.writing():
-        row, _ = four.ada.peers.row(four.bob.device.id)
-        live = sessions.load(four.ada._sender.streams(row).session)  # pyright: ignore[reportPrivateUsage]
-        assert live is not None
-        key = b"k" * 32
-        kind, message = live.session.encrypt(key).to_parts()
-        sessions.keep(row, live)
-    head = bytes([kind + 2]) + len(message).to_bytes(2) + message
+def test_a_ciphertext_that_promises_more_than_it_holds_is_refused(four: Four):
+    piece, key = honest(four), b"k" * 32
+    head = head_with(four, key)
     for padded in (b"", b"\0\0\0", (2**32 - 1).to_bytes(4) + encode_piece(piece)):
-        box = ChaCha20Poly1305(key).encrypt(bytes(12), padded, head)
-        assert refusal(four.bob, four.ada.device.id, head + box) in (
+        ciphertext = ChaCha20Poly1305(key).encrypt(bytes(12), padded, head)
+        assert refusal(four.bob, four.ada.device.id, head + ciphertext) in (
             RejectionReason.UNREADABLE,
             RejectionReason.GARBAGE,
         )
@@ -408,23 +393,21 @@ def test_pieces_of_two_messages_are_not_put_together(four: Four):
     assert opened.body == body
 
 
-def test_no_box_can_be_exchanged_cut_or_left_out(four: Four):
+def test_no_ciphertext_can_be_exchanged_cut_or_left_out(four: Four):
     """Neither between two messages nor between the pieces of one."""
     four.ada.seal(four.bob.device.id, b"first")
     four.ada.seal(four.bob.device.id, b"x" * (2 * PIECE_BYTES))
     rows = waiting(four.ada)
     ends = [3 + int.from_bytes(each.sealed[1:3]) for each in rows]
     heads = [each.sealed[:end] for each, end in zip(rows, ends, strict=True)]
-    boxes = [each.sealed[end:] for each, end in zip(rows, ends, strict=True)]
+    ciphertexts = [each.sealed[end:] for each, end in zip(rows, ends, strict=True)]
     for place, head in enumerate(heads):
-        for other, box in enumerate(boxes):
+        for other, ciphertext in enumerate(ciphertexts):
             if other != place:
-                assert refusal(four.bob, four.ada.device.id, head + box) == RejectionReason.UNREADABLE
+                assert refusal(four.bob, four.ada.device.id, head + ciphertext) == RejectionReason.UNREADABLE
         assert refusal(four.bob, four.ada.device.id, head) == RejectionReason.GARBAGE
-        assert refusal(four.bob, four.ada.device.id, head + boxes[place][:-1]) == RejectionReason.UNREADABLE
-        assert refusal(four.bob, four.ada.device.id, head + boxes[place] + b"\0") == RejectionReason.UNREADABLE
-        # As if it were of the kind that had no box: what the ratchet says is then no piece.
-        assert refusal(four.bob, four.ada.device.id, bytes([head[0] - 2]) + head[3:]) == RejectionReason.GARBAGE
+        assert refusal(four.bob, four.ada.device.id, head + ciphertexts[place][:-1]) == RejectionReason.UNREADABLE
+        assert refusal(four.bob, four.ada.device.id, head + ciphertexts[place] + b"\0") == RejectionReason.UNREADABLE
     assert carry(four.ada, four.bob) == []
     assert take(four.bob) == [b"first", b"x" * (2 * PIECE_BYTES)]
 

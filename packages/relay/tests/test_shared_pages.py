@@ -131,7 +131,7 @@ async def test_what_is_unread_is_counted_until_it_is_read_and_kept_over_a_restar
         assert (await face.get("/v1/shared/unread"))[1]["total"] == 5
         assert len(face.sides.noted) == before
         marks = ReadMarks(face.sides.anna.device.state)
-        marks.load(())
+        marks.load()
         assert [marks.unread(each) for each in face.sides.host.runs] == [1, 4]
 
 
@@ -141,17 +141,6 @@ async def test_what_a_person_released_is_not_unread(tmp_path: Path) -> None:
         draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]
         await face.act(run, "approve", draft=draft["id"])
         assert (await events.until(SessionState.COMPLETED)).record["unread"] == 1
-
-
-async def test_runs_from_before_marks_were_kept_count_as_read(tmp_path: Path) -> None:
-    async with faced(tmp_path, "talk", "1", mode="full_auto") as face:
-        await ended(face, "review the API")
-        state = face.sides.anna.device.state
-        with state.writing():
-            state.execute("DELETE FROM facts WHERE name = 'reads'")
-        marks = ReadMarks(state)
-        marks.load(face.sides.host.runs)
-        assert [marks.unread(each) for each in face.sides.host.runs] == [0]
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -327,7 +327,7 @@ class Sharing:
     async def _responded(self, question: "_Question", going: ActiveRun) -> Response:
         """Return the response of the agent; if it takes long, first tell the asker that the agent has the question."""
         opened, asks = question.opened, question.asks
-        if asks.receipt and not (await asyncio.wait({going.task}, timeout=RECEIPT_S))[0]:
+        if asks.request is None and not (await asyncio.wait({going.task}, timeout=RECEIPT_S))[0]:
             read = types.write(ReadReceipt(to=asks.id, session=asks.session))
             with suppress(RemitError):  # a receipt is worth no failure
                 await self._delivery.do(self._sealer.seal, opened.sender, read)

@@ -241,7 +241,7 @@ class SessionService:
         for run in await self._delivery.do(self._kept.all):
             self._runs[run.id] = run
         await self.files.sweep(orphans=True)
-        await self._delivery.do(self.marks.load, self.runs)
+        await self._delivery.do(self.marks.load)
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
             if is_changed_by_restart(run):
                 await self._do(run.id, moves.Restarted())
@@ -425,7 +425,6 @@ class SessionService:
                 text=send.text,
                 control=self._control(run),
                 agent=run.agent,
-                receipt=True,
             )
             try:
                 run = await self._delivery.do(self._commit, run, entry, message, opened, command, send.files)

@@ -39,8 +39,6 @@ MAX_ONE_TIME = 1_024
 MAX_ONE_TIME_AT_ONCE = 100
 MAX_ALLOWED = 1_000
 MAX_WATCHED = 1_000
-PRESENCE = "presence"
-"""The feature of a gateway that answers `Watch`."""
 NONCE_BYTES = 32
 
 # 2**53: the largest integer that every JSON parser reads exactly.
@@ -80,9 +78,6 @@ class Welcome(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """How many one-time keys of the device are left."""
     is_new: bool = False
     """Whether the device was unknown, so that its list of allowed senders is unknown too."""
-    features: tuple[str, ...] = ()
-    """What the gateway can do beyond the first version of the protocol. A device asks for nothing else: a gateway of
-    an earlier version would disconnect it."""
 
 
 class Receipt(Struct, frozen=True, array_like=True, gc=False):

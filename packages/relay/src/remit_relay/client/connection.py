@@ -44,7 +44,6 @@ from remit_relay.wire import (
     MAX_FRAME,
     MAX_WATCHED,
     PATH,
-    PRESENCE,
     AllowSenders,
     Answered,
     Asked,
@@ -305,7 +304,7 @@ class GatewayConnection:
         self.presence = PresenceBook()
         """Which other devices are connected, of those that this one watches."""
         self._watched: tuple[str, ...] = ()
-        self._tells_presence = self._watch_due = False
+        self._watch_due = False
         self.welcomed = asyncio.Event()
         """Set once the gateway has said so."""
         self.expired: Callable[[Expired], None] = lambda _: None
@@ -417,9 +416,9 @@ class GatewayConnection:
         await self._calls.ask(make)
 
     def watch(self, devices: Sequence[str]) -> None:
-        """Have the gateway tell the presence of these devices from now on; one of an earlier version tells nothing."""
+        """Have the gateway tell the presence of these devices from now on."""
         self._watched = tuple(devices[:MAX_WATCHED])
-        self._watch_due = self._tells_presence
+        self._watch_due = True
         self._wake.set()
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -460,8 +459,7 @@ class GatewayConnection:
             if isinstance(answer, Bye):
                 return answer
             self._count_keys(answer.one_time_left)
-            self._tells_presence = PRESENCE in answer.features
-            self._watch_due = self._tells_presence and bool(self._watched)
+            self._watch_due = bool(self._watched)
             self.welcomed.set()
             self._heard = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")

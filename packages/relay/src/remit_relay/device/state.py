@@ -138,15 +138,10 @@ CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL,
     content BLOB NOT NULL);
 CREATE TABLE marks (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, kind TEXT NOT NULL,
     tag BLOB NOT NULL, UNIQUE (peer, kind, tag));
+CREATE INDEX held_by_last ON held (peer, last, size);
+CREATE INDEX held_unsealed ON held (peer) WHERE last IS NULL;
+CREATE INDEX inbox_by_size ON inbox (peer, size);
 CREATE TABLE losses (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, content BLOB NOT NULL);
-"""
-
-# Created at each start if missing: older files have other indexes.
-_INDEXES = """
-CREATE INDEX IF NOT EXISTS held_by_last ON held (peer, last, size);
-CREATE INDEX IF NOT EXISTS held_unsealed ON held (peer) WHERE last IS NULL;
-CREATE INDEX IF NOT EXISTS inbox_by_size ON inbox (peer, size);
-DROP INDEX IF EXISTS inbox_by_peer;
 """
 
 T = TypeVar("T")
@@ -291,7 +286,6 @@ class DeviceFile:
                     why = f"{self.path} has version {version}, but this Remit supports version {VERSION}"
                     todo = "Use the version of Remit that created it, or a newer one."
                     raise _unusable(why, todo)
-                self.execute(_INDEXES)
             found = self.one("SELECT value FROM facts WHERE name = 'check'")
         except TROUBLE as error:
             raise translate(error, self.path) from error

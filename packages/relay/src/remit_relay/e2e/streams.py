@@ -29,13 +29,10 @@ from remit_relay.e2e.account import OlmSession
 # Each ciphertext has a random key that is used once. So the ratchet encrypts the same few bytes however long the text
 # is, and a ratchet that was restored to an earlier state reveals nothing when it reuses one of its own keys. The
 # ciphertext authenticates everything before it: neither part can be replaced without the other.
-#
-# In an older format the ratchet encrypted the plaintext itself, unpadded. Such frames can still be opened.
 
 _KEY = 32
 # A key is used for one ciphertext, so the nonce can be constant.
 _NONCE = bytes(12)
-_ENCRYPTED = 2
 _LENGTH = 4
 
 # All shorter plaintexts have the same size: an acknowledgement, a `yes`, a `no`.
@@ -49,14 +46,11 @@ class SealedFrame(Struct, frozen=True):
     kind: int
     """The kind of ratchet message: 0 opens a session, 1 does not."""
     ratchet: bytes
-    head: bytes = b""
-    ciphertext: bytes | None = None
-    """None: the plaintext is in the ratchet message (older format)."""
+    head: bytes
+    ciphertext: bytes
 
     def opened(self, decrypted: bytes) -> bytes | None:
         """Return the plaintext, given the content of the ratchet message; None if the ciphertext does not match it."""
-        if self.ciphertext is None:
-            return decrypted
         if len(decrypted) != _KEY:
             return None
         try:
@@ -71,20 +65,17 @@ def pack(session: OlmSession, plain: bytes, size: int) -> bytes:
     """Return *plain* encrypted and padded to *size* bytes, or unpadded if it is longer."""
     key = os.urandom(_KEY)
     kind, ratchet = session.encrypt(key).to_parts()
-    head = bytes((kind + _ENCRYPTED,)) + len(ratchet).to_bytes(2) + ratchet
+    head = bytes((kind,)) + len(ratchet).to_bytes(2) + ratchet
     padded = len(plain).to_bytes(_LENGTH) + plain + bytes(max(0, size - _LENGTH - len(plain)))
     return head + ChaCha20Poly1305(key).encrypt(_NONCE, padded, head)
 
 
 def split_frame(sealed: bytes) -> SealedFrame | None:
     """Return the parts of a frame, or None if no device would send such bytes."""
-    kind = sealed[0]
-    if kind < _ENCRYPTED:
-        return SealedFrame(kind, sealed[1:])
-    end = 3 + int.from_bytes(sealed[1:3])
-    if kind > _ENCRYPTED + 1 or end >= len(sealed):
+    kind, end = sealed[0], 3 + int.from_bytes(sealed[1:3])
+    if kind > 1 or end >= len(sealed):
         return None
-    return SealedFrame(kind - _ENCRYPTED, sealed[3:end], sealed[:end], sealed[end:])
+    return SealedFrame(kind, sealed[3:end], sealed[:end], sealed[end:])
 
 
 def bucket(size: int) -> int:

@@ -26,7 +26,6 @@ from remit_relay.gateway.ports import (
     StoreSize,
 )
 from remit_relay.wire import (
-    PRESENCE,
     Ack,
     AllowSenders,
     Answered,
@@ -312,7 +311,7 @@ class Exchange:
     def _welcome(self, connection: DeviceConnection, entered: AdmittedDevice) -> None:
         connection.key, connection.session = entered.key, entered.session
         left, is_new = entered.one_time_left, entered.is_new
-        connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new, features=(PRESENCE,)))
+        connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new))
         for each in entered.expired:
             connection.say(each)
         connection.flush(self._clock.now())

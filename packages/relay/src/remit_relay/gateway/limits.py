@@ -50,8 +50,7 @@ class GatewayLimits(Struct, frozen=True, kw_only=True):
     """How long two devices have to pair once they have met; no person is asked meanwhile."""
     hello_s: float = 10.0
     idle_s: float = 40.0
-    """End a connection that sends nothing for this long; devices send a ping every 5 s, those of the first version
-    every 25 s."""
+    """End a connection that sends nothing for this long; devices send a ping every 5 s."""
     slow_s: float = 30.0
     """End a connection that reads nothing for this long although data waits for it."""
     closing_s: float = 2.0

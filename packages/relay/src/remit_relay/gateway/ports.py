@@ -243,7 +243,7 @@ class GatewayStore(Protocol):
         ...
 
     async def open(self, limits: GatewayLimits, clock: Clock, events: StoreEvents) -> None:
-        """Open it and migrate it if it is older, or raise `StoreError`."""
+        """Open it, or raise `StoreError`."""
 
     async def close(self) -> None:
         """Finish all calls."""

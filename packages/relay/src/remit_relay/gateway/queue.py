@@ -34,19 +34,7 @@ from remit_relay.gateway.ports import (
 )
 from remit_relay.wire import Delivery, Expired, Put, RefusalCode, Refused
 
-SCHEMA_VERSION = 2
-# Columns that are read often come before the body, which may fill many pages.
-_MESSAGE = """
-CREATE TABLE message (
-    place INTEGER PRIMARY KEY,
-    receiver INTEGER NOT NULL,
-    sender INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    at_ms INTEGER NOT NULL,
-    body BLOB NOT NULL
-);
-CREATE INDEX message_of ON message (receiver);
-"""
+SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE device (
     key INTEGER PRIMARY KEY,
@@ -60,7 +48,16 @@ CREATE TABLE allowed (
     sender TEXT NOT NULL,
     PRIMARY KEY (receiver, sender)
 ) WITHOUT ROWID;
-{message}
+-- Columns that are read often come before the body, which may fill many pages.
+CREATE TABLE message (
+    place INTEGER PRIMARY KEY,
+    receiver INTEGER NOT NULL,
+    sender INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE INDEX message_of ON message (receiver);
 -- The last number of each sender for each receiver: a number that is not above it is a repeat. And the last number that
 -- was deleted because nobody fetched it, until the sender sends something new.
 CREATE TABLE pair (
@@ -82,16 +79,6 @@ CREATE TABLE one_time (
     UNIQUE (device, digest)
 );
 CREATE INDEX one_time_left ON one_time (device) WHERE body IS NOT NULL;
-"""
-# Version 1 did not store when a message was queued, so the time of the migration is used.
-_FROM_1 = """
-ALTER TABLE message RENAME TO message_1;
-DROP INDEX message_of;
-{message}
-INSERT INTO message SELECT place, receiver, sender, number, {now_ms}, body FROM message_1;
-DROP TABLE message_1;
-ALTER TABLE pair ADD COLUMN expired INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX pair_expired ON pair (sender) WHERE expired > 0;
 """
 # Checkpoint less often than the default of SQLite: most messages are deleted before that.
 _CHECKPOINT_PAGES = 4_000
@@ -118,8 +105,8 @@ class _Route(Struct):
 _NOTHING = QueueSize()
 
 
-def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> SqliteConnection:
-    """Open the file of a gateway, locked for other processes, and migrate it if it is older."""
+def _open_file(path: Path, durability: Durability) -> SqliteConnection:
+    """Open the file of a gateway, locked for other processes."""
     connection = connect_writer(path, durability, busy_seconds=1.0)
     try:
         # With an exclusive lock SQLite needs no shared memory for its log, and a second gateway is refused.
@@ -129,9 +116,7 @@ def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -
         connection.execute("BEGIN IMMEDIATE")
         version = connection.pragma("user_version")
         if version == 0:
-            connection.execute(_SCHEMA.format(message=_MESSAGE))
-        elif version == 1:
-            connection.execute(_FROM_1.format(message=_MESSAGE, now_ms=wall_ms()))
+            connection.execute(_SCHEMA)
         elif version != SCHEMA_VERSION:
             raise OSError(f"unsupported schema version {version} (this version of Remit supports {SCHEMA_VERSION})")
         connection.pragma("user_version", SCHEMA_VERSION)
@@ -144,7 +129,7 @@ def _open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -
 
 def open_queue(path: Path, durability: Durability, limits: GatewayLimits, wall_ms: Callable[[], int]) -> "Queue":
     """Return the queue in a gateway's file, which is locked for other processes."""
-    connection = _open_file(path, durability, wall_ms)
+    connection = _open_file(path, durability)
     try:
         return Queue(connection, limits, wall_ms)
     except BaseException:

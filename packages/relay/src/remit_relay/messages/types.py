@@ -34,8 +34,6 @@ class QuestionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """The name of the agent, if the other device shares several with this one."""
     request: Submission | None = None
     """The complete request, if an agent of a hub asks; `text` is then a summary for people."""
-    receipt: bool = False
-    """Whether the sender wants a `ReadReceipt`; devices of earlier versions do not know it."""
     files: tuple[AttachedFile, ...] = ()
     """The files of a person's run. What the receiver does not allow makes it decline the question."""
 
@@ -80,7 +78,7 @@ class WithdrawMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class ReadReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="read"):
-    """The shared agent was given a question; its answer takes longer than a moment."""
+    """The shared agent was given a question of a person's run; its answer takes longer than a moment."""
 
     to: Id
     session: Id
@@ -93,7 +91,7 @@ class AgentOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its shared name: the `agent` of a question."""
     description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] = ""
     files: FileRules | None = None
-    """The files that it takes; None: none, as of every device that does not know of files."""
+    """The files that it takes; None: none."""
 
 
 class OffersMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="offers"):

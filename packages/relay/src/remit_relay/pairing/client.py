@@ -11,14 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Literal, NamedTuple, TypeVar
 
-from aiohttp import (
-    ClientError,
-    ClientSession,
-    ClientTimeout,
-    ClientWebSocketResponse,
-    WSMsgType,
-    WSServerHandshakeError,
-)
+from aiohttp import ClientError, ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType
 from msgspec import Struct
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -255,12 +248,6 @@ async def _mailbox(gateway: PairingGateway) -> AsyncGenerator[_Mailbox]:
                     heartbeat=HEARTBEAT_S,
                     ssl=gateway.ssl or True,
                 )
-        except WSServerHandshakeError as error:
-            if error.status == 404:
-                why = f"the gateway {gateway.url} does not pair devices by a code"
-                suggestion = "It needs a newer version of Remit. Until then: remit devices show --link"
-                raise RemitError(fault(Code.VERSION_UNSUPPORTED, why, suggestion=suggestion)) from error
-            raise _unreached(error) from error
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise _unreached(error) from error
         try:

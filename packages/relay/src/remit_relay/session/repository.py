@@ -9,7 +9,8 @@ refusal is stored for the sender. Commands need the file and key of the device; 
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,11 +18,10 @@ from msgspec.structs import replace
 from remit_relay.device.state import DeviceFile
 from remit_relay.session import moves
 from remit_relay.session.moves import SessionState
-from remit_relay.session.run import Overlay, numbered
+from remit_relay.session.run import Overlay, PendingDraft, TimelineEntry
 
 # ── unread entries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# reads                 whether marks are kept; runs from before that count as read
 # read/ID               the number of the last entry that the user has read in a run
 
 
@@ -32,16 +32,10 @@ class ReadMarks:
         self._file = file
         self._marks: dict[str, int] = {}
 
-    def load(self, runs: Iterable[Overlay]) -> None:
-        """Read the marks; the first time, all entries of *runs* count as read."""
+    def load(self) -> None:
+        """Read the marks."""
         for name, value in self._file.rows("SELECT name, value FROM facts WHERE name >= 'read/' AND name < 'read0'"):
             self._marks[name.removeprefix("read/")] = self._file.unlock(value, f"facts/{name}", int)
-        if self._file.fact("reads", bool):
-            return
-        with self._file.writing():
-            for run in runs:
-                self.keep(run.id, run.entries)
-            self._file.keep("reads", value=True)
 
     def keep(self, run: str, number: int) -> None:
         """Store that the user has read a run up to an entry."""
@@ -67,6 +61,7 @@ class ReadMarks:
 LONG = 1_000
 
 Names = tuple[str, ...]
+Written = TypeVar("Written", TimelineEntry, PendingDraft)
 
 
 class RunRepository:
@@ -94,7 +89,7 @@ class RunRepository:
                 file.execute("DELETE FROM facts WHERE name = ?", f"{place}/said/{name}")
             if names != was and (any(names) or was):
                 file.keep(f"{place}/said", names)
-            file.keep(place, _with(run, tuple("" if name else text for text, name in _pairs(run, names))))
+            file.keep(place, _with(run, ["" if name else text for text, name in zip(_texts(run), names, strict=True)]))
 
     def all(self) -> list[Overlay]:
         """Return the stored runs, oldest first."""
@@ -114,42 +109,37 @@ class RunRepository:
                     pass
         for run, names in said.items():
             try:
-                pairs = _pairs(runs[run], names)
-                runs[run] = _with(runs[run], tuple(texts[run, name] if name else text for text, name in pairs))
+                pairs = zip(_texts(runs[run]), names, strict=True)
+                runs[run] = _with(runs[run], [texts[run, name] if name else text for text, name in pairs])
             except (KeyError, ValueError) as error:
                 raise self._file.damage(f"a part of the run {run} is missing") from error
             self._names[run] = {texts[run, name]: name for name in names if name}
-        return [numbered(runs[run]) for run in sorted(runs)]
+        return [runs[run] for run in sorted(runs)]
 
 
 def _texts(run: Overlay) -> tuple[str, ...]:
-    """The texts of a run that may be long, in a fixed order; earlier versions have only the first part."""
-    said = (*run.timeline, *run.kept)
-    pending, original = (run.pending.text, run.pending.original) if run.pending else ("", "")
-    first = (run.result, pending, *(entry.text for entry in said))
-    return (*first, original, *(entry.original for entry in said), *(draft.text for draft in run.rejected))
+    """Return the texts of a run that may be long, in a fixed order."""
+    drafts = () if run.pending is None else (run.pending,)
+    written = (part for each in (*drafts, *run.timeline, *run.kept) for part in (each.text, each.original))
+    return (run.result, *written, *(draft.text for draft in run.rejected))
 
 
-def _pairs(run: Overlay, names: Names) -> list[tuple[str, str]]:
-    texts = _texts(run)
-    if len(names) == 2 + len(run.timeline) + len(run.kept):  # stored by an earlier version
-        names += ("",) * (len(texts) - len(names))
-    return list(zip(texts, names, strict=True))
+def _with(run: Overlay, texts: Sequence[str]) -> Overlay:
+    """Return the run with its texts replaced."""
+    left = iter(texts)
 
+    def with_both(each: Written) -> Written:
+        text, original = next(left), next(left)
+        return each if (each.text, each.original) == (text, original) else replace(each, text=text, original=original)
 
-def _with(run: Overlay, texts: tuple[str, ...]) -> Overlay:
-    """The run with its texts replaced."""
-    said = (*run.timeline, *run.kept)
-    result, pending, *rest = texts
-    written, original, more = rest[: len(said)], rest[len(said)], rest[len(said) + 1 :]
-    entries = tuple(
-        entry if (entry.text, entry.original) == (text, before) else replace(entry, text=text, original=before)
-        for entry, text, before in zip(said, written, more[: len(said)], strict=True)
+    return replace(
+        run,
+        result=next(left),
+        pending=None if run.pending is None else with_both(run.pending),
+        timeline=tuple(map(with_both, run.timeline)),
+        kept=tuple(map(with_both, run.kept)),
+        rejected=tuple(replace(draft, text=next(left)) for draft in run.rejected),
     )
-    rejected = tuple(replace(draft, text=text) for draft, text in zip(run.rejected, more[len(said) :], strict=True))
-    timeline, kept = entries[: len(run.timeline)], entries[len(run.timeline) :]
-    draft = replace(run.pending, text=pending, original=original) if run.pending else None
-    return replace(run, result=result, pending=draft, timeline=timeline, kept=kept, rejected=rejected)
 
 
 Wanted = moves.Approve | moves.Reject | moves.Pause | moves.Resume | moves.Stop

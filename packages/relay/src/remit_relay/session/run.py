@@ -206,16 +206,6 @@ def has_met(run: Overlay, runs: Iterable[Overlay]) -> bool:
     )
 
 
-def numbered(run: Overlay) -> Overlay:
-    """Return a run with a number for each entry; earlier versions stored none."""
-    said = (*run.timeline, *run.kept)
-    if all(entry.number for entry in said):
-        return run
-    said = tuple(replace(entry, number=number) for number, entry in enumerate(said, 1))
-    timeline, kept = said[: len(run.timeline)], said[len(run.timeline) :]
-    return replace(run, timeline=timeline, kept=kept, entries=len(said))
-
-
 class Transition(Struct, frozen=True):
     """The new run and the effects to carry out."""
 
@@ -277,7 +267,7 @@ def mark_expired(run: Overlay, until_ms: int, why: str, now_ms: int) -> Overlay:
 
 
 def delivery_of(run: Overlay, entry: TimelineEntry) -> MessageProgress | None:
-    """Return the state of a message; None for replies, and for messages of earlier versions whose state is unknown."""
+    """Return the state of a message; None for replies."""
     if entry.role == "remote_agent":
         return None
     if entry.failed:

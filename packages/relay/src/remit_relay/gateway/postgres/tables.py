@@ -72,8 +72,6 @@ MIGRATIONS: tuple[str, ...] = (
         used_ms bigint, UNIQUE (device, digest)
     );
     CREATE INDEX one_time_left ON remit_gateway.one_time (device, key) WHERE body IS NOT NULL;
-    """,
-    """
     -- A mailbox in which two devices meet to pair, and what they tell each other. Both are gone after minutes.
     CREATE TABLE remit_gateway.mailbox (
         number integer PRIMARY KEY, is_joined boolean NOT NULL DEFAULT false, is_ended boolean NOT NULL DEFAULT false,
