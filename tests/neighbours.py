@@ -63,7 +63,9 @@ class Neighbour:
     async def at_work(self, url: str) -> AsyncGenerator["Neighbour"]:
         """Have its device at work; the hub is open."""
         async with there(self.sealer, url) as self.post, AsyncExitStack() as stack:
-            self.sharing = Sharing(self.hub, self.sealer, self.post, self.shared, now_ms=NOW_MS, told=self.told.append)
+            self.sharing = Sharing(
+                self.hub, self.sealer, self.post, self.shared, now_ms=NOW_MS, reported=self.told.append
+            )
             known = self.sharing.control if self.remembers else None
             calls = RemoteCalls(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
             for access in device_access_of(self.hub):

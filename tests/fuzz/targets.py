@@ -245,10 +245,10 @@ def ndjson(raw: bytes) -> object:
     loop = asyncio.new_event_loop()
     try:
         link = NdjsonLink("p-1", Program(command="agent"), ManualClock())
-        link._asked = _Asked(request(), 0.0, loop.create_future())
+        link._pending = _Asked(request(), 0.0, loop.create_future())
         for line in LineSplitter(10_000).feed(raw + b"\n"):
             link._take(line)
-        return link._asked.outcome.done() and link._asked.outcome.result()
+        return link._pending.outcome.done() and link._pending.outcome.result()
     finally:
         loop.close()
 

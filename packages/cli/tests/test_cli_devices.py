@@ -7,7 +7,7 @@ import pytest
 
 from command_line import REMIT, document, remit
 from remit_relay.e2e.channel import MessageCipher, Opened
-from remit_relay.messages.types import AgentOffer, OffersMessage, hear_offers
+from remit_relay.messages.types import AgentOffer, OffersMessage, store_offers
 from remit_relay.team.device import using_device
 from shared_teams import device_of, introduce, introduce_by_typing, link_of, make_annas, make_bobs, team_in
 from terminals import Terminal
@@ -142,7 +142,7 @@ def offer(annas: Path, bobs: Path, *agents: AgentOffer) -> None:
     """Have Anna's device hear what Bob's shares with it."""
     with using_device(team_in(annas)) as device:
         said = Opened(id=0, sender=device_of(bobs), message="", requester="", body=b"")
-        hear_offers(MessageCipher(device), said, OffersMessage(agents=agents))
+        store_offers(MessageCipher(device), said, OffersMessage(agents=agents))
 
 
 def test_what_a_device_shares_is_listed_as_it_said_last(annas: Path, bobs: Path) -> None:

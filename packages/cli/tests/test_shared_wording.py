@@ -64,7 +64,7 @@ def asked(**fields: Any) -> QuestionView:
 
 def shown(run: SharedRunView, **changes: Any) -> list[str]:
     """Return the footer in a window of usual size."""
-    given: dict[str, Any] = {"connection": "connected", "asks": None, "now_ms": 0, "width": 100, "height": 30}
+    given: dict[str, Any] = {"connection": "connected", "question": None, "now_ms": 0, "width": 100, "height": 30}
     return footer(run, **{**given, **changes})
 
 
@@ -265,7 +265,7 @@ def test_a_failure_calls_the_other_device_by_its_name() -> None:
 
 def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
     asks = asked(title="Run tests", details='{"command": "make"}')
-    lines = shown(replace(RUN, state=SessionState.WAITING_LOCAL), asks=asks)
+    lines = shown(replace(RUN, state=SessionState.WAITING_LOCAL), question=asks)
     assert lines[1:-1] == [
         "Your agent asks for permission (execute): Run tests",
         '    {"command": "make"}',
@@ -278,12 +278,12 @@ def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
     command = " ".join(f"word-{number}" for number in range(150))
     asks = asked(title="Run it", details=command)
     run = replace(RUN, state=SessionState.WAITING_LOCAL)
-    assert "word-149" in " ".join(shown(run, asks=asks, width=80, height=40))
-    low = shown(run, asks=asks, width=80, height=10)
+    assert "word-149" in " ".join(shown(run, question=asks, width=80, height=40))
+    low = shown(run, question=asks, width=80, height=10)
     assert len(low) <= 8
     assert "word-149" not in " ".join(low)
     (said,) = (line for line in low if "more lines" in line)
-    hidden = len(shown(run, asks=asks, width=80, height=40)) - len(low) + 1
+    hidden = len(shown(run, question=asks, width=80, height=40)) - len(low) + 1
     assert said == f"… {hidden} more lines: enlarge the window to see them"
     assert low[low.index(said) + 1] == "1 Once · n no"
 
@@ -442,5 +442,5 @@ def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState
     assert doing(run) == f"waiting for the other agent ({shown})"
     away = "waiting to be sent" if state == "waiting" else f"waiting for the other agent ({shown})"
     assert doing(run, "waiting") == away
-    lines = footer(run, connection="connected", asks=None, now_ms=60_000, width=100, height=40)
+    lines = footer(run, connection="connected", question=None, now_ms=60_000, width=100, height=40)
     assert any("may be offline" in line for line in lines) == (state in ("waiting", "taken"))

@@ -132,7 +132,7 @@ async def share(home: Path, _: str, die_at: int, log: int) -> None:
             recording.wake()
 
         shared = {"helper": Shared(agent="helper", profile=profile)}
-        sharing = Sharing(hub, bob, post, shared, now_ms=LoopClock().wall_ms, told=told)
+        sharing = Sharing(hub, bob, post, shared, now_ms=LoopClock().wall_ms, reported=told)
         reading = asyncio.create_task(route_messages(post, None, sharing, sealer=bob, now_ms=LoopClock().wall_ms))
         while await post.do(bob.inbox):
             await asyncio.sleep(0.001)

@@ -228,7 +228,7 @@ async def test_while_the_user_thinks_no_time_passes(make: Make) -> None:
 
     def when() -> float | None:
         link: Any = agent._link  # pyright: ignore[reportPrivateUsage]
-        return link._link._turn._timer.when()
+        return link._turn._timer.when()
 
     async def ask_user(question: PermissionRequest) -> str | None:
         seen.append(when())

@@ -36,7 +36,7 @@ async def at(maker: StoreMaker) -> AsyncGenerator[OpenStore]:
 
 
 async def cleaned(at: OpenStore) -> list[CleanupResult]:
-    return [step async for step in at.store.cleanup() if step.told or step.expired or step.devices]
+    return [step async for step in at.store.cleanup() if step.notices or step.expired or step.devices]
 
 
 async def test_messages_are_read_in_their_order_until_they_are_acknowledged(at: OpenStore) -> None:
@@ -247,7 +247,7 @@ async def test_what_nobody_fetches_is_deleted_and_its_sender_is_told_until_it_se
         await at.leave(2)
         clock.advance(DAY_S)
         told = Expired(to=B, number=2, reason="not fetched for 30 days")
-        assert await cleaned(at) == [CleanupResult(full=False, told=((A, told),), expired=2)]
+        assert await cleaned(at) == [CleanupResult(full=False, notices=((A, told),), expired=2)]
         assert (await at.bodies("b"), at.store.size().messages) == ([], 0)
         assert (await at.enter("a")).expired == (told,)
         assert (await at.enter("a")).expired == (told,)

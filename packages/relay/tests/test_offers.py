@@ -31,8 +31,8 @@ from remit_relay.messages.types import (
     OffersMessage,
     QuestionMessage,
     choose,
-    hear_offers,
     latest_offers,
+    store_offers,
 )
 from remit_relay.router import route_messages
 from remit_relay.serve_shared import Shared, Sharing, offered
@@ -237,7 +237,7 @@ async def test_an_offer_replaces_the_one_before_and_is_forgotten_with_its_device
             opened = await anext(aiter(ours))
             letter = types.decode_message(opened.body)
             assert isinstance(letter, OffersMessage)
-            await ours.do(hear_offers, anna, opened, letter)
+            await ours.do(store_offers, anna, opened, letter)
             assert latest_offers(state, device) == agents
     assert not anna.inbox()
     anna.peers.allow(device, allowed=False)
@@ -259,7 +259,7 @@ async def test_an_offer_that_was_left_by_a_device_which_may_say_nothing_now_is_n
             await theirs.send(anna.device.id, types.write(OffersMessage(agents=(HELPER,))))
             opened = await anext(aiter(ours))
         anna.peers.allow(device, allowed=False)
-        await ours.do(hear_offers, anna, opened, OffersMessage(agents=(HELPER,)))
+        await ours.do(store_offers, anna, opened, OffersMessage(agents=(HELPER,)))
     anna.peers.allow(device)
     assert (latest_offers(anna.device.state, device), anna.inbox()) == (None, [])
 

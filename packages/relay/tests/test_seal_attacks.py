@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from vodozemac import Session
 
 from remit.protocol.errors import RemitError
 from remit_relay.device.identity import choose_prekey
-from remit_relay.e2e.account import OlmSession
 from remit_relay.e2e.channel import Loss, MessageCipher, RejectedMessageError, RejectionReason
 from remit_relay.e2e.outbox import MOST_RESTARTS
 from remit_relay.e2e.streams import (
@@ -241,7 +241,7 @@ def test_nothing_that_leaves_or_is_kept_shows_what_is_said(four: Four, tmp_path:
 
 
 @contextmanager
-def session_of_ada(four: Four) -> Generator[OlmSession]:
+def session_of_ada(four: Four) -> Generator[Session]:
     """Use ada's true session with bob, and store its new state."""
     state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
     with state.writing():

@@ -21,7 +21,7 @@ from remit_relay.local_api import changes as changes_module
 from remit_relay.local_api.run_commands import ACTS
 from remit_relay.local_api.serving import MOST_BODY, Changes, check_local, serve_shared
 from remit_relay.local_api.views import SharedRunView, Surroundings, line, view
-from remit_relay.messages.types import AgentOffer, OffersMessage, hear_offers
+from remit_relay.messages.types import AgentOffer, OffersMessage, store_offers
 from remit_relay.session.moves import SessionState
 from remit_relay.session.run import Overlay, PendingDraft
 from two_sides import REQUESTER, Sides, Tap, two_sides
@@ -145,7 +145,7 @@ async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(t
         offer = (AgentOffer(name="expert", description="Knows the API."), AgentOffer(name="helper"))
         letter = OffersMessage(agents=offer)
         said = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
-        await face.sides.ours.do(hear_offers, face.sides.anna, said, letter)
+        await face.sides.ours.do(store_offers, face.sides.anna, said, letter)
         _, listed = await face.get("/v1/shared/devices")
         (bob,) = listed["devices"]
         assert (bob["shared"], bob["offers"]) == (

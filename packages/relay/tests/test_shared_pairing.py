@@ -12,8 +12,8 @@ from devices import gateway, sealer
 from pairing import meeting_at, owner_of
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
-from remit_relay.local_api.access import starlette_routes
-from remit_relay.local_api.pairing import GrantNames, pairing_routes, policy_routes
+from remit_relay.local_api.access import local_operations, starlette_routes
+from remit_relay.local_api.pairing import GrantNames, PairingEndpoints, PolicyEndpoints
 from remit_relay.pairing.client import PairingService, join_pairing
 from remit_relay.pairing.code import read_code
 from remit_server.server import Server
@@ -50,7 +50,10 @@ async def test_a_pairing_is_started_seen_and_joined_and_its_grants_are_changed(t
         at = meeting_at(serving.url)
         service = PairingService(at, lambda: anna.device.card, check=check, record=record)
         names = GrantNames(agents=frozenset({"expert"}), profiles=frozenset({"reviewer"}))
-        routes = [*pairing_routes(service, names), *policy_routes(on_peers, names)]
+        routes = [
+            *local_operations(PairingEndpoints(service, names)),
+            *local_operations(PolicyEndpoints(on_peers, names)),
+        ]
         app = Starlette(routes=list(starlette_routes(routes)))
         with listening("127.0.0.1", 0) as bound:
             async with Server(Api(app), bound=bound) as server, ClientSession(server.address) as http:

@@ -25,7 +25,7 @@ from remit_relay.bridge.ports import AskUser, LocalAgent
 from remit_relay.e2e.channel import Opened
 from remit_relay.local_api.changes import Changes
 from remit_relay.local_api.views import ConnectionView
-from remit_relay.messages.types import AgentOffer, OffersMessage, hear_offers
+from remit_relay.messages.types import AgentOffer, OffersMessage, store_offers
 from remit_relay.session.moves import SessionState
 from remit_relay.session.profile import Profile
 from remit_relay.session.run import CredentialFilter
@@ -168,7 +168,7 @@ async def test_everything_that_changes_is_in_one_stream(tmp_path: Path) -> None:
         await told("device", lambda shown: shown["verified"])
         offer = OffersMessage(agents=(AgentOffer(name="helper"),))
         said = Opened(id=0, sender=bob, message="", requester="", body=b"")
-        await face.sides.ours.do(hear_offers, face.sides.anna, said, offer)
+        await face.sides.ours.do(store_offers, face.sides.anna, said, offer)
         await told("device", lambda shown: [each["name"] for each in shown["offers"] or ()] == ["helper"])
         profiles = cast("dict[str, Profile]", face.sides.host.profiles)
         profiles["mine"] = replace(profiles["mine"], max_concurrent_shared_calls=7)

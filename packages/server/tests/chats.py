@@ -15,9 +15,10 @@ from remit_relay.client.connection import DevicePresence
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.e2e.channel import Opened
-from remit_relay.local_api.pairing import GrantNames, pairing_routes, policy_routes
+from remit_relay.local_api.access import local_operations
+from remit_relay.local_api.pairing import GrantNames, PairingEndpoints, PolicyEndpoints
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
-from remit_relay.messages.types import AgentOffer, OffersMessage, hear_offers
+from remit_relay.messages.types import AgentOffer, OffersMessage, store_offers
 from remit_relay.pairing.client import PairingGateway, PairingService
 from remit_relay.serve_shared import Shared
 from remit_relay.session.profile import Profile
@@ -47,7 +48,10 @@ class ConsoleWorld:
         self.changes = Changes()
         names = GrantNames(agents=frozenset({"expert"}), profiles=frozenset({"mine"}))
         pairings = self._pairings()
-        routes = [*pairing_routes(pairings, names), *policy_routes(self._on_peers, names)]
+        routes = [
+            *local_operations(PairingEndpoints(pairings, names)),
+            *local_operations(PolicyEndpoints(self._on_peers, names)),
+        ]
         expert = Shared(agent="expert", profile=Profile(id="expert"), description="Knows the stock.")
         serving = serve_shared(
             self.sides.host,
@@ -129,7 +133,7 @@ async def console_world(
     ) as world.sides:
         offer = replace(EXPERT, files=changes["files"]) if "files" in changes else EXPERT
         said = Opened(id=0, sender=world.sides.bob.device.id, message="", requester="", body=b"")
-        await world.sides.ours.do(hear_offers, world.sides.anna, said, OffersMessage(agents=(offer,)))
+        await world.sides.ours.do(store_offers, world.sides.anna, said, OffersMessage(agents=(offer,)))
         await world.start()
         try:
             yield world

@@ -213,7 +213,7 @@ class RemoteCalls:
         above = self._control_of(root.via, root.id) if self._control_of is not None and root.via is not None else None
         try:
             await self._members.settle(caller.device)
-            peer, above = await self._delivery.do(self._look, caller, request, root, above, sent=sent)
+            peer, above = await self._delivery.do(self._find_target, caller, request, root, above, sent=sent)
         except StoreError:
             raise
         except RemitError as error:
@@ -249,40 +249,40 @@ class RemoteCalls:
             return lost(request, why, sent=sent)
         if not sent:
             self._windows[key] = counted(standing.window, profile, now_ms)
-        asks = _question_for(caller, request, line, control)
+        question = _question_for(caller, request, line, control)
         try:
-            said = await self._exchange(caller, peer, asks, fitting(request.remit.user, MAX_REQUESTER), line)
+            reply = await self._exchange(caller, peer, question, fitting(request.remit.user, MAX_REQUESTER), line)
         except StoreError:
             raise
         except RemitError as error:
             return lost(request, error.fault, sent=sent or line.in_doubt)
-        if sent and isinstance(said, DeclineMessage) and not said.status:
+        if sent and isinstance(reply, DeclineMessage) and not reply.status:
             # A refusal now says nothing about the question that was sent before.
-            return lost(request, _fault(said, peer.card.name), sent=True)
-        return _response(request, said, peer.card.name)
+            return lost(request, _fault(reply, peer.card.name), sent=True)
+        return _response(request, reply, peer.card.name)
 
     async def _exchange(
-        self, caller: RemoteCaller, peer: PeerDevice, asks: QuestionMessage, requester: str, line: RemoteHandle
+        self, caller: RemoteCaller, peer: PeerDevice, question: QuestionMessage, requester: str, line: RemoteHandle
     ) -> AnswerMessage | DeclineMessage:
         if self._end is not None:
             raise self._end
         device = peer.device
         answer: asyncio.Future[AnswerMessage | DeclineMessage] = asyncio.get_running_loop().create_future()
-        self._sent[device, asks.id] = _Sent(caller.agent, answer)
+        self._sent[device, question.id] = _Sent(caller.agent, answer)
         doubt = f"{peer.card.name} has not reported the outcome"
         try:
-            await self._delivery.do(self._sealer.seal, device, types.write(asks), requester=requester)
+            await self._delivery.do(self._sealer.seal, device, types.write(question), requester=requester)
             line.doubt(doubt)  # from now on it will be sent, even if this process ends
             return await self._waited(peer, answer, line)
         except asyncio.CancelledError:
             line.doubt(doubt)
             if self._end is None and not line.handed_back:
-                await shielded(self._withdraw(device, asks, answer), BROUGHT_S)
+                await shielded(self._withdraw(device, question, answer), BROUGHT_S)
                 if answer.done() and not answer.cancelled() and answer.exception() is None:
                     line.settle(_response(line.root, answer.result(), peer.card.name))
             raise
         finally:
-            del self._sent[device, asks.id]
+            del self._sent[device, question.id]
             if answer.done() and not answer.cancelled():
                 answer.exception()  # mark it as retrieved, in case this was cancelled at the same moment
 
@@ -290,24 +290,24 @@ class RemoteCalls:
         self, peer: PeerDevice, answer: "asyncio.Future[AnswerMessage | DeclineMessage]", line: RemoteHandle
     ) -> AnswerMessage | DeclineMessage:
         """Return the answer; meanwhile report to the caller why it may be late."""
-        loop, name, told = asyncio.get_running_loop(), peer.card.name, ""
+        loop, name, reported = asyncio.get_running_loop(), peer.card.name, ""
         since = loop.time()
         while not (await asyncio.wait({answer}, timeout=LOOK_S))[0]:
-            says = ""
+            status = ""
             if why := self._delivery.obstacle(peer.device):
-                says = f"cannot reach {name}: {why}; retrying"
+                status = f"cannot reach {name}: {why}; retrying"
             elif loop.time() - since >= SILENCE_S:
-                says = f"no answer yet: {name} may be busy or offline, or may not allow this device"
-            if says != told:
-                told = says
-                line.progress(says or f"the messages to {name} have been sent", None)
+                status = f"no answer yet: {name} may be busy or offline, or may not allow this device"
+            if status != reported:
+                reported = status
+                line.progress(status or f"the messages to {name} have been sent", None)
         return answer.result()
 
     async def _withdraw(
-        self, device: str, asks: QuestionMessage, answer: "asyncio.Future[AnswerMessage | DeclineMessage]"
+        self, device: str, question: QuestionMessage, answer: "asyncio.Future[AnswerMessage | DeclineMessage]"
     ) -> None:
         """Withdraw the question and wait until it was stopped, which is short for a cancelled command."""
-        message = WithdrawMessage(to=asks.id, session=asks.session)
+        message = WithdrawMessage(to=question.id, session=question.session)
         await self._delivery.do(self._sealer.seal, device, types.write(message))
         await self._delivery.emptied()
         await asyncio.wait({answer})
@@ -342,7 +342,7 @@ class RemoteCalls:
 
     # ── lookup ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _look(
+    def _find_target(
         self, caller: RemoteCaller, request: Request, root: Request, above: ControlEnvelope | None, *, sent: bool
     ) -> tuple[PeerDevice, ControlEnvelope | None]:
         """Return the target device, and the control envelope of the request if it came from another device."""
@@ -357,25 +357,25 @@ class RemoteCalls:
             raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=todo))
         if root.via is None or self._sealer.peers.get(root.via) is None:
             return peer, None  # it started here, or did not come over the relay
-        above = above or self._waiting(root.via, root.id)
+        above = above or self._control_in_inbox(root.via, root.id)
         if above is None:
             why = f"the request of the device {root.via} has ended, so no more calls are made for it"
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=""))
         return peer, above
 
-    def _waiting(self, device: str, request: str) -> ControlEnvelope | None:
+    def _control_in_inbox(self, device: str, request: str) -> ControlEnvelope | None:
         """Search the inbox for the question of a request: a hub may be faster than the router."""
         after = 0
         while page := self._sealer.inbox(after):
             after = page[-1].id
             for opened in page:
-                asks = _question(opened) if opened.sender == device else None
-                if asks is not None and request_id(asks.id) == request:
-                    return asks.control
+                question = _question_in(opened) if opened.sender == device else None
+                if question is not None and request_id(question.id) == request:
+                    return question.control
         return None
 
 
-def _question(opened: Opened) -> QuestionMessage | None:
+def _question_in(opened: Opened) -> QuestionMessage | None:
     try:
         message = types.decode_message(opened.body)
     except RemitError:
@@ -397,7 +397,7 @@ def _question_for(
     """Return the question as a submission to the other hub, without names of this hub's agents and tools."""
     sent = outgoing(request, line)
     remit, name = sent.remit, fitting(request.path, MAX_ID)
-    said = Submission(
+    submission = Submission(
         target=caller.remote or "-",
         max_tokens=remit.tokens,
         deadline_ms=remit.time_ms,
@@ -423,14 +423,14 @@ def _question_for(
         text=(sent.objective or text_of(sent.input) or sent.capability or caller.agent)[:SHOWN],
         control=control,
         agent=caller.remote,
-        request=said,
+        request=submission,
     )
 
 
-def _response(request: Request, said: AnswerMessage | DeclineMessage, device: str) -> Response:
-    usage = Usage(prompt=said.tokens or 0)
-    if isinstance(said, DeclineMessage):
-        status = _ENDS.get(said.status, Status.FAILED) if said.status else Status.REFUSED
+def _response(request: Request, reply: AnswerMessage | DeclineMessage, device: str) -> Response:
+    usage = Usage(prompt=reply.tokens or 0)
+    if isinstance(reply, DeclineMessage):
+        status = _ENDS.get(reply.status, Status.FAILED) if reply.status else Status.REFUSED
         return Response(
             version=VERSION,
             id=request.id,
@@ -438,9 +438,9 @@ def _response(request: Request, said: AnswerMessage | DeclineMessage, device: st
             status=status,
             run=request.run,
             usage=usage,
-            fault=_fault(said, device),
+            fault=_fault(reply, device),
         )
-    answer = said.answer or Answer(said.text)
+    answer = reply.answer or Answer(reply.text)
     return Response(
         version=VERSION,
         id=request.id,
@@ -453,13 +453,13 @@ def _response(request: Request, said: AnswerMessage | DeclineMessage, device: st
     )
 
 
-def _fault(said: DeclineMessage, device: str) -> Fault:
+def _fault(decline: DeclineMessage, device: str) -> Fault:
     try:
-        code = Code(said.code)
+        code = Code(decline.code)
     except ValueError:
         code = Code.DELEGATION_FAILED
     # The reader would take "here" for this hub.
-    return fault(code, f"{device} says: {said.reason}" if said.reason else f"{device} gives no reason")
+    return fault(code, f"{device} says: {decline.reason}" if decline.reason else f"{device} gives no reason")
 
 
 # ── agents of this hub on other devices ───────────────────────────────────────────────────────────────────────────────

@@ -61,8 +61,8 @@ class LocalTurns:
 
     def begin(self, run: Overlay, prompt: moves.Prompt, constraints: PromptConstraints) -> None:
         """Ask the agent of the run's profile, once it is free."""
-        asked = request(prompt, profile=run.profile, session=run.session, constraints=constraints)
-        task = asyncio.create_task(self._ask(run.id, asked))
+        prompt_request = request(prompt, profile=run.profile, session=run.session, constraints=constraints)
+        task = asyncio.create_task(self._ask(run.id, prompt_request))
         self._prompts[prompt.id] = task
         task.add_done_callback(lambda _: self._prompts.pop(prompt.id, None))
 
@@ -77,23 +77,23 @@ class LocalTurns:
         if waiting is not None and not waiting.done():
             waiting.set_result(choice)
 
-    async def _ask(self, run: str, asked: PromptRequest) -> None:
-        profile = asked.profile_id
+    async def _ask(self, run: str, request: PromptRequest) -> None:
+        profile = request.profile_id
         async with self._turns.setdefault(profile, asyncio.Lock()):
-            if await self._reported(run, moves.Prompted(asked.request_id)) is not None:
+            if await self._report_event(run, moves.Prompted(request.request_id)) is not None:
                 return
             if profile not in self._agents:
                 self._agents[profile] = agent = self._agent_of(profile, self._ask_user)
                 if isinstance(agent, SupervisedAgent):
                     agent.written = self._has_written
-            self._drafting[asked.session_id] = run
+            self._drafting[request.session_id] = run
             try:
-                said = await _draft_from(self._agents[profile], asked)
+                outcome = await _draft_from(self._agents[profile], request)
             finally:
-                del self._drafting[asked.session_id]
-        await until_stored(lambda: self._drafted(run, asked.request_id, said, asked.remote_message))
+                del self._drafting[request.session_id]
+        await until_stored(lambda: self._drafted(run, request.request_id, outcome, request.remote_message))
 
-    async def _reported(self, run: str, event: Event) -> MoveRefused | None:
+    async def _report_event(self, run: str, event: Event) -> MoveRefused | None:
         return await until_stored(lambda: self._report(run, event))
 
     def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
@@ -104,20 +104,20 @@ class LocalTurns:
     async def _ask_user(self, question: PermissionRequest) -> str | None:
         """Make a permission request a part of its run, and wait for the answer of a person."""
         run = self._drafting.get(question.session_id)
-        asked = replace(question, id=secrets.token_hex(8))
+        numbered = replace(question, id=secrets.token_hex(8))
         if run is None:
             return None
-        self._questions[asked.id] = waiting = asyncio.get_running_loop().create_future()
+        self._questions[numbered.id] = waiting = asyncio.get_running_loop().create_future()
         try:
-            return await waiting if await self._reported(run, moves.Asked(asked)) is None else None
+            return await waiting if await self._report_event(run, moves.Asked(numbered)) is None else None
         except asyncio.CancelledError:
             # Reported by a task of its own, because this one is being cancelled.
-            task = asyncio.create_task(self._reported(run, moves.Unasked(asked.id)))
+            task = asyncio.create_task(self._report_event(run, moves.Unasked(numbered.id)))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
             raise
         finally:
-            del self._questions[asked.id]
+            del self._questions[numbered.id]
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -128,10 +128,10 @@ async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
         await asyncio.wait(ended)
 
 
-async def _draft_from(agent: LocalAgent, asked: PromptRequest) -> Draft | DraftFailure:
+async def _draft_from(agent: LocalAgent, request: PromptRequest) -> Draft | DraftFailure:
     """Return the draft of an agent; an exception of its driver is reported as a failure of the agent."""
     try:
-        return await agent.prompt(asked)
+        return await agent.prompt(request)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait forever
-        _log.exception("the driver of the agent of %s failed", asked.profile_id)
+        _log.exception("the driver of the agent of %s failed", request.profile_id)
         return DraftFailure(reason=f"the driver of the agent failed ({type(error).__name__}); see the log", hard=True)

@@ -116,18 +116,18 @@ class Notifier:
     """
 
     def __init__(
-        self, deliverers: Sequence[Deliver], told: Path, displayed: Callable[[Overlay], Overlay], *, texts: bool
+        self, deliverers: Sequence[Deliver], told_file: Path, displayed: Callable[[Overlay], Overlay], *, texts: bool
     ) -> None:
         self._deliverers = deliverers
-        self._file = told
+        self._file = told_file
         self._displayed = displayed
         self._texts = texts
-        self._told: dict[str, None] = {}
+        self._notified: dict[str, None] = {}
         self._waiting: set[str] = set()
         self._queue: asyncio.Queue[SentNotice] = asyncio.Queue(MOST_WAITING)
 
     async def __aenter__(self) -> Self:
-        self._told = dict.fromkeys(await asyncio.to_thread(_read, self._file))
+        self._notified = dict.fromkeys(await asyncio.to_thread(_read_ids, self._file))
         self._working = asyncio.create_task(self._work())
         return self
 
@@ -143,9 +143,9 @@ class Notifier:
         waits = run.state not in ENDED and needs_person(run)
         (self._waiting.add if waits else self._waiting.discard)(run.id)
         for notice in notices_of(run):
-            if notice.id in self._told:
+            if notice.id in self._notified:
                 continue
-            self._told[notice.id] = None
+            self._notified[notice.id] = None
             text = ""
             if self._texts:
                 text = next((each.text for each in notices_of(self._displayed(run)) if each.id == notice.id), "")
@@ -159,7 +159,7 @@ class Notifier:
         while True:
             sent = await self._queue.get()
             # Before it is delivered: rather not at all than again at each start.
-            await asyncio.to_thread(_write, self._file, [*self._told][-MOST_REMEMBERED:])
+            await asyncio.to_thread(_write_ids, self._file, [*self._notified][-MOST_REMEMBERED:])
             for deliver in self._deliverers:
                 try:
                     await deliver(sent)
@@ -168,17 +168,17 @@ class Notifier:
             self._queue.task_done()
 
 
-def _read(file: Path) -> list[str]:
+def _read_ids(file: Path) -> list[str]:
     try:
         return file.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError):
         return []
 
 
-def _write(file: Path, told: Sequence[str]) -> None:
+def _write_ids(file: Path, ids: Sequence[str]) -> None:
     new = file.with_name(f"{file.name}.new")
     try:
-        new.write_text("".join(f"{each}\n" for each in told), encoding="utf-8")
+        new.write_text("".join(f"{each}\n" for each in ids), encoding="utf-8")
         new.replace(file)
     except OSError as error:
         _log.warning("%s cannot be written: %s; a notification may come again", file, error.strerror)
@@ -216,10 +216,10 @@ def to_desktop() -> Deliver:
 def in_words(sent: SentNotice) -> str:
     """Return the text below the title."""
     notice = sent.notice
-    said = f"{notice.profile}, turn {notice.turn}"
+    text = f"{notice.profile}, turn {notice.turn}"
     if sent.waiting > 1:
-        said += f"; {sent.waiting} runs wait for you"
-    return f"{said}\n{notice.text}" if notice.text else said
+        text += f"; {sent.waiting} runs wait for you"
+    return f"{text}\n{notice.text}" if notice.text else text
 
 
 def to_program(command: Sequence[str], folder: Path) -> Deliver:

@@ -86,15 +86,15 @@ class _Reading:
     async def take(self, opened: Opened, message: PeerMessage) -> None:
         match message:
             case OffersMessage():
-                await self._delivery.do(types.hear_offers, self._sealer, opened, message)
+                await self._delivery.do(types.store_offers, self._sealer, opened, message)
             case QuestionMessage():
-                await self._ask(opened, message)
+                await self._pass_question(opened, message)
             case AnswerMessage() | DeclineMessage():
-                await self._answer(opened, message)
+                await self._pass_answer(opened, message)
             case WithdrawMessage():
                 await self._withdraw(opened, message)
             case ReadReceipt():
-                await self._read(opened, message)
+                await self._note_read(opened, message)
             case RevocationMessage():
                 await self._delivery.do(self._revoked, opened)
 
@@ -103,12 +103,12 @@ class _Reading:
         _log.warning("%s has revoked this device", self._sealer.peers.revoked_by(opened.sender).card.name)
         self._sealer.taken(opened.id)
 
-    async def _ask(self, opened: Opened, asks: QuestionMessage) -> None:
+    async def _pass_question(self, opened: Opened, question: QuestionMessage) -> None:
         if self._sharing is not None:
-            self._sharing.take(opened, asks)
+            self._sharing.take(opened, question)
         elif self._shares_nothing:
             try:
-                await self._delivery.do(decline, self._sealer, opened, asks, NOTHING_SHARED, self._now_ms())
+                await self._delivery.do(decline, self._sealer, opened, question, NOTHING_SHARED, self._now_ms())
             except RemitError as error:
                 _log.warning("cannot decline a question, which stays in the inbox: %s", error.fault.message)
 
@@ -118,7 +118,7 @@ class _Reading:
         elif self._shares_nothing:
             await self._delivery.taken(opened)  # its question was declined; else both wait for a process that shares
 
-    async def _answer(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> None:
+    async def _pass_answer(self, opened: Opened, message: AnswerMessage | DeclineMessage) -> None:
         if self._calls is not None and await self._calls.take(opened, message):
             return
         if self._service is not None:
@@ -129,7 +129,7 @@ class _Reading:
             _log.info("dropping an answer of the device %s: nothing waits for it", opened.sender)
             await self._delivery.taken(opened)
 
-    async def _read(self, opened: Opened, message: ReadReceipt) -> None:
+    async def _note_read(self, opened: Opened, message: ReadReceipt) -> None:
         if self._service is not None:
             await self._service.messages.note_read(opened, message)
         elif message.to in self._read_left or not await self._delivery.do(self._is_awaited, opened, message):

@@ -54,8 +54,8 @@ def store_contents(file: DeviceFile, run: str, contents: Iterable[bytes]) -> lis
 
 def load_content(file: DeviceFile, run: str, id: str) -> bytes | None:
     """Return the content of a file; None if it is not kept any more."""
-    found = file.fact(_name_of(run, id), StoredFile)
-    return None if found is None else found.data
+    stored = file.fact(_name_of(run, id), StoredFile)
+    return None if stored is None else stored.data
 
 
 def delete_contents(file: DeviceFile, run: str, ids: Iterable[str]) -> None:
@@ -148,25 +148,25 @@ class RunFiles:
 
     async def detach(self, run_id: str, file: str, *, by: Person | None = None) -> Overlay:
         """Remove a file, by id or name, from the next message of a run."""
-        found = _find(self._run(run_id).attached, file)
-        if found is None:
+        attachment = _find(self._run(run_id).attached, file)
+        if attachment is None:
             raise RemitError(fault(Code.NOT_FOUND, f"no file `{file[:100]}` waits for the next message"))
-        run = await self._act(run_id, moves.Detach(found.id), by=by)
+        run = await self._act(run_id, moves.Detach(attachment.id), by=by)
         # A message that got lost may name it too.
-        if _find(files_of(run), found.id) is None:
-            await self._delivery.do(delete_contents, self._file, run_id, [found.id])
+        if _find(files_of(run), attachment.id) is None:
+            await self._delivery.do(delete_contents, self._file, run_id, [attachment.id])
         return run
 
     async def content(self, run_id: str, file: str) -> tuple[Attachment, bytes]:
         """Return a file of a run, by its id or the name of the newest, or raise a `RemitError`."""
-        found = _find(files_of(self._run(run_id)), file)
-        if found is None:
+        attachment = _find(files_of(self._run(run_id)), file)
+        if attachment is None:
             raise RemitError(fault(Code.NOT_FOUND, f"the run has no file `{file[:100]}`"))
-        data = None if found.refused else await self._delivery.do(load_content, self._file, run_id, found.id)
+        data = None if attachment.refused else await self._delivery.do(load_content, self._file, run_id, attachment.id)
         if data is None:
-            why = found.refused or "it is not kept any more"
-            raise RemitError(fault(Code.NOT_FOUND, f"the file {found.name[:100]!r} is not here: {why}"))
-        return found, data
+            why = attachment.refused or "it is not kept any more"
+            raise RemitError(fault(Code.NOT_FOUND, f"the file {attachment.name[:100]!r} is not here: {why}"))
+        return attachment, data
 
     def with_files(self, run: Overlay, message: QuestionMessage, files: Sequence[Attachment]) -> QuestionMessage:
         """Return a message with its files, in the caller's transaction.

@@ -41,8 +41,8 @@ class RunTargets:
             peers = await self._delivery.do(self._sealer.peers.list)
             members = [each for each in peers if named in each.groups]
             if not members:
-                found = (each.device for each in peers if named == each.card.name and not each.revoked)
-                return named if any(named == each.device for each in peers) else next(found, named)
+                ids = (each.device for each in peers if named == each.card.name and not each.revoked)
+                return named if any(named == each.device for each in peers) else next(ids, named)
             members = [each for each in members if each.device in permitted] or members[:1]
             best = await self._delivery.do(self._best, members, agent)
             settled = asyncio.get_running_loop().time() > self._settled_at
@@ -58,11 +58,7 @@ class RunTargets:
 
     async def talking(self, device: str) -> PeerDevice:
         """Return a known device that messages may be exchanged with, or raise a `RemitError`."""
-        _, peer = await self._delivery.do(self._sealer.peers.row, device)
-        if not peer.may_talk:
-            why = peer.revocation or f"the device {device} is known but not allowed"
-            todo = None if peer.revocation else f"To allow it: remit devices allow {device}"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=todo))
+        _, peer = await self._delivery.do(self._sealer.talking, device)
         return peer
 
     async def agent(self, peer: PeerDevice, agent: str) -> str:
@@ -96,9 +92,9 @@ def best_member(
 
     A device that has sent no list yet counts only if no other offers the agent. None: no device can be asked.
     """
-    said = {each.device: offers(each.device) for each in members if each.may_talk}
-    able = [each for each in members if _offers(said.get(each.device), agent)]
-    able = able or [each for each in members if each.device in said and said[each.device] is None]
+    offered = {each.device: offers(each.device) for each in members if each.may_talk}
+    able = [each for each in members if _offers(offered.get(each.device), agent)]
+    able = able or [each for each in members if each.device in offered and offered[each.device] is None]
 
     def rank(peer: PeerDevice) -> tuple[bool, int]:
         now = presence(peer.device)

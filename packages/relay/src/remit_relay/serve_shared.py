@@ -175,14 +175,14 @@ class Sharing:
         shared: Mapping[str, Shared],
         *,
         now_ms: Callable[[], int],
-        told: Callable[[SharingEvent], None] = lambda _: None,
+        reported: Callable[[SharingEvent], None] = lambda _: None,
     ) -> None:
         self._hub = hub
         self._sealer = sealer
         self._delivery = delivery
         self._shared = shared
         self._now_ms = now_ms
-        self._told = told
+        self._reported = reported
         self._windows: dict[str, dict[str, Window]] = {}
         """The rate windows of each device for each agent."""
         self._answered: dict[str, dict[str, Window]] = {}
@@ -200,12 +200,12 @@ class Sharing:
         if tasks:
             await asyncio.wait(tasks)
 
-    def take(self, opened: Opened, asks: QuestionMessage) -> None:
+    def take(self, opened: Opened, received: QuestionMessage) -> None:
         """Start to answer a question, concurrently with others."""
-        if (same := self._question(opened.sender, asks.id)) is not None:
+        if (same := self._question(opened.sender, received.id)) is not None:
             same.messages.append(opened.id)  # the sender was restarted meanwhile: one answer is enough for both
             return
-        question = _Question(opened, asks, self._name(opened, asks))
+        question = _Question(opened, received, self._name(opened, received))
         task = asyncio.create_task(self._work_on(question))
         self._under_way[task] = question
         task.add_done_callback(self._ended)
@@ -216,7 +216,7 @@ class Sharing:
         The withdrawal is deleted together with the question, so that a restart never finds one without the other.
         """
         question = self._question(opened.sender, message.to)
-        if question is None or question.asks.session != message.session:
+        if question is None or question.received.session != message.session:
             await self._delivery.taken(opened)  # it was answered already
             return
         question.messages.append(opened.id)
@@ -237,18 +237,20 @@ class Sharing:
 
     def control(self, device: str, request: str) -> ControlEnvelope | None:
         """Return the control envelope of a request that came from a device, if it is in progress here."""
-        found = (each for each in self._under_way.values() if each.opened.sender == device)
-        return next((each.asks.control for each in found if request_id(each.asks.id) == request), None)
+        open_questions = (each for each in self._under_way.values() if each.opened.sender == device)
+        return next((each.received.control for each in open_questions if request_id(each.received.id) == request), None)
 
     def _question(self, device: str, name: str) -> "_Question | None":
-        found = (each for each in self._under_way.values() if (each.opened.sender, each.asks.id) == (device, name))
-        return next(found, None)
+        matching = (
+            each for each in self._under_way.values() if (each.opened.sender, each.received.id) == (device, name)
+        )
+        return next(matching, None)
 
     async def _call_off(self, question: "_Question", going: ActiveRun) -> None:
         """Cancel the run of a question, and earlier runs of it that may be resumed after a restart."""
         device, store = question.opened.sender, self._hub.store
         self._hub.cancel(going.run, question.cancelled)
-        for run in await store.named(request_id(question.asks.id), RunScope(via=device)):
+        for run in await store.named(request_id(question.received.id), RunScope(via=device)):
             if run != going.run and not self._hub.cancel(run, question.cancelled):
                 await store.control(run, "cancel", device, question.cancelled)
 
@@ -257,48 +259,48 @@ class Sharing:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("answering a question failed (%s); it stays in the inbox", type(error).__name__)
 
-    def _name(self, opened: Opened, asks: QuestionMessage) -> str:
+    def _name(self, opened: Opened, received: QuestionMessage) -> str:
         """Return the name of the requested agent; it may be omitted if only one is shared with the sender."""
-        theirs = self._theirs(opened)
-        return asks.agent or (theirs[0] if len(theirs) == 1 else "")
+        theirs = self._names_shared_with(opened)
+        return received.agent or (theirs[0] if len(theirs) == 1 else "")
 
-    def _theirs(self, opened: Opened) -> list[str]:
+    def _names_shared_with(self, opened: Opened) -> list[str]:
         return sorted(name for name, each in self._shared.items() if each.is_for(opened.sender))
 
     async def _work_on(self, question: "_Question") -> None:
-        opened, asks, asked = question.opened, question.asks, None
+        opened, received, shared = question.opened, question.received, None
         if opened.sender not in self._windows:
             kept = await self._delivery.persist(_kept_windows, self._sealer, opened.sender, self._now_ms())
             self._answered.setdefault(opened.sender, kept)
             self._windows.setdefault(opened.sender, dict(kept))
-        found = self._judged(question)
-        if isinstance(found, Fault):
+        judged = self._judged(question)
+        if isinstance(judged, Fault):
             question.turned_away = True
             question.is_recorded = self._is_recorded(opened.sender)
-        await self._delivery.persist(self._hear, question)
+        await self._delivery.persist(self._record_arrival, question)
         self._tell(question, "asked")
-        if isinstance(found, Fault):
-            message = declined(asks, found)
+        if isinstance(judged, Fault):
+            message = declined(received, judged)
         else:
-            asked = found
+            shared = judged
             try:
-                message = await self._answer(question, asked)
+                message = await self._answer(question, shared)
             except RemitError as error:
-                message = declined(asks, error.fault)
+                message = declined(received, error.fault)
         try:
-            await self._say(question, message, asked)
+            await self._send_outcome(question, message, shared)
         except RemitError as error:
-            await self._cannot_say(question, asked, error.fault)
+            await self._give_up_on(question, shared, error.fault)
         # Messages about it that arrived while the answer was written.
         if question.messages:
             await self._delivery.persist(self._sealer.taken, *question.messages)
 
     async def _answer(self, question: "_Question", shared: Shared) -> AnswerMessage | DeclineMessage:
-        asks = question.asks
-        if asks.files:
-            folder = folder_of(self._sealer.device.state.path, request_id(asks.id))
+        received = question.received
+        if received.files:
+            folder = folder_of(self._sealer.device.state.path, request_id(received.id))
             try:
-                await asyncio.to_thread(write_files, folder, asks.files)
+                await asyncio.to_thread(write_files, folder, received.files)
                 return await self._response(question, shared, folder)
             finally:
                 remove(folder)
@@ -307,10 +309,10 @@ class Sharing:
     async def _response(
         self, question: "_Question", shared: Shared, folder: Path | None = None
     ) -> AnswerMessage | DeclineMessage:
-        asks = question.asks
+        received = question.received
         # The fields of a device are recorded even if the hub refuses the request, so they must be readable again.
-        said = checked(submission(question.opened, asks, shared.agent, folder))
-        going = await self._hub.begin(self._hub.receive(said, sender(question.opened, shared.agent)))
+        request = checked(submission(question.opened, received, shared.agent, folder))
+        going = await self._hub.begin(self._hub.receive(request, sender(question.opened, shared.agent)))
         if isinstance(going, Response):
             response = going
         else:
@@ -320,22 +322,22 @@ class Sharing:
             response = await self._responded(question, going)
         question.task = response.run
         if response.result is None and response.fault is not None:
-            why = declined(asks, response.fault)
+            why = declined(received, response.fault)
             return structs.replace(why, status=response.status.value, tokens=response.usage.total)
-        return with_allowed_files(answered(asks, response), shared.profile.files, question.name)
+        return with_allowed_files(answered(received, response), shared.profile.files, question.name)
 
     async def _responded(self, question: "_Question", going: ActiveRun) -> Response:
         """Return the response of the agent; if it takes long, first tell the asker that the agent has the question."""
-        opened, asks = question.opened, question.asks
-        if asks.request is None and not (await asyncio.wait({going.task}, timeout=RECEIPT_S))[0]:
-            read = types.write(ReadReceipt(to=asks.id, session=asks.session))
+        opened, received = question.opened, question.received
+        if received.request is None and not (await asyncio.wait({going.task}, timeout=RECEIPT_S))[0]:
+            read = types.write(ReadReceipt(to=received.id, session=received.session))
             with suppress(RemitError):  # a receipt is worth no failure
                 await self._delivery.do(self._sealer.seal, opened.sender, read)
         return await asyncio.shield(going.task)
 
     def _judged(self, question: "_Question") -> Shared | Fault:
-        opened, asks, name = question.opened, question.asks, question.name
-        theirs, windows = self._theirs(opened), self._windows[opened.sender]
+        opened, received, name = question.opened, question.received, question.name
+        theirs, windows = self._names_shared_with(opened), self._windows[opened.sender]
         if name not in theirs:
             return _not_theirs(name, theirs)
         shared = self._shared[name]
@@ -347,12 +349,14 @@ class Sharing:
             in_flight=sum(each.name == name for each in earlier),
             window=windows.get(name, Window()),
             traces=frozenset(
-                each.asks.control.trace_id for each in earlier if not _beside(asks.control, each.asks.control)
+                each.received.control.trace_id
+                for each in earlier
+                if not _is_beside(received.control, each.received.control)
             ),
         )
         why = judge_incoming(
             profile,
-            asks.control,
+            received.control,
             sender=opened.sender,
             device=self._sealer.device.id,
             standing=standing,
@@ -361,16 +365,18 @@ class Sharing:
         if why is not None:
             return why
         windows[name] = counted(standing.window, profile, now_ms)
-        if asks.files and asks.request is not None:
+        if received.files and received.request is not None:
             return fault(Code.INPUT_VALIDATION_FAILED, "a request of a hub cannot carry files")
-        return refused_files(profile.files, asks.files, who=f"the shared agent {name}") or shared
+        return refused_files(profile.files, received.files, who=f"the shared agent {name}") or shared
 
-    async def _say(self, question: "_Question", message: AnswerMessage | DeclineMessage, asked: Shared | None) -> None:
-        """Send the outcome of a question and delete the question; it counts for the rate if an agent was *asked*."""
+    async def _send_outcome(
+        self, question: "_Question", message: AnswerMessage | DeclineMessage, shared: Shared | None
+    ) -> None:
+        """Send the outcome of a question and delete the question; it counts for the rate if an agent was asked."""
         opened, name, taken = question.opened, question.name, tuple(question.messages)
         answered = self._answered[opened.sender]
-        if asked is not None:
-            answered[name] = counted(answered.get(name, Window()), asked.profile, self._now_ms())
+        if shared is not None:
+            answered[name] = counted(answered.get(name, Window()), shared.profile, self._now_ms())
         kept = dict(answered)
         event, code = ("answered", "") if isinstance(message, AnswerMessage) else ("declined", message.code)
 
@@ -378,8 +384,8 @@ class Sharing:
             with self._sealer.device.state.writing():
                 self._sealer.seal(opened.sender, types.write(message))
                 self._sealer.taken(*taken)
-                self._close(question, event, code, message.files if isinstance(message, AnswerMessage) else ())
-                if asked is not None:
+                self._record_outcome(question, event, code, message.files if isinstance(message, AnswerMessage) else ())
+                if shared is not None:
                     row, _ = self._sealer.peers.row(opened.sender)
                     self._sealer.device.state.keep(f"rates/{row}", kept)
 
@@ -387,10 +393,10 @@ class Sharing:
         del question.messages[: len(taken)]
         self._tell(question, event, code)
 
-    async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
+    async def _give_up_on(self, question: "_Question", shared: Shared | None, why: Fault) -> None:
         """Decline if the answer is too large; drop it if the device was revoked meanwhile."""
         if why.code is Code.TOO_LARGE:
-            await self._say(question, declined(question.asks, why), asked)
+            await self._send_outcome(question, declined(question.received, why), shared)
         elif why.code is Code.PERMISSION_DENIED:
             _log.warning("dropping an answer to the device %s: %s", question.opened.sender, why.message)
             taken = tuple(question.messages)
@@ -398,7 +404,7 @@ class Sharing:
             def commit() -> None:
                 with self._sealer.device.state.writing():
                     self._sealer.taken(*taken)
-                    self._close(question, "forgotten", why.code.value)
+                    self._record_outcome(question, "forgotten", why.code.value)
 
             await self._delivery.persist(commit)
             del question.messages[: len(taken)]
@@ -408,7 +414,7 @@ class Sharing:
 
     def _tell(self, question: "_Question", event: Literal["asked", "answered", "declined"], code: str = "") -> None:
         device, requester = question.opened.sender, question.opened.requester
-        self._told(SharingEvent(device=device, requester=requester, shared=question.name, event=event, code=code))
+        self._reported(SharingEvent(device=device, requester=requester, shared=question.name, event=event, code=code))
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -422,21 +428,23 @@ class Sharing:
             _log.warning("the device %s was refused too often; further refusals are not recorded for now", device)
         return False
 
-    def _hear(self, question: "_Question") -> None:
+    def _record_arrival(self, question: "_Question") -> None:
         """Record the arrival of a question, unless that was done before a restart (S13)."""
-        state, place = self._sealer.device.state, _place(question.opened)
+        state, place = self._sealer.device.state, _arrival_fact(question.opened)
         with state.writing():
             before_ms = state.fact(place, int)
             question.since_ms = self._now_ms() if before_ms is None else before_ms
             if before_ms is None and question.is_recorded:
                 state.keep(place, question.since_ms)
-                files = () if question.turned_away else question.asks.files
+                files = () if question.turned_away else question.received.files
                 audit.keep(state, self._audit_entry(question, "asked", files=files))
 
-    def _close(self, question: "_Question", event: str, code: str, files: tuple[AttachedFile, ...] = ()) -> None:
+    def _record_outcome(
+        self, question: "_Question", event: str, code: str, files: tuple[AttachedFile, ...] = ()
+    ) -> None:
         """Record the outcome of a question, in the transaction that deletes it."""
         state = self._sealer.device.state
-        state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
+        state.execute("DELETE FROM facts WHERE name = ?", _arrival_fact(question.opened))
         if question.is_recorded:
             audit.keep(state, self._audit_entry(question, event, code, files))
 
@@ -448,7 +456,7 @@ class Sharing:
         took_ms = max(0, now_ms - question.since_ms)
         return step_of(
             question.opened,
-            question.asks,
+            question.received,
             event,
             code,
             now_ms,
@@ -462,9 +470,9 @@ class Sharing:
 class _Question:
     """A question of another device, and the state of its answer."""
 
-    def __init__(self, opened: Opened, asks: QuestionMessage, name: str) -> None:
+    def __init__(self, opened: Opened, received: QuestionMessage, name: str) -> None:
         self.opened = opened
-        self.asks = asks
+        self.received = received
         self.name = name
         self.messages = [opened.id]
         """All messages of the inbox that are deleted with its answer."""
@@ -479,13 +487,13 @@ class _Question:
         self.is_recorded = True
 
 
-def _beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:
+def _is_beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:
     """Return whether *control* is not derived from *other*: it is at most as many hops from the same origin."""
     is_near = control.hop_count <= other.hop_count
     return is_near and control.origin_agent_device_id == other.origin_agent_device_id
 
 
-def _place(opened: Opened) -> str:
+def _arrival_fact(opened: Opened) -> str:
     """Return the name under which the arrival time of a question is stored."""
     return f"asked/{opened.id}"
 

@@ -437,10 +437,10 @@ class SessionService:
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
                 )
                 return run
-        asked = run.asked if run.state in ENDED else None
-        if asked is not None:
+        unanswered = run.asked if run.state in ENDED else None
+        if unanswered is not None:
             with suppress(RemitError):  # nothing is sent to a device that was revoked meanwhile
-                withdraw = WithdrawMessage(to=asked, session=run.session)
+                withdraw = WithdrawMessage(to=unanswered, session=run.session)
                 return await self._delivery.do(self._commit, run, entry, withdraw, opened, command)
         if why is not None:
             run, entry = replace(run, unsent=why.message), audit.unsent(entry)
@@ -513,12 +513,12 @@ class SessionService:
                 case _:
                     pass  # a pending draft and the end are part of the run
 
-    async def _drafted(self, run_id: str, prompt: str, said: Draft | DraftFailure, remote_message: str) -> None:
-        if isinstance(said, Draft):
-            reviews = self._reviews(self._runs[run_id], said, remote_message)
-            await self._do(run_id, moves.Drafted(prompt, said, reviews))
+    async def _drafted(self, run_id: str, prompt: str, outcome: Draft | DraftFailure, remote_message: str) -> None:
+        if isinstance(outcome, Draft):
+            reviews = self._reviews(self._runs[run_id], outcome, remote_message)
+            await self._do(run_id, moves.Drafted(prompt, outcome, reviews))
         else:
-            await self._do(run_id, moves.LocalFailed(prompt, said))
+            await self._do(run_id, moves.LocalFailed(prompt, outcome))
 
     def _reviews(self, run: Overlay, draft: Draft, remote_message: str) -> tuple[Review, ...]:
         facts = ReviewFacts(

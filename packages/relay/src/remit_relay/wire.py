@@ -296,7 +296,7 @@ def read_put(data: bytes | bytearray) -> Put:
     try:
         return _put.decode(data)
     except _UNREADABLE as error:
-        raise Malformed(f"put: {_named(error, Put)}") from error
+        raise Malformed(f"put: {_with_field_names(error, Put)}") from error
 
 
 def read_delivery(data: bytes) -> Delivery:
@@ -304,7 +304,7 @@ def read_delivery(data: bytes) -> Delivery:
     try:
         return _delivery.decode(data)
     except _UNREADABLE as error:
-        raise Malformed(f"delivery: {_named(error, Delivery)}") from error
+        raise Malformed(f"delivery: {_with_field_names(error, Delivery)}") from error
 
 
 def signed_text(*, gateway: str, nonce: bytes, device: str, looks: bool = False) -> bytes:
@@ -318,7 +318,7 @@ def signed_text(*, gateway: str, nonce: bytes, device: str, looks: bool = False)
     return b"".join(len(part).to_bytes(4) + part for part in parts)
 
 
-def _named(error: Exception, kind: type[Struct]) -> str:
+def _with_field_names(error: Exception, kind: type[Struct]) -> str:
     """The error with field names instead of the indexes of the array (the first is the tag)."""
     text = str(error)
     for place, field in enumerate(msgspec.structs.fields(kind), start=1):

@@ -9,7 +9,7 @@ from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny
-from remit_relay.bridge.supervised_agent import AgentLink, Ending, MissingError, SupervisedAgent
+from remit_relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 
 # Real agents take up to twelve seconds on a slow machine; `npx` may first download some hundred megabytes.
 START_S = 120.0
@@ -61,43 +61,13 @@ class AcpAgent(SupervisedAgent):
                 written=self._has_written,
             )
 
-        super().__init__(lambda: _LazyLink(link), ceiling_ms=ceiling_ms, clock=clock)
+        super().__init__(link, ceiling_ms=ceiling_ms, clock=clock)
+
+    async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
+        """Ask for the next message; see `SupervisedAgent`."""
+        # The SDK takes half a second to load, so that is done in a thread.
+        await asyncio.to_thread(import_module, "remit_relay.bridge.acp_link")
+        return await super().prompt(request)
 
     def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:
         self.written(request, text)
-
-
-class _LazyLink(AgentLink):
-    """A link that loads the SDK when it is opened."""
-
-    def __init__(self, make: Callable[[], AgentLink]) -> None:
-        self._make = make
-        self._link: AgentLink | None = None
-        self._ended = False
-
-    async def open(self) -> None:
-        # It takes half a second, so it is done in a thread.
-        await asyncio.to_thread(import_module, "remit_relay.bridge.acp_link")
-        if self._ended:
-            raise MissingError("the local agent was closed before it started")
-        self._link = self._make()
-        await self._link.open()
-
-    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
-        assert self._link is not None, "open() comes before ask()"
-        return await self._link.ask(request, timer)
-
-    async def cancel_turn(self) -> bool:
-        return self._link is not None and await self._link.cancel_turn()
-
-    async def end(self) -> None:
-        self._ended = True
-        if self._link is not None:
-            await self._link.end()
-
-    async def exit_failure(self) -> Ending | None:
-        return None if self._link is None else await self._link.exit_failure()
-
-    @property
-    def is_up(self) -> bool:
-        return self._link is not None and self._link.is_up

@@ -80,12 +80,12 @@ class FolderReader:
 
     def _parts(self, path: str) -> tuple[str, ...]:
         """Return the parts of the path within the folder, or raise an `UnreadableError`."""
-        asked = PurePath(path)
-        if "\0" in path or not asked.is_absolute():
+        requested = PurePath(path)
+        if "\0" in path or not requested.is_absolute():
             raise UnreadableError("the path must be absolute")
-        if ".." in asked.parts:
+        if ".." in requested.parts:
             raise UnreadableError("the path must not contain ..")
-        inside = next((asked.relative_to(each) for each in self._names if asked.is_relative_to(each)), None)
+        inside = next((requested.relative_to(each) for each in self._names if requested.is_relative_to(each)), None)
         if inside is None or not inside.parts:
             raise UnreadableError(f"only files in {self._given} can be read")
         if any(part.startswith(".") for part in inside.parts):
@@ -170,10 +170,10 @@ class Client:
         turn = self._turn(session)
         if turn is None:
             return None
-        told = msgspec.convert(tool_call.model_dump(mode="json", by_alias=True, exclude_none=True), ToolCallUpdate)
-        tool = turn.use(tool_call.tool_call_id, told.tool_call())
-        turn.asked += 1
-        if turn.asked > MAX_QUESTIONS:
+        update = msgspec.convert(tool_call.model_dump(mode="json", by_alias=True, exclude_none=True), ToolCallUpdate)
+        tool = turn.use(tool_call.tool_call_id, update.tool_call())
+        turn.questions_asked += 1
+        if turn.questions_asked > MAX_QUESTIONS:
             turn.fail(
                 DraftFailure(reason=f"the local agent asked its user more than {MAX_QUESTIONS} times", hard=False)
             )
@@ -188,7 +188,7 @@ class Client:
                 Choice(id=option.option_id, name=shown(option.name, 100), kind=option.kind) for option in options
             ),
         )
-        chosen = await self._asked(turn, permission)
+        chosen = await self._ask_person(turn, permission)
         if turn.is_over:
             return None
         option = next((each for each in options if each.option_id == chosen), None)
@@ -196,7 +196,7 @@ class Client:
             turn.refused = permission.title
         return _no(options) if option is None else option.option_id
 
-    async def _asked(self, turn: AcpTurn, permission: PermissionRequest) -> str | None:
+    async def _ask_person(self, turn: AcpTurn, permission: PermissionRequest) -> str | None:
         """Return the user's choice; None: no answer, or asking failed."""
         question = asyncio.ensure_future(self._ask_user(permission))
         turn.questions.add(question)
@@ -341,8 +341,8 @@ class AcpLink(AgentLink):
 
     def _silent(self, child: Child) -> str:
         """Return what is known of a missing initialize response: the last output, and a possible cause."""
-        said = child.said_last()
-        words = f"; last output: {said}" if said else ""
+        output = child.said_last()
+        words = f"; last output: {output}" if output else ""
         fetched = os.path.basename(self._program.command) in FETCHERS
         hint = "; it may still be downloading: install it first, and configure its own program" if fetched else ""
         return f"{words}{hint}"
@@ -468,10 +468,10 @@ class AcpLink(AgentLink):
             for method in self._greeted.auth_methods or ()
         ]
         todo = "log in with its own program in a terminal, or set a key in `env` of its profile"
-        says = f"it says: {shown(str(error), 150)}"
+        reason = f"it says: {shown(str(error), 150)}"
         offers = f"; it offers: {shown('; '.join(ways), 250)}" if ways else ""
         recorded = "the local agent is not logged in"
-        return DraftFailure(reason=f"{recorded}: {todo}; {says}{offers}", recorded=recorded, hard=True)
+        return DraftFailure(reason=f"{recorded}: {todo}; {reason}{offers}", recorded=recorded, hard=True)
 
     # ── updates ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -540,8 +540,8 @@ def tokens_of(turn: AcpTurn, response: schema.PromptResponse) -> int | None:
     """Return the tokens of a turn, wherever the agent reports them; None: it does not."""
     if response.usage is not None:
         return response.usage.total_tokens
-    said = tokens_in(response.field_meta)
-    return turn.tokens if said is None else said
+    reported = tokens_in(response.field_meta)
+    return turn.tokens if reported is None else reported
 
 
 def _look_at(prompting: "asyncio.Task[schema.PromptResponse]") -> None:

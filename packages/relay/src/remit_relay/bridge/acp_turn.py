@@ -62,21 +62,21 @@ class _Content(Struct, rename="camel"):
 
 def _outcomes(content: Any) -> list[Any]:
     """Return the content of a tool call: the new text of a file, or a message."""
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for each in content if isinstance(content, list) else ():  # pyright: ignore[reportUnknownVariableType]
         try:
             read = msgspec.convert(each, _Content)
         except msgspec.ValidationError:
             continue
         if read.type == "diff":
-            found.append({"path": read.path, "text": read.new_text})
+            outcomes.append({"path": read.path, "text": read.new_text})
         elif read.type == "content":
-            found.append(read.content)
-    return found
+            outcomes.append(read.content)
+    return outcomes
 
 
-def _words(said: Any, most: int) -> str:
-    return shown(said, most) if isinstance(said, str) else ""
+def _words(value: Any, most: int) -> str:
+    return shown(value, most) if isinstance(value, str) else ""
 
 
 # The line that says that all is done does not count towards the length of a message.
@@ -93,7 +93,7 @@ class AcpTurn:
         self.failure: asyncio.Future[DraftFailure] = asyncio.get_running_loop().create_future()
         """Why it must be cancelled, once that is known."""
         self.questions: set[asyncio.Future[str | None]] = set()
-        self.asked = self.files_read = 0
+        self.questions_asked = self.files_read = 0
         self.refused: str | None = None
         """The last tool that the user did not allow."""
         self.is_broken = False
@@ -104,7 +104,7 @@ class AcpTurn:
         self._left_s: float | None = None
         """The remaining time when the clock was stopped."""
         self._tools: dict[str, AcpToolCall] = {}
-        self._said: list[tuple[str | None, str]] = []
+        self._pieces: list[tuple[str | None, str]] = []
         self._chars = 0
         self._before = ""
 
@@ -116,19 +116,19 @@ class AcpTurn:
         if self._chars > self.request.constraints.max_output_chars + ROOM_FOR_DONE:
             self.fail(too_long(self.request.constraints))
         elif text:
-            self._said.append((message, text))
+            self._pieces.append((message, text))
 
     def text(self) -> str:
         """Return the text after the last tool call, or the text before it if there is none."""
-        said = self._joined()
-        return said if said.strip() else self._before
+        message = self._joined()
+        return message if message.strip() else self._before
 
     def _joined(self) -> str:
         """Return the messages. If some have ids, text without an id is a remark of the agent's program: left out."""
-        named = [piece for piece in self._said if piece[0] is not None]
+        named = [piece for piece in self._pieces if piece[0] is not None]
         texts: list[str] = []
         last: str | None = None
-        for message, text in named or self._said:
+        for message, text in named or self._pieces:
             if texts and message != last:
                 texts.append("\n\n")
             texts.append(text)
@@ -141,21 +141,21 @@ class AcpTurn:
     def tool_rounds(self) -> int:
         return len(self._tools)
 
-    def use(self, tool: str, told: AcpToolCall) -> AcpToolCall:
+    def use(self, tool: str, update: AcpToolCall) -> AcpToolCall:
         """Count a new tool call, and return all that is known of it."""
         if (known := self._tools.get(tool)) is not None:
-            told = told.over(known)
+            update = update.over(known)
         elif self.failure.done():
-            return told
-        self._tools[tool] = told
+            return update
+        self._tools[tool] = update
         if known is None:
             allowed = tool_rounds_allowed(self.request.constraints)
             if len(self._tools) > allowed:
                 self.fail(too_many_rounds(len(self._tools), allowed))
             self._before = self.text()
-            self._said.clear()
+            self._pieces.clear()
             self._chars = 0
-        return told
+        return update
 
     # ── end ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -287,7 +287,7 @@ class Wire:
                 message = self._message(self._read.pop())
                 if message is not None and (passed := await self._sorted(message)) is not None:
                     return passed
-            chunk = b"" if self.is_over else await self._child.said.read(65_536)
+            chunk = b"" if self.is_over else await self._child.output.read(65_536)
             if not chunk:
                 self.is_over = True
                 return None
@@ -401,8 +401,8 @@ def is_broken(meta: Any) -> bool:
 
 
 def _number(counts: Any, names: tuple[str, ...]) -> int | None:
-    found = (_at(counts, name) for name in names)
-    return next((each for each in found if isinstance(each, int) and each >= 0), None)
+    values = (_at(counts, name) for name in names)
+    return next((each for each in values if isinstance(each, int) and each >= 0), None)
 
 
 def _at(table: Any, *names: str) -> Any:

@@ -93,8 +93,8 @@ class HubAgent:
     def _outcome(self, response: Response, request: PromptRequest) -> Draft | DraftFailure:
         if not response.ok:
             return self._refused(response.fault)
-        said = response.summary if response.result is None else text_of(response.result)
-        text, done = split_answer(said)
+        answer = response.summary if response.result is None else text_of(response.result)
+        text, done = split_answer(answer)
         draft = Draft(
             text=text,
             confidence=response.confidence,

@@ -77,7 +77,7 @@ class NdjsonLink(AgentLink):
         self._clock = clock
         self._child: Child | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._asked: _Asked | None = None
+        self._pending: _Asked | None = None
         self._noise = self._noise_lines = 0
         """Bytes and lines since its last answer."""
         self._garbage = self._violations = 0
@@ -99,7 +99,7 @@ class NdjsonLink(AgentLink):
         child = self._child
         assert child is not None, "open() comes before ask()"
         outcome: asyncio.Future[Draft | DraftFailure] = asyncio.get_running_loop().create_future()
-        self._asked = _Asked(request, self._clock.now(), outcome)
+        self._pending = _Asked(request, self._clock.now(), outcome)
         self._garbage = self._violations = 0
         try:
             try:
@@ -111,7 +111,7 @@ class NdjsonLink(AgentLink):
                     return DraftFailure(reason="the local agent's process no longer accepts input", hard=True)
             return await outcome
         finally:
-            self._asked = None
+            self._pending = None
 
     async def cancel_turn(self) -> bool:
         return False
@@ -131,17 +131,17 @@ class NdjsonLink(AgentLink):
         return None if self._child.exit_code == 0 else how
 
     def explanation(self) -> str:
-        said = [
+        output = [
             *([f"{self._garbage} lines that are not responses"] if self._garbage else []),
             *([f"{self._violations} responses to other requests"] if self._violations else []),
         ]
-        return f"; it wrote {' and '.join(said)}" if said else ""
+        return f"; it wrote {' and '.join(output)}" if output else ""
 
     # ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, child: Child) -> None:
         lines = LineSplitter(MAX_LINE)
-        while chunk := await child.said.read(65_536):
+        while chunk := await child.output.read(65_536):
             self._noise += len(chunk)
             for line in lines.feed(chunk):
                 self._noise_lines += 1
@@ -168,20 +168,22 @@ class NdjsonLink(AgentLink):
         head = _head(line)
         if head is None or head.type != RESPONSE:
             self._pass_over()
-        elif self._asked is None or self._asked.outcome.done() or head.request_id != self._asked.request.request_id:
+        elif (
+            self._pending is None or self._pending.outcome.done() or head.request_id != self._pending.request.request_id
+        ):
             self._violate()
         else:
             self._noise = self._noise_lines = 0
-            self._settle(self._read_response(line, self._asked))
+            self._settle(self._read_response(line, self._pending))
 
     def _take_long(self, line: OverlongLine) -> None:
-        asked = self._asked
-        if asked is not None and RESPONSE.encode() in line.head and asked.request.request_id.encode() in line.head:
-            self._settle(too_long(asked.request.constraints))
+        pending = self._pending
+        if pending is not None and RESPONSE.encode() in line.head and pending.request.request_id.encode() in line.head:
+            self._settle(too_long(pending.request.constraints))
         else:
             self._pass_over()
 
-    def _read_response(self, line: bytes, asked: _Asked) -> Draft | DraftFailure:
+    def _read_response(self, line: bytes, pending: _Asked) -> Draft | DraftFailure:
         try:
             response = msgspec.json.decode(line, type=PromptResponse)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -198,13 +200,13 @@ class NdjsonLink(AgentLink):
             done=bool(response.done),
             tokens=_whole(metrics.tokens),
             tool_rounds=_whole(metrics.tool_rounds),
-            duration_ms=round((self._clock.now() - asked.since) * 1_000),
+            duration_ms=round((self._clock.now() - pending.since) * 1_000),
         )
-        return held(draft, asked.request.constraints)
+        return held(draft, pending.request.constraints)
 
     def _settle(self, outcome: Draft | DraftFailure) -> None:
-        if self._asked is not None and not self._asked.outcome.done():
-            self._asked.outcome.set_result(outcome)
+        if self._pending is not None and not self._pending.outcome.done():
+            self._pending.outcome.set_result(outcome)
 
     def _pass_over(self) -> None:
         self._garbage += 1

@@ -92,9 +92,9 @@ def _reaped(kept: int) -> int | None:
     """Reap ended children; return the status of the process if it was among them."""
     status = None
     with suppress(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            if found[0] == kept:
-                status = found[1]
+        while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
+            if reaped[0] == kept:
+                status = reaped[1]
     return status
 
 

@@ -49,10 +49,10 @@ class Ending(NamedTuple):
     """How a process ended, and its last output."""
 
     how: str
-    said: str
+    output: str
 
     def __str__(self) -> str:
-        return f"{self.how}; last output: {self.said}" if self.said else self.how
+        return f"{self.how}; last output: {self.output}" if self.output else self.how
 
 
 class Child:
@@ -61,7 +61,7 @@ class Child:
     def __init__(self, program: Program) -> None:
         self._secrets = _secrets(program.env)
         environ = {**user_program_variables(os.environ), **program.env}
-        path = _found(program, environ)
+        path = _find_program(program, environ)
         lifeline, self._lifeline = os.pipe()
         self._alive = True
         # Until the child has its own session it would get Ctrl-C too; the reaper unblocks the signal.
@@ -77,7 +77,7 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(lifeline)
         self._process = PipedProcess(popen, "a local agent", kill=self.kill)
-        self.said = self._process.said
+        self.output = self._process.said
         """Its stdout. The owner must read it to the end, so that the process never blocks."""
 
     async def connect(self) -> None:
@@ -128,11 +128,11 @@ class Child:
 
 def _secrets(given: dict[str, str]) -> list[str]:
     """Return the values to redact, longest first: those of its environment, and their lines."""
-    found = {part for value in given.values() for part in (value, *value.splitlines()) if len(part) >= MIN_SECRET}
-    return sorted(found, key=len, reverse=True)
+    values = {part for value in given.values() for part in (value, *value.splitlines()) if len(part) >= MIN_SECRET}
+    return sorted(values, key=len, reverse=True)
 
 
-def _found(program: Program, environ: dict[str, str]) -> str:
+def _find_program(program: Program, environ: dict[str, str]) -> str:
     """Return the path of the program, or raise a `MissingError` that says what is wrong."""
     if sys.platform == "win32":
         raise MissingError("local agents as processes are not supported on Windows")

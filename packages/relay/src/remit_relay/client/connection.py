@@ -197,15 +197,15 @@ class PendingCalls:
         """Send the request that *make* builds for a number; return the answer, or raise the error of `end`."""
         if self._end:
             raise self._end
-        asked = make(next(self._numbers))
+        request = make(next(self._numbers))
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        self._open[asked.request] = asked, future
-        self._unsent.append(asked)
+        self._open[request.request] = request, future
+        self._unsent.append(request)
         self._due()
         try:
             return await future
         finally:
-            del self._open[asked.request]
+            del self._open[request.request]
 
     def next(self) -> Asked | None:
         """Return the next request to send, if any."""
@@ -213,12 +213,12 @@ class PendingCalls:
 
     def answered(self, answer: Answered) -> None:
         """Give an answer to its caller."""
-        if (found := self._open.get(answer.request)) and not found[1].done():
-            found[1].set_result(answer)
+        if (call := self._open.get(answer.request)) and not call[1].done():
+            call[1].set_result(answer)
 
     def begin_again(self) -> None:
         """Reset for a new connection: all open requests are sent again."""
-        self._unsent = deque(asked for asked, _ in self._open.values())
+        self._unsent = deque(request for request, _ in self._open.values())
 
     def end(self, error: Exception) -> None:
         """Fail all open requests."""
@@ -317,7 +317,7 @@ class GatewayConnection:
         self._eased = asyncio.Event()
         self._end: RemitError | None = None
         self._attempt = 0
-        self._heard = 0.0
+        self._last_heard = 0.0
 
     async def __aenter__(self) -> "GatewayConnection":
         self._loop = asyncio.get_running_loop()
@@ -461,7 +461,7 @@ class GatewayConnection:
             self._count_keys(answer.one_time_left)
             self._watch_due = bool(self._watched)
             self.welcomed.set()
-            self._heard = self._loop.time()
+            self._last_heard = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")
             if answer.is_new and self._allowed:
                 # A gateway that lost its file, or forgot this device, would let any device send to it.
@@ -500,7 +500,7 @@ class GatewayConnection:
         receive, now = socket.receive, self._loop.time
         while True:
             message = await receive()
-            self._heard = now()
+            self._last_heard = now()
             if self.state == "silent":
                 self.watch(self._watched)
                 self._become("connected", f"connected to {self._gateway}")
@@ -560,8 +560,8 @@ class GatewayConnection:
         """Send requests, messages and acknowledgements."""
         while True:
             self._wake.clear()
-            while asked := self._calls.next():
-                await socket.send_str(encode_text(asked).decode())
+            while request := self._calls.next():
+                await socket.send_str(encode_text(request).decode())
             if self._watch_due:
                 self._watch_due = False
                 await socket.send_str(encode_text(Watch(devices=self._watched)).decode())
@@ -575,7 +575,7 @@ class GatewayConnection:
         """Send pings, so that silence means a broken connection; return when it is silent for too long."""
         while True:
             await asyncio.sleep(self._ping_s)
-            quiet_s = self._loop.time() - self._heard
+            quiet_s = self._loop.time() - self._last_heard
             if quiet_s > self._silence_s:
                 return Bye(code="trouble", reason="the gateway does not respond")
             if quiet_s > 1.5 * self._ping_s and self.state == "connected":

@@ -62,8 +62,8 @@ class Troubles:
 
     def why(self, device: str) -> str:
         """Return the problem of a device; empty: none is known."""
-        found = self._known.get(device)
-        return "" if found is None else found.message
+        problem = self._known.get(device)
+        return "" if problem is None else problem.message
 
 
 def _ignore(_device: str, _why: Fault | None) -> None: ...

@@ -101,12 +101,12 @@ def unreached(error: Exception) -> Bye:
             return Bye(code="full", reason=reason, retry_after_ms=after_ms)
         case WSServerHandshakeError():
             why = f"the server at this address is not a gateway (status {error.status})"
-        case ClientConnectorCertificateError(certificate_error=tls.SSLCertVerificationError(verify_message=said)):
-            if "mismatch" in said:
-                why = f"its certificate is for another host ({said.rstrip('.')}); check `gateway` in `[relay]`"
+        case ClientConnectorCertificateError(certificate_error=tls.SSLCertVerificationError(verify_message=message)):
+            if "mismatch" in message:
+                why = f"its certificate is for another host ({message.rstrip('.')}); check `gateway` in `[relay]`"
             else:
                 why = (
-                    f"its certificate is not trusted ({said}); set `authority` in `[relay]` to the PEM file of the "
+                    f"its certificate is not trusted ({message}); set `authority` in `[relay]` to the PEM file of the "
                     "certificate authority to trust"
                 )
         case ClientConnectorSSLError():

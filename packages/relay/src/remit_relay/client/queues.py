@@ -34,7 +34,7 @@ class ReceiveQueue:
         """What the gateway sent on this connection and is not acknowledged yet: place, sender, number."""
         self._place: int = 0
         """The place up to which everything was stored."""
-        self._told: int = 0
+        self._acknowledged: int = 0
         self._freed_messages = self._freed_bytes = 0
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -67,13 +67,13 @@ class ReceiveQueue:
 
     def at_hand(self, messages: int, size: int) -> list[Delivery]:
         """Return messages that have arrived already, up to *messages* and *size* bytes; perhaps none."""
-        found: list[Delivery] = []
-        while self._unread and len(found) < messages and size >= len(self._unread[0].body):
+        deliveries: list[Delivery] = []
+        while self._unread and len(deliveries) < messages and size >= len(self._unread[0].body):
             delivery = self._unread.popleft()
             self._unread_bytes -= len(delivery.body)
             size -= len(delivery.body)
-            found.append(delivery)
-        return found
+            deliveries.append(delivery)
+        return deliveries
 
     def keep(self, delivery: Delivery) -> None:
         """Acknowledge a message whose effects are stored; the gateway is told soon."""
@@ -82,17 +82,17 @@ class ReceiveQueue:
 
     def ack(self, *, at_once: bool = False) -> Ack | None:
         """Return the acknowledgement to send now, if any; *at_once* includes delayed ones."""
-        if not (self._is_due or at_once) or self._place == self._told:
+        if not (self._is_due or at_once) or self._place == self._acknowledged:
             return None
         self._is_due = False
-        self._told = self._place
+        self._acknowledged = self._place
         return Ack(self._place)
 
     def begin_again(self) -> None:
         """Reset for a new connection, on which everything comes again that was not acknowledged."""
         self._sent.clear()
         self._is_due = False
-        self._place = self._told = 0
+        self._place = self._acknowledged = 0
 
     def _free(self, size: int) -> None:
         """Advance to the last place up to which everything was stored."""

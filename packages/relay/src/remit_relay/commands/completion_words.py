@@ -103,8 +103,8 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
         from remit_relay.messages.types import latest_offers
 
         peers = [peer for peer in Peers(state).list() if not peer.revoked]
-        meant = [peer for peer in peers if named & peer.names] or peers
-        return [offer for peer in meant for offer in latest_offers(state, peer.device) or ()]
+        chosen = [peer for peer in peers if named & peer.names] or peers
+        return [offer for peer in chosen for offer in latest_offers(state, peer.device) or ()]
 
     return [
         CompletionItem(offer.name, help=short(offer.description))
@@ -123,8 +123,8 @@ def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
         return [run for run in reversed(kept_runs(state)) if run.state not in ENDED]
 
-    found = [run for run in _read_device(ctx, query) if run.id.startswith(incomplete)]
-    return [CompletionItem(run.id, help=f"{run.profile}: {short(run.objective)}") for run in found[:MOST]]
+    runs = [run for run in _read_device(ctx, query) if run.id.startswith(incomplete)]
+    return [CompletionItem(run.id, help=f"{run.profile}: {short(run.objective)}") for run in runs[:MOST]]
 
 
 def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:

@@ -23,8 +23,8 @@ def check_device(team: Team) -> Iterator[Check]:
     if not (RELAY.of(team) or PROFILES.of(team) or SHARED.of(team)):
         return
     if find_spec("vodozemac") is None:
-        says = "the team works with other devices, but the extra `relay` is not installed"
-        yield warning("device", says, "pip install 'remit[relay]'")
+        message = "the team works with other devices, but the extra `relay` is not installed"
+        yield warning("device", message, "pip install 'remit[relay]'")
         return
     # Slow to load, and most teams have no device.
     from remit_relay.device.peers import Peers
@@ -34,12 +34,12 @@ def check_device(team: Team) -> Iterator[Check]:
         with using_device(team) as device:
             known = Peers(device.state).list()
             place, count = relative_path(device_path(team)), many(len(known), "device")
-            says = f"{device.card.name}, {device.id}, in {place}; {count} known"
+            message = f"{device.card.name}, {device.id}, in {place}; {count} known"
             team = with_gateway(team, device)
     except RemitError as error:
         yield warning("device", error.fault.message, error.fault.suggestion)
         return
-    yield ok("device", says)
+    yield ok("device", message)
     yield _gateway(team, device)
     for about, why, todo in device_warnings(team, known):
         yield warning(about, why, todo)
@@ -48,13 +48,13 @@ def check_device(team: Team) -> Iterator[Check]:
         if profile.agent is not None:
             continue
         if key == "acp" and find_spec("acp") is None:
-            says = "the extra `acp` is not installed"
-            yield warning(f"profiles.{name}.acp", says, "pip install 'remit[acp]'")
+            message = "the extra `acp` is not installed"
+            yield warning(f"profiles.{name}.acp", message, "pip install 'remit[acp]'")
         with suppress(RemitError):  # a missing secret is reported above
             program = program_of(team, name)
             if not program.exists():
-                says = f"program `{program.command}` not found"
-                yield warning(f"profiles.{name}.{key}", says, "Install it, or set its path.")
+                message = f"program `{program.command}` not found"
+                yield warning(f"profiles.{name}.{key}", message, "Install it, or set its path.")
 
 
 def _gateway(team: Team, device: "Device") -> Check:
@@ -63,12 +63,12 @@ def _gateway(team: Team, device: "Device") -> Check:
 
     about, at = "gateway", relay_of(team).gateway
     try:
-        found = asyncio.run(device_status(team, device))
+        status = asyncio.run(device_status(team, device))
     except RemitError as error:
         return warning(about, f"{at}: {error.fault.message}", error.fault.suggestion)
-    if not found.known:
-        says = f"{at} is reachable; this device has never connected to it, so other devices cannot reach it"
-        return warning(about, says, "Connect once, with `remit share` or `remit chat PROFILE DEVICE`.")
-    waiting = f"; {many(found.waiting, 'message')} waiting" if found.waiting else ""
-    connected = "connected" if found.connected else "registered"
+    if not status.known:
+        message = f"{at} is reachable; this device has never connected to it, so other devices cannot reach it"
+        return warning(about, message, "Connect once, with `remit share` or `remit chat PROFILE DEVICE`.")
+    waiting = f"; {many(status.waiting, 'message')} waiting" if status.waiting else ""
+    connected = "connected" if status.connected else "registered"
     return ok(about, f"{at} is reachable; this device is {connected}{waiting}")

@@ -29,15 +29,15 @@ async def device_status(team: Team, device: Device) -> DeviceStatus:
                 section.gateway.rstrip("/") + PATH, max_msg_size=MAX_FRAME, ssl=authority or True
             ) as socket,
         ):
-            found = await look(socket, device, gateway=gateway_name(team))
+            answer = await look(socket, device, gateway=gateway_name(team))
     except (ClientError, OSError, TimeoutError) as error:
-        found = unreached(error)
+        answer = unreached(error)
     except Malformed as error:
-        found = Bye(code="trouble", reason=f"not a gateway: {error}")
-    if isinstance(found, DeviceStatus):
-        return found
-    code, suggestion = ENDED.get(found.code) or (
+        answer = Bye(code="trouble", reason=f"not a gateway: {error}")
+    if isinstance(answer, DeviceStatus):
+        return answer
+    code, suggestion = ENDED.get(answer.code) or (
         Code.DELEGATION_UNAVAILABLE,
         "Check that it is running, and `gateway` in `[relay]`. Other devices cannot be reached until then.",
     )
-    raise RemitError(fault(code, found.reason, suggestion=suggestion))
+    raise RemitError(fault(code, answer.reason, suggestion=suggestion))

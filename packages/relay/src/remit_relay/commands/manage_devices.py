@@ -75,8 +75,8 @@ def own(device: str, remove: bool, team_file: Path | None, overrides: tuple[str,
     team = load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
     with using_device(team) as here:
         peers = Peers(here.state)
-        found, owned = find_device(peers.list(), device).device, Grants(own=True)
-        peer = peers.withdraw(found, owned) if remove else peers.grant(found, owned)
+        device_id, owned = find_device(peers.list(), device).device, Grants(own=True)
+        peer = peers.withdraw(device_id, owned) if remove else peers.grant(device_id, owned)
         known, name = known_device(peer, here.state), here.card.name
     if as_json:
         print_json(DeviceChanged(device=known))
@@ -128,12 +128,14 @@ def group(
             members = peers.ungroup(name, named or None)
         else:
             members = peers.group(name, named) if named else before
-        found = tuple(known_device(each, own.state) for each in members)
+        documents = tuple(known_device(each, own.state) for each in members)
     if as_json:
-        print_json(DeviceGroup(group=name, devices=found))
+        print_json(DeviceGroup(group=name, devices=documents))
         return
-    click.echo(f"{name}: {_names(found)}" if found else f"The group {name} is removed.", err=bool(devices) or remove)
-    if found and not remove and not any(each.shared or each.allowed for each in found):
+    click.echo(
+        f"{name}: {_names(documents)}" if documents else f"The group {name} is removed.", err=bool(devices) or remove
+    )
+    if documents and not remove and not any(each.shared or each.allowed for each in documents):
         todo = f"remit devices allow {name}{same_team(team_file)}"
         click.echo(f"→ Its devices have no permissions yet. To work with them: {todo}", err=True)
 
@@ -216,11 +218,11 @@ def pair(
         peers = Peers(device.state)
         if any(each.revoked for each in peers.list() if each.device == card.device):
             peers.pair(card)  # raises the reason; there is no code to compare
-        asks = not (verified or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
+        is_asked = not (verified or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
         if not as_json:
             click.echo(f"Code with {_called(card)}:", err=True)
             click.echo(code)
-        if asks:
+        if is_asked:
             verified = _do_they_match(card)
         peer = peers.pair(card)
         if verified:
@@ -246,21 +248,21 @@ def pair(
 def list_all(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Do what `remit devices list` says."""
     with using_device(_team(team_file, overrides)) as device:
-        found, own = tuple(known_device(peer, device.state) for peer in Peers(device.state).list()), device.id
+        known, own = tuple(known_device(peer, device.state) for peer in Peers(device.state).list()), device.id
     if as_json:
-        print_json(Devices(device=own, devices=found))
-    elif not found:
+        print_json(Devices(device=own, devices=known))
+    elif not known:
         todo = f"remit devices pair LINK{same_team(team_file)}"
         click.echo(f"No devices are paired yet.\n→ Ask the other owner for a link, then: {todo}", err=True)
     else:
         heads = ("name", "id", "verified", "shared with me", "may contact me", "may ask", "asked by", "revoked")
-        print_table(heads, [_row(each) for each in found], folds=("id", "revoked", "asked by", "may ask"))
-        offers = [(offer.name, each.name, offer.description) for each in found for offer in each.offers or ()]
+        print_table(heads, [_row(each) for each in known], folds=("id", "revoked", "asked by", "may ask"))
+        offers = [(offer.name, each.name, offer.description) for each in known for offer in each.offers or ()]
         if any(description for *_, description in offers):
             click.echo()
             print_table(("shared with me", "by", "description"), offers)
-        print_groups(found)
-        print_own(found)
+        print_groups(known)
+        print_own(known)
 
 
 def allow(
@@ -280,11 +282,13 @@ def allow(
         _check_names(team, grants)
     with using_device(team) as own, own.state.writing():
         peers, changed = Peers(own.state), list[PeerDevice]()
-        for found in (each.device for each in find_devices(peers.list(), device)):
+        for device_id in (each.device for each in find_devices(peers.list(), device)):
             if agents or profiles:
-                peer = peers.withdraw(found, grants) if remove else peers.grant(found, grants)
+                peer = peers.withdraw(device_id, grants) if remove else peers.grant(device_id, grants)
             else:
-                peer = peers.share(found, shared=not remove) if one_way else peers.allow(found, allowed=not remove)
+                peer = (
+                    peers.share(device_id, shared=not remove) if one_way else peers.allow(device_id, allowed=not remove)
+                )
             changed.append(peer)
         known = tuple(known_device(peer, own.state) for peer in changed)
     if as_json:

@@ -28,8 +28,8 @@ class DeviceDrafts:
         from remit_relay.commands.completion_words import read_device
         from remit_relay.session.repository import waiting
 
-        found = read_device(self._folder, lambda state: [run.pending for run in waiting(state)])
-        return [(draft.id, draft.text) for draft in found]
+        drafts = read_device(self._folder, lambda state: [run.pending for run in waiting(state)])
+        return [(draft.id, draft.text) for draft in drafts]
 
     def answer(self, draft: SharedDraft, decision: Decision) -> bool:
         """Send a draft or reject it, and return whether that is done already."""

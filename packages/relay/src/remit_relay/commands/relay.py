@@ -1,19 +1,14 @@
 """`remit relay`: a gateway that forwards end-to-end encrypted messages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from remit_cli.options import json_option
 
-if TYPE_CHECKING:
-    from remit_relay.commands.gateway import DatabaseOptions
-
 FOLDER = Path(".remit/relay")
 PORT = 8_765
-# Listening on this address means listening on all; no device can reach a gateway by this name.
-EVERYWHERE = ("0.0.0.0", "::", "")
 
 
 @click.command()
@@ -127,28 +122,7 @@ EVERYWHERE = ("0.0.0.0", "::", "")
 )
 @click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the gateway.")
 @json_option
-def relay(
-    host: str,
-    port: int,
-    folder: Path,
-    store: str | None,
-    store_password: str | None,
-    store_pooler: bool,
-    name: str | None,
-    certificate: Path | None,
-    private_key: Path | None,
-    proxies: tuple[str, ...],
-    message_retention: str,
-    device_retention: str,
-    max_bytes: str,
-    max_devices: int,
-    max_connections: int,
-    max_connections_per_address: int,
-    max_new_devices_per_address: int,
-    watchers: tuple[str, ...],
-    verbose: bool,
-    as_json: bool,
-) -> None:
+def relay(**options: Any) -> None:
     """Run a gateway that forwards encrypted messages between devices, until Ctrl-C.
 
     The gateway identifies devices by their keys and stores messages to offline devices. It cannot read the messages. It
@@ -169,53 +143,6 @@ def relay(
       remit relay --name relay.example.com --behind-proxy 127.0.0.1 --max-bytes 50GB --message-retention 14d
       remit relay --name relay.example.com --store postgresql://remit@db/remit --store-password '$DB_PASSWORD'
     """
-    from remit_cli.drive import running
-    from remit_cli.drive.running import data_only, logging_to
-    from remit_relay.commands.gateway import GatewayOptions, certificate_of, limits_of, networks_of, run_gateway
+    from remit_relay.commands import gateway
 
-    if name is None and host in EVERYWHERE:
-        raise click.UsageError("give the host name that devices use, as in --name relay.example.com")
-    if (certificate is None) != (private_key is None):
-        raise click.UsageError("--certificate and --private-key must be given together")
-    limits = limits_of(
-        GatewayOptions(
-            message_retention=message_retention,
-            device_retention=device_retention,
-            max_bytes=max_bytes,
-            max_devices=max_devices,
-            max_connections=max_connections,
-            max_connections_per_address=max_connections_per_address,
-            max_new_devices_per_address=max_new_devices_per_address,
-        )
-    )
-    database = _database(store, store_password, pooler=store_pooler)
-    trusted = networks_of("--behind-proxy", proxies)
-    watching = networks_of("--metrics-for", watchers)
-    with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
-        work = run_gateway(
-            folder,
-            database=database,
-            name=name or host,
-            host=host,
-            port=port,
-            limits=limits,
-            proxies=trusted,
-            watchers=watching,
-            certificate=certificate_of(certificate, private_key),
-            data=data if as_json else None,
-        )
-        code, stuck = running.run(work)
-        if stuck:
-            running.leave(code)
-        raise SystemExit(code)
-
-
-def _database(store: str | None, password: str | None, *, pooler: bool) -> "DatabaseOptions | None":
-    """Return the database that the options name; raises `UsageError` for options of a database that is not named."""
-    from remit_relay.commands.gateway import DatabaseOptions
-
-    if store is not None:
-        return DatabaseOptions(url=store, password=password, pooler=pooler)
-    if password is not None or pooler:
-        raise click.UsageError("--store-password and --store-pooler need --store")
-    return None
+    gateway.serve(**options)

@@ -67,8 +67,8 @@ def pair(
         if not as_json:
             _say_paired(done)
         if not (as_json or own) and sys.stdin.isatty() and sys.stderr.isatty():
-            asked = _ask(team, peer.card, given)
-            peer = Peers(device.state).grant(peer.device, asked)
+            grants = _ask(team, peer.card, given)
+            peer = Peers(device.state).grant(peer.device, grants)
         if as_json:
             shown = known_device(peer, device.state)
             print_json(DevicePaired(device=shown, code=comparable_code(device.card, peer.card), words=done.words))
@@ -169,7 +169,7 @@ def _ask(team: Team, card: Card, given: Grants) -> Grants:
     if not agents:
         agents = {each for each in SHARED.of(team) if click.confirm(f"Let {name} ask {each}?", default=False, err=True)}
     if not profiles:
-        allowed = [each for each, said in PROFILES.of(team).items() if said.allow_shared_agent_calls is not False]
+        allowed = [each for each, profile in PROFILES.of(team).items() if profile.allow_shared_agent_calls is not False]
         profiles = {each for each in allowed if click.confirm(f"Let my {each} ask {name}?", default=False, err=True)}
     return Grants(agents=frozenset(agents), profiles=frozenset(profiles))
 

@@ -91,10 +91,10 @@ def make_card(pair: Pair, olm_key: bytes, *, name: str, gateway: str = "") -> Ca
 
 def read_link(link: str) -> Card:
     """Return the card in a link, its signature checked, or raise a `RemitError` that says what is wrong with it."""
-    found = _LINK.match(link.strip()) if len(link) <= MAX_LINK else None
-    if found is None:
+    match = _LINK.match(link.strip()) if len(link) <= MAX_LINK else None
+    if match is None:
         raise _unreadable("not a pairing link", "Copy the whole link, from `remit:pair#` or `https://` to the end.")
-    packed = found["card"]
+    packed = match["card"]
     try:
         content = urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
     except ValueError:
@@ -174,12 +174,12 @@ class Published(Struct, frozen=True, kw_only=True):
 def read_bundle(bundle: bytes) -> DeviceBundle:
     """Decode a bundle and check its signatures, or raise a `RemitError` that says what is wrong."""
     try:
-        found = msgspec.msgpack.decode(bundle, type=DeviceBundle)
+        device_bundle = msgspec.msgpack.decode(bundle, type=DeviceBundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _swapped(f"invalid keys of a device: {error}") from None
-    if not found.fallback.is_of(found.card.checked()) or found.fallback.use != "fallback":
-        raise _swapped(f"invalid signature of the keys of {found.card.device}")
-    return found
+    if not device_bundle.fallback.is_of(device_bundle.card.checked()) or device_bundle.fallback.use != "fallback":
+        raise _swapped(f"invalid signature of the keys of {device_bundle.card.device}")
+    return device_bundle
 
 
 def choose_prekey(card: Card, bundle: bytes, one_time: bytes | None) -> PreKey:

@@ -117,9 +117,9 @@ class Peers:
         with self._state.writing():
             everyone = self._everyone()
             _check(everyone.values(), card)
-            found = next((row for row, known in everyone.items() if known.device == card.device), None)
-            if found is not None:
-                return self._keep(found, structs.replace(everyone[found], card=card, revoked_there=False))
+            existing = next((row for row, known in everyone.items() if known.device == card.device), None)
+            if existing is not None:
+                return self._keep(existing, structs.replace(everyone[existing], card=card, revoked_there=False))
             row = max(everyone, default=0) + 1
             return self._keep(row, PeerDevice(card=card))
 
@@ -242,13 +242,13 @@ class Peers:
 
     def get(self, device: str) -> PeerDevice | None:
         """Return a known device."""
-        found = self.find(device)
-        return None if found is None else found[1]
+        known = self.find(device)
+        return None if known is None else known[1]
 
     def find(self, device: str) -> tuple[int, PeerDevice] | None:
         """Return the row number of a device and the device, if it is known."""
-        found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
-        return None if found is None else (found[0], self._known.unlock(found[1], f"peers/{found[0]}"))
+        row = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
+        return None if row is None else (row[0], self._known.unlock(row[1], f"peers/{row[0]}"))
 
     def list(self) -> list[PeerDevice]:
         """Return the known devices, by name."""
@@ -256,12 +256,12 @@ class Peers:
 
     def row(self, device: str) -> tuple[int, PeerDevice]:
         """Return what `find` does; raise a `RemitError` if the device is unknown."""
-        found = self.find(device)
-        if found is None:
+        known = self.find(device)
+        if known is None:
             why = f"unknown device {device[:64]!r}"
             todo = "Pair with it first; `remit devices list` shows the known devices."
             raise RemitError(fault(Code.NOT_FOUND, why, suggestion=todo))
-        return found
+        return known
 
     def named(self, row: int) -> str:
         """Return the id of the device with this row number."""

@@ -87,10 +87,10 @@ def _read_key(path: Path, passphrase: str) -> bytes:
     if os.name == "posix" and mode & 0o077:
         raise _unusable(f"{path} is readable by other users", f"Restrict it: chmod 600 {path}")
     try:
-        found = msgspec.json.decode(content, type=_Open | _Locked)
-        if isinstance(found, _Open):
-            return bytes.fromhex(found.secret)
-        salt, locked = bytes.fromhex(found.salt), bytes.fromhex(found.locked)
+        key_file = msgspec.json.decode(content, type=_Open | _Locked)
+        if isinstance(key_file, _Open):
+            return bytes.fromhex(key_file.secret)
+        salt, locked = bytes.fromhex(key_file.salt), bytes.fromhex(key_file.locked)
     except (ValueError, UnicodeDecodeError):
         # Without its cause, which would show the content of the file.
         raise _unusable(
@@ -262,8 +262,8 @@ class DeviceFile:
 
     def fact(self, name: str, kind: type[T]) -> T | None:
         """Return the value stored under *name*, if there is one."""
-        found = self.one("SELECT value FROM facts WHERE name = ?", name)
-        return None if found is None else self.unlock(found[0], f"facts/{name}", kind)
+        row = self.one("SELECT value FROM facts WHERE name = ?", name)
+        return None if row is None else self.unlock(row[0], f"facts/{name}", kind)
 
     def keep(self, name: str, value: object) -> None:
         """Store a value under *name*, replacing the previous one."""
@@ -286,10 +286,10 @@ class DeviceFile:
                     why = f"{self.path} has version {version}, but this Remit supports version {VERSION}"
                     todo = "Use the version of Remit that created it, or a newer one."
                     raise _unusable(why, todo)
-            found = self.one("SELECT value FROM facts WHERE name = 'check'")
+            check = self.one("SELECT value FROM facts WHERE name = 'check'")
         except TROUBLE as error:
             raise translate(error, self.path) from error
-        if found is None or self.keys.unlock(found[0], "facts/check") is None:
+        if check is None or self.keys.unlock(check[0], "facts/check") is None:
             why = f"wrong key for {self.path}"
             todo = "Use the key file or passphrase that it was created with; without it the file cannot be read."
             raise _unusable(why, todo)
@@ -363,7 +363,7 @@ class Work(Struct, frozen=True):
     """A function to run, and a callback for its result once that is durable, or for a `FailedWork`."""
 
     do: Callable[[], Any]
-    heard: Callable[[Any], None]
+    report: Callable[[Any], None]
 
 
 class Commits:
@@ -404,7 +404,7 @@ class Commits:
 
     def _end(self, batch: list[Work], outcomes: list[Any]) -> None:
         for work, outcome in zip(batch, outcomes, strict=True):
-            work.heard(outcome)
+            work.report(outcome)
         if self._waiting:
             self._begin()
         else:

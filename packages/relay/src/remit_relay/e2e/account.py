@@ -2,8 +2,7 @@
 
 import secrets
 from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -13,103 +12,23 @@ from remit_relay.device.identity import Card, DeviceBundle, Published, make_card
 from remit_relay.device.state import DeviceFile
 from remit_server.transports.credentials.keys import SEED_BYTES, Pair
 
-# ── the part of vodozemac that is used, loaded when first needed ──────────────────────────────────────────────────────
-
-
-class PublicKey(Protocol):
-    """A Curve25519 public key."""
-
-    def to_bytes(self) -> bytes: ...
-
-
-class PreKeyMessage(Protocol):
-    """A message that also opens a session."""
-
-    def session_id(self) -> str: ...
-
-
-class OlmMessage(Protocol):
-    """An encrypted message; its kind is 0 if it also opens a session, else 1."""
-
-    def to_pre_key(self) -> PreKeyMessage | None: ...
-
-    def to_parts(self) -> tuple[int, bytes]: ...
-
-
-class OlmSession(Protocol):
-    """One double ratchet between two accounts."""
-
-    @property
-    def session_id(self) -> str: ...
-
-    def pickle(self, pickle_key: bytes) -> str: ...
-
-    def encrypt(self, plaintext: bytes) -> OlmMessage: ...
-
-    def decrypt(self, message: OlmMessage) -> bytes: ...
-
-
-class OlmAccount(Protocol):
-    """The Olm keys of a device: the identity key, and those with which others open sessions."""
-
-    @property
-    def curve25519_key(self) -> PublicKey: ...
-
-    @property
-    def one_time_keys(self) -> dict[str, PublicKey]: ...
-
-    @property
-    def fallback_key(self) -> dict[str, PublicKey]: ...
-
-    def pickle(self, pickle_key: bytes) -> str: ...
-
-    def generate_one_time_keys(self, count: int) -> object: ...
-
-    def generate_fallback_key(self) -> object: ...
-
-    def mark_keys_as_published(self) -> None: ...
-
-    def create_outbound_session(self, identity_key: PublicKey, one_time_key: PublicKey) -> OlmSession: ...
-
-    def create_inbound_session(self, sender_key: PublicKey, message: PreKeyMessage) -> tuple[OlmSession, bytes]: ...
-
-
-class _Accounts(Protocol):
-    def __call__(self) -> OlmAccount: ...
-
-    def from_pickle(self, pickle: str, pickle_key: bytes) -> OlmAccount: ...
-
-
-class _Sessions(Protocol):
-    def from_pickle(self, pickle: str, pickle_key: bytes) -> OlmSession: ...
-
-
-class _Messages(Protocol):
-    def from_parts(self, message_type: int, ciphertext: bytes) -> OlmMessage: ...
-
-
-class _Keys(Protocol):
-    def from_bytes(self, raw: bytes, /) -> PublicKey: ...
-
-
-class Olm(Protocol):
-    """The library. All its errors are `ValueError`s."""
-
-    Account: _Accounts
-    Session: _Sessions
-    AnyOlmMessage: _Messages
-    Curve25519PublicKey: _Keys
+if TYPE_CHECKING:
+    from vodozemac import Account
 
 
 @cache
-def olm() -> Olm:
-    """Return the library, or raise a `RemitError` that says how to install it."""
+def olm():
+    """Return vodozemac, loaded when it is first needed, or raise a `RemitError` that says how to install it.
+
+    All its errors are `ValueError`s.
+    """
     try:
-        return cast(Olm, import_module("vodozemac"))
+        import vodozemac
     except ImportError as error:
         why = "sharing agents between devices needs the extra `relay`, which is not installed"
         todo = "Install it: pip install 'remit[relay]'"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo)) from error
+    return vodozemac
 
 
 # ── the device ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,12 +69,12 @@ class Device:
     @classmethod
     def load(cls, state: DeviceFile) -> "Device | None":
         """Return the device in *state*, if there is one."""
-        found = state.fact("self", _Self)
-        if found is None:
+        stored = state.fact("self", _Self)
+        if stored is None:
             return None
-        pair = Pair(found.seed)
+        pair = Pair(stored.seed)
         olm_key = load_account(state).curve25519_key.to_bytes()
-        return cls(state, pair, make_card(pair, olm_key, name=found.name, gateway=found.gateway))
+        return cls(state, pair, make_card(pair, olm_key, name=stored.name, gateway=stored.gateway))
 
     @property
     def id(self) -> str:
@@ -187,10 +106,11 @@ class Device:
         olm_key = bytes.fromhex(self.card.olm)
         with self.state.writing():
             account = load_account(self.state)
+            untyped: Any = account  # the stubs of the library have no fallback keys
             account.generate_one_time_keys(count)
-            account.generate_fallback_key()
+            untyped.generate_fallback_key()
             once = [key.to_bytes() for key in account.one_time_keys.values()]
-            (fallback,) = (key.to_bytes() for key in account.fallback_key.values())
+            (fallback,) = (key.to_bytes() for key in untyped.fallback_key.values())
             account.mark_keys_as_published()
             keep_account(self.state, account)
         bundle = DeviceBundle(card=self.card, fallback=make_prekey(self._pair, olm_key, use="fallback", key=fallback))
@@ -203,13 +123,13 @@ class Device:
         return f"Device({self.id})"
 
 
-def load_account(state: DeviceFile) -> OlmAccount:
+def load_account(state: DeviceFile) -> "Account":
     """Return the device's Olm account, as it was last stored."""
     pickled = state.fact("account", str)
     assert pickled is not None, "a device is stored together with its account"
     return olm().Account.from_pickle(pickled, PICKLE_KEY)
 
 
-def keep_account(state: DeviceFile, account: OlmAccount) -> None:
+def keep_account(state: DeviceFile, account: "Account") -> None:
     """Store the account, in the same transaction as what depends on its change."""
     state.keep("account", account.pickle(PICKLE_KEY))

@@ -90,7 +90,7 @@ class MessageCipher:
         token = bytes.fromhex(message) if message else secrets.token_bytes(16)
         held = HeldMessage(message=token, content="message", requester=requester, body=plaintext)
         with self._state.writing():
-            row, peer = self._talking(to)
+            row, peer = self.talking(to)
             streams = self._sender.streams(row)
             self._sender.keep(row, self._sender.add(row, peer, streams, held))
         return token.hex()
@@ -121,7 +121,7 @@ class MessageCipher:
     def begin(self, to: str, prekey: PreKey) -> None:
         """Open a session with a device, if there is none, and add its held messages to the outbox."""
         with self._state.writing():
-            row, peer = self._talking(to)
+            row, peer = self.talking(to)
             streams = self._sender.streams(row)
             if self._sessions.load(streams.session) is None:
                 self._sender.keep(row, self._sender.begin(row, peer, streams, _owned(prekey, peer), renew=False))
@@ -133,7 +133,7 @@ class MessageCipher:
         while an earlier renewal is unanswered (30 s).
         """
         with self._state.writing():
-            row, peer = self._talking(to)
+            row, peer = self.talking(to)
             streams = self._sender.streams(row)
             current = self._sessions.load(streams.session)
             waiting = current is not None and current.mine and not current.answered and streams.out.renew
@@ -166,7 +166,7 @@ class MessageCipher:
         Each message to it acknowledges too, and so does every 32nd piece from it; call this when nothing else is sent.
         """
         with self._state.writing():
-            row, peer = self._talking(to)
+            row, peer = self.talking(to)
             streams = self._sender.streams(row)
             if not (streams.owed or always):
                 return False
@@ -199,13 +199,13 @@ class MessageCipher:
         message that is sealed again, in a new stream, is `waiting` again.
         """
         row, _ = self.peers.row(to)
-        found = self._state.one(
+        held = self._state.one(
             "SELECT last FROM held WHERE peer = ? AND tag = ?", row, self._state.tag(bytes.fromhex(message).hex())
         )
-        if found is None:
+        if held is None:
             return "delivered"
         unsent = "SELECT 1 FROM outbox WHERE peer = ? AND seq <= ?"
-        return "waiting" if found[0] is None or self._state.one(unsent, row, found[0]) else "taken"
+        return "waiting" if held[0] is None or self._state.one(unsent, row, held[0]) else "taken"
 
     def unsettled(self, to: str) -> int:
         """Return how many messages a device has not acknowledged."""
@@ -221,10 +221,10 @@ class MessageCipher:
         `RejectedMessageError`, with nothing changed, if they are rejected; its `remedy` says what to do.
         """
         with self._state.writing():
-            found = self.peers.find(sender)
-            if found is None:
+            known = self.peers.find(sender)
+            if known is None:
                 raise RejectedMessageError(RejectionReason.UNKNOWN_DEVICE, sender)
-            return self._receiver.open(*found, sealed)
+            return self._receiver.open(*known, sealed)
 
     def inbox(self, after: int = 0, limit: int = 100) -> list[Opened]:
         """Return the messages of the inbox in order, beginning after an id."""
@@ -263,7 +263,8 @@ class MessageCipher:
         live = self._sessions.load(self._sender.streams(row).session)
         return "" if live is None else live.session.session_id
 
-    def _talking(self, device: str) -> tuple[int, PeerDevice]:
+    def talking(self, device: str) -> tuple[int, PeerDevice]:
+        """Return a device that messages may be exchanged with, and its row; or raise a `RemitError`."""
         row, peer = self.peers.row(device)
         if not peer.may_talk:
             why = peer.revocation or f"the device {peer.card.name!r} ({device}) is known but not allowed"

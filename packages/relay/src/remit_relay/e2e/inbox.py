@@ -109,16 +109,16 @@ class Receiver:
         streams = structs.replace(streams, inc=entered.incoming, owed=streams.owed + is_numbered(piece))
         if entered.fresh:
             self._state.execute("DELETE FROM pieces WHERE peer = ?", row)
-        opened, streams = self._draw(row, peer, streams, piece, lost=entered.lost)
+        opened, streams = self._advance(row, peer, streams, piece, lost=entered.lost)
         gen = streams.out.gen
-        streams = self._sender.heard(row, peer, streams, piece.ack)
+        streams = self._sender.settle(row, peer, streams, piece.ack)
         if entered.fresh and piece.renew:
             if streams.out.gen == gen:
                 if not self._sender.may_restart(row, streams):
                     raise RejectedMessageError(RejectionReason.HURRIED, device)
                 streams = self._sender.restart(row, peer, streams)
         elif piece.kind == "ask" and streams.out.gen == gen:
-            streams = self._sender.asked(row, peer, streams, piece.ack)
+            streams = self._sender.repeat(row, peer, streams, piece.ack)
         else:
             streams = self._sender.catch_up(row, peer, streams)
         if streams.owed >= ACK_EVERY:
@@ -138,12 +138,12 @@ class Receiver:
             return structs.replace(streams, session=came_by)
         return streams
 
-    def _lay(self, row: int, piece: Piece) -> None:
+    def _store_piece(self, row: int, piece: Piece) -> None:
         """Store a piece that waits for an earlier one."""
         content = self._state.lock(_Laid(piece.part), f"pieces/{row}/{piece.gen}/{piece.seq}")
         self._state.execute("INSERT INTO pieces VALUES (?, ?, ?)", row, piece.seq, content)
 
-    def _draw(
+    def _advance(
         self, row: int, peer: PeerDevice, streams: StreamPair, came: Piece, *, lost: int
     ) -> tuple[list[Opened], StreamPair]:
         """Advance over all consecutive pieces, and deliver the messages that are complete."""
@@ -155,7 +155,7 @@ class Receiver:
             self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
         if is_numbered(came) and self._state.one("SELECT 1 FROM pieces WHERE peer = ? AND seq = ?", row, came.seq):
             raise RejectedMessageError(RejectionReason.ROLLED_BACK, peer.device)
-        while (laid := self._laid(row, came, inc.next)) is not None:
+        while (laid := self._find_piece(row, came, inc.next)) is not None:
             part, before = laid.part, drawn or self._part(row, came, inc.next - 1)
             inc, drawn = structs.replace(inc, next=inc.next + 1), part
             if part is None:
@@ -180,23 +180,23 @@ class Receiver:
                 case "message":
                     opened.append(self._deliver(row, peer, part, body))
                 case "loss":
-                    self._told(row, body)
+                    self._record_reported_loss(row, body)
         if is_numbered(came) and last_of(came) >= inc.next:
-            self._lay(row, came)
+            self._store_piece(row, came)
         streams = structs.replace(streams, inc=inc)
         for loss in losses:
-            streams = self._tell(row, peer, streams, loss)
+            streams = self._report_loss(row, peer, streams, loss)
         return opened, streams
 
-    def _laid(self, row: int, came: Piece, seq: int) -> _Laid | None:
+    def _find_piece(self, row: int, came: Piece, seq: int) -> _Laid | None:
         """Return a piece: the one that just *came*, or a stored one."""
         if is_numbered(came) and came.seq == seq:
             return _Laid(came.part)
-        found = self._state.one("SELECT content FROM pieces WHERE peer = ? AND seq = ?", row, seq)
-        return None if found is None else self._state.unlock(found[0], f"pieces/{row}/{came.gen}/{seq}", _Laid)
+        row_found = self._state.one("SELECT content FROM pieces WHERE peer = ? AND seq = ?", row, seq)
+        return None if row_found is None else self._state.unlock(row_found[0], f"pieces/{row}/{came.gen}/{seq}", _Laid)
 
     def _part(self, row: int, came: Piece, seq: int) -> MessagePart | None:
-        laid = self._laid(row, came, seq)
+        laid = self._find_piece(row, came, seq)
         return None if laid is None else laid.part
 
     def _whole(self, row: int, came: Piece, inc: Incoming, last: MessagePart) -> bytes:
@@ -240,11 +240,11 @@ class Receiver:
 
     def losses(self, row: int, device: str) -> list[Loss]:
         """Return the losses between this device and another."""
-        found = self._state.rows("SELECT content FROM losses WHERE peer = ? ORDER BY id", row)
-        kept = [self._state.unlock(content, f"losses/{row}", _Loss) for (content,) in found]
+        rows = self._state.rows("SELECT content FROM losses WHERE peer = ? ORDER BY id", row)
+        kept = [self._state.unlock(content, f"losses/{row}", _Loss) for (content,) in rows]
         return [Loss(peer=device, forgot=each.forgot, direction=each.direction, count=each.count) for each in kept]
 
-    def _tell(self, row: int, peer: PeerDevice, streams: StreamPair, loss: _Loss) -> StreamPair:
+    def _report_loss(self, row: int, peer: PeerDevice, streams: StreamPair, loss: _Loss) -> StreamPair:
         """Record a loss and report it to the other device."""
         self._record_loss(row, loss)
         held = HeldMessage(
@@ -252,7 +252,7 @@ class Receiver:
         )
         return self._sender.add(row, peer, streams, held)
 
-    def _told(self, row: int, body: bytes) -> None:
+    def _record_reported_loss(self, row: int, body: bytes) -> None:
         """Record a loss that the other device reported, from this side's view."""
         try:
             loss = msgspec.msgpack.decode(body, type=_Loss)

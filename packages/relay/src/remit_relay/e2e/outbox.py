@@ -66,8 +66,8 @@ class OutboxWriter:
 
     def streams(self, peer: int) -> StreamPair:
         """Return both streams with a device."""
-        found = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
-        return StreamPair() if found is None else self._known.unlock(found[0], f"lines/{peer}")
+        row = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
+        return StreamPair() if row is None else self._known.unlock(row[0], f"lines/{peer}")
 
     def keep(self, peer: int, streams: StreamPair) -> None:
         """Store both streams with a device."""
@@ -164,22 +164,22 @@ class OutboxWriter:
         live = self._sessions.load(streams.session)
         if live is None:
             return streams
-        asked = structs.replace(streams, asked_ms=self._now_us() // 1_000)
-        return self._put(row, peer, self._started(asked), live, "ask")
+        updated = structs.replace(streams, asked_ms=self._now_us() // 1_000)
+        return self._put(row, peer, self._started(updated), live, "ask")
 
-    def asked(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
+    def repeat(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
         """Start a new stream if the other side misses something, else acknowledge."""
         now_ms = self._now_us() // 1_000
         if not misses(streams.out, ack) or 0 <= now_ms - streams.repeated_ms < REPEATED_MS:
             return self.note(row, peer, self.catch_up(row, peer, streams))
         return self.restart(row, peer, structs.replace(streams, repeated_ms=now_ms))
 
-    def heard(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
+    def settle(self, row: int, peer: PeerDevice, streams: StreamPair, ack: StreamAck) -> StreamPair:
         """Drop what the other side has, or start a new stream if it is ahead of what this device remembers."""
-        found = self._state.one(
+        settled = self._state.one(
             "SELECT last, chain FROM held WHERE peer = ? AND last < ? ORDER BY last DESC LIMIT 1", row, ack.next
         )
-        last, chain = found or (None, None)
+        last, chain = settled or (None, None)
         match hear(streams.out, ack, chain):
             case AckOutcome.STALE:
                 return streams
@@ -264,8 +264,8 @@ class OutboxWriter:
 
     def _next_id(self) -> int:
         # From the clock as well: the gateway accepts each number of a sender once.
-        found = self._state.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
-        return max(self._now_us(), found[0] + 1 if found else 1)
+        sequence = self._state.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
+        return max(self._now_us(), sequence[0] + 1 if sequence else 1)
 
     def _held(self, row: int) -> tuple[int, float]:
         ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM held WHERE peer = ?", row)

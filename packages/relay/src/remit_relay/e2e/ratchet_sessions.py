@@ -1,15 +1,18 @@
 """The stored Olm sessions with each known device: which one decrypts a message, and which ones are dropped."""
 
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import PeerDevice
 from remit_relay.device.state import DeviceFile
-from remit_relay.e2e.account import PICKLE_KEY, OlmAccount, OlmMessage, OlmSession, keep_account, load_account, olm
+from remit_relay.e2e.account import PICKLE_KEY, keep_account, load_account, olm
 from remit_relay.e2e.streams import MAX_SEALED, RejectionReason, split_frame
+
+if TYPE_CHECKING:
+    from vodozemac import Account, AnyOlmMessage, Session
 
 # Both sides may open and renew sessions at the same time, while older messages are still in transit.
 KEPT_SESSIONS = 5
@@ -32,7 +35,7 @@ class Live(Struct, frozen=True):
     """A session in memory, which is stored if all goes well."""
 
     row: int
-    session: OlmSession
+    session: "Session"
     mine: bool
     answered: bool
 
@@ -42,7 +45,7 @@ class Read(Struct, frozen=True):
 
     plain: bytes
     live: Live
-    account: OlmAccount | None = None
+    account: "Account | None" = None
     """Set if the message opened the session and so used up a key."""
 
 
@@ -56,8 +59,8 @@ class OlmSessions:
 
     def load(self, row: int) -> Live | None:
         """Return a session, if it still exists."""
-        found = self._state.one("SELECT peer, content FROM sessions WHERE id = ? AND content IS NOT NULL", row)
-        return None if found is None else self._live(row, found[0], found[1])
+        session_row = self._state.one("SELECT peer, content FROM sessions WHERE id = ? AND content IS NOT NULL", row)
+        return None if session_row is None else self._live(row, session_row[0], session_row[1])
 
     def keep(self, peer: int, live: Live) -> int:
         """Store a session and return its row; the oldest is dropped if there are too many."""
@@ -97,7 +100,7 @@ class OlmSessions:
         session = load_account(self._state).create_outbound_session(public(bytes.fromhex(card.olm)), public(key))
         return Live(row=0, session=session, mine=True, answered=False)
 
-    def keep_account(self, account: OlmAccount) -> None:
+    def keep_account(self, account: "Account") -> None:
         keep_account(self._state, account)
 
     def read(self, row: int, peer: PeerDevice, sealed: bytes, current: int) -> Read | RejectionReason:
@@ -106,11 +109,11 @@ class OlmSessions:
             return RejectionReason.GARBAGE
         if self.is_marked(row, "sealed", digest_of(sealed)):
             return RejectionReason.REPLAY
-        found = self._read(row, peer, frame.kind, frame.ratchet, current)
-        if isinstance(found, RejectionReason):
-            return found
-        plain = frame.opened(found.plain)
-        return RejectionReason.UNREADABLE if plain is None else structs.replace(found, plain=plain)
+        read = self._read(row, peer, frame.kind, frame.ratchet, current)
+        if isinstance(read, RejectionReason):
+            return read
+        plain = frame.opened(read.plain)
+        return RejectionReason.UNREADABLE if plain is None else structs.replace(read, plain=plain)
 
     def _read(self, row: int, peer: PeerDevice, kind: int, ratchet: bytes, current: int) -> Read | RejectionReason:
         try:
@@ -120,14 +123,16 @@ class OlmSessions:
             return RejectionReason.GARBAGE
         if pre_key is not None:
             name = pre_key.session_id()
-            found = self._state.one(
+            session_row = self._state.one(
                 "SELECT id, content FROM sessions WHERE peer = ? AND tag = ?", row, self._state.tag(name)
             )
-            if found is None:
+            if session_row is None:
                 return self._opened(peer, message)
-            if found[1] is None:
+            if session_row[1] is None:
                 return RejectionReason.UNREADABLE
-            return self._decrypted(self._live(found[0], row, found[1]), message) or RejectionReason.UNREADABLE
+            return (
+                self._decrypted(self._live(session_row[0], row, session_row[1]), message) or RejectionReason.UNREADABLE
+            )
         rows = self._state.rows(
             "SELECT id, content FROM sessions WHERE peer = ? AND content IS NOT NULL ORDER BY id = ? DESC, id DESC",
             row,
@@ -138,7 +143,7 @@ class OlmSessions:
                 return read
         return RejectionReason.UNREADABLE
 
-    def _opened(self, peer: PeerDevice, message: OlmMessage) -> Read | RejectionReason:
+    def _opened(self, peer: PeerDevice, message: "AnyOlmMessage") -> Read | RejectionReason:
         pre_key = message.to_pre_key()
         assert pre_key is not None
         account = load_account(self._state)
@@ -153,7 +158,7 @@ class OlmSessions:
         return Read(plain=plain, live=Live(row=0, session=session, mine=False, answered=True), account=account)
 
     @staticmethod
-    def _decrypted(live: Live, message: OlmMessage) -> Read | None:
+    def _decrypted(live: Live, message: "AnyOlmMessage") -> Read | None:
         try:
             plain = live.session.decrypt(message)
         except ValueError:

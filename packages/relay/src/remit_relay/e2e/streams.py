@@ -11,7 +11,7 @@ backup), these counts differ, and both learn how many messages are lost.
 import os
 from enum import StrEnum
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -20,7 +20,9 @@ from msgspec import Meta, Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit_relay.device.identity import DeviceId
-from remit_relay.e2e.account import OlmSession
+
+if TYPE_CHECKING:
+    from vodozemac import Session
 
 # ── the frame of an encrypted message ─────────────────────────────────────────────────────────────────────────────────
 
@@ -61,7 +63,7 @@ class SealedFrame(Struct, frozen=True):
         return padded[_LENGTH:end] if end <= len(padded) else None
 
 
-def pack(session: OlmSession, plain: bytes, size: int) -> bytes:
+def pack(session: "Session", plain: bytes, size: int) -> bytes:
     """Return *plain* encrypted and padded to *size* bytes, or unpadded if it is longer."""
     key = os.urandom(_KEY)
     kind, ratchet = session.encrypt(key).to_parts()

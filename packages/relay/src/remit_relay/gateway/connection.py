@@ -25,7 +25,7 @@ class DeviceConnection(Struct, eq=False):
     _socket: WebSocket
     number: int
     device: str
-    heard: float
+    last_heard: float
     progress: float
     key: int = 0
     session: int = 0

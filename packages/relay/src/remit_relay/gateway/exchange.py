@@ -5,7 +5,7 @@ Everything here runs in the event loop without waiting: work goes to the store, 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Literal
@@ -72,44 +72,27 @@ class GatewayMetrics:
 
     def page(self, held: StoreSize, *, max_bytes: int, connections: int, is_well: bool) -> str:
         """Return the metrics in the Prometheus text format."""
-        lines = (
-            *_metric("up", "gauge", "1: the gateway can write; 0: it cannot, or is shutting down.", int(is_well)),
-            *_metric("connections", "gauge", "Connected devices.", connections),
-            *_metric("devices", "gauge", "Known devices.", held.devices),
-            *_metric("queued_messages", "gauge", "Messages waiting for their receivers.", held.messages),
-            *_metric("queued_bytes", "gauge", "Size of the waiting messages.", held.queued_bytes),
-            *_metric(
-                "held_bytes", "gauge", "Size of everything that is stored, limited by max_bytes.", held.total_bytes
-            ),
-            *_metric("max_bytes", "gauge", "Limit of held_bytes.", max_bytes),
-            *_metric("messages_total", "counter", "Messages accepted.", self.stored),
-            *_metric(
-                "expired_total", "counter", "Messages deleted because they were not fetched in time.", self.expired
-            ),
-            *_metric(
-                "forgotten_devices_total",
-                "counter",
-                "Devices forgotten after a long absence.",
-                self.forgotten,
-            ),
-            *self._refusals(),
+        metrics = (
+            ("up", "gauge", "1: the gateway can write; 0: it cannot, or is shutting down.", int(is_well)),
+            ("connections", "gauge", "Connected devices.", connections),
+            ("devices", "gauge", "Known devices.", held.devices),
+            ("queued_messages", "gauge", "Messages waiting for their receivers.", held.messages),
+            ("queued_bytes", "gauge", "Size of the waiting messages.", held.queued_bytes),
+            ("held_bytes", "gauge", "Size of everything that is stored, limited by max_bytes.", held.total_bytes),
+            ("max_bytes", "gauge", "Limit of held_bytes.", max_bytes),
+            ("messages_total", "counter", "Messages accepted.", self.stored),
+            ("expired_total", "counter", "Messages deleted because they were not fetched in time.", self.expired),
+            ("forgotten_devices_total", "counter", "Devices forgotten after a long absence.", self.forgotten),
         )
-        return "".join(f"{line}\n" for line in lines)
-
-    def _refusals(self) -> Iterator[str]:
-        yield from _metric_head("refusals_total", "counter", "Refusals by kind and reason.")
+        lines = [f"{_head(*head)}remit_gateway_{head[0]} {value}\n" for *head, value in metrics]
+        lines.append(_head("refusals_total", "counter", "Refusals by kind and reason."))
         for (what, why), number in sorted(self._refused.items()):
-            yield f'remit_gateway_refusals_total{{what="{what}",why="{why}"}} {number}'
+            lines.append(f'remit_gateway_refusals_total{{what="{what}",why="{why}"}} {number}\n')
+        return "".join(lines)
 
 
-def _metric(name: str, kind: str, meaning: str, value: int) -> Iterator[str]:
-    yield from _metric_head(name, kind, meaning)
-    yield f"remit_gateway_{name} {value}"
-
-
-def _metric_head(name: str, kind: str, meaning: str) -> Iterator[str]:
-    yield f"# HELP remit_gateway_{name} {meaning}"
-    yield f"# TYPE remit_gateway_{name} {kind}"
+def _head(name: str, kind: str, meaning: str) -> str:
+    return f"# HELP remit_gateway_{name} {meaning}\n# TYPE remit_gateway_{name} {kind}\n"
 
 
 # ── presence ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,22 +105,22 @@ class PresenceWatchers:
     """The connections that watch, and the last report to each about each device. Pure: it decides what is news."""
 
     def __init__(self) -> None:
-        self._told: dict[DeviceConnection, dict[str, bool | None]] = {}
+        self._reported: dict[DeviceConnection, dict[str, bool | None]] = {}
         self._by_device: dict[str, set[DeviceConnection]] = {}
 
     def watch(self, connection: DeviceConnection, devices: Iterable[str]) -> list[PresencePair]:
         """Replace what a connection watches; return all of its pairs."""
         self.forget(connection)
-        told: dict[str, bool | None] = dict.fromkeys(devices)
-        if told:
-            self._told[connection] = told
-        for device in told:
+        reported: dict[str, bool | None] = dict.fromkeys(devices)
+        if reported:
+            self._reported[connection] = reported
+        for device in reported:
             self._by_device.setdefault(device, set()).add(connection)
-        return [PresencePair(connection.device, device) for device in told]
+        return [PresencePair(connection.device, device) for device in reported]
 
     def forget(self, connection: DeviceConnection) -> None:
         """Forget a connection that has ended."""
-        for device in self._told.pop(connection, {}):
+        for device in self._reported.pop(connection, {}):
             watching = self._by_device[device]
             watching.discard(connection)
             if not watching:
@@ -152,21 +135,21 @@ class PresenceWatchers:
         """Return whom to tell that a device came or went: those who may know it."""
         news: list[tuple[DeviceConnection, PresenceReport]] = []
         for connection in self._by_device.get(device, ()):
-            if self._told[connection][device] is (not present):
-                self._told[connection][device] = present
+            if self._reported[connection][device] is (not present):
+                self._reported[connection][device] = present
                 news.append((connection, PresenceReport(devices={device: present})))
         return news
 
     def answered(
-        self, pairs: Iterable[PresencePair], found: Mapping[PresencePair, bool]
+        self, pairs: Iterable[PresencePair], presence: Mapping[PresencePair, bool]
     ) -> list[tuple[DeviceConnection, PresenceReport]]:
         """Return whom to tell what after the store was asked; a pair that it does not know may not know it."""
         news: dict[DeviceConnection, dict[str, bool | None]] = {}
         for pair in pairs:
             for connection in self._by_device.get(pair.device, ()):
-                told, present = self._told[connection], found.get(pair)
-                if connection.device == pair.asker and told[pair.device] is not present:
-                    told[pair.device] = present
+                reported, present = self._reported[connection], presence.get(pair)
+                if connection.device == pair.asker and reported[pair.device] is not present:
+                    reported[pair.device] = present
                     news.setdefault(connection, {})[pair.device] = present
         return [(connection, PresenceReport(devices=devices)) for connection, devices in news.items()]
 
@@ -222,8 +205,8 @@ class PresenceTeller:
 
     def _ask_page(self, pairs: Sequence[PresencePair]) -> None:
         def then(elsewhere: dict[PresencePair, bool]) -> None:
-            found = {pair: there or pair.device in self._devices for pair, there in elsewhere.items()}
-            self._send(self._watchers.answered(pairs, found))
+            presence = {pair: there or pair.device in self._devices for pair, there in elsewhere.items()}
+            self._send(self._watchers.answered(pairs, presence))
 
         self._store.presence(pairs, then)
 
@@ -304,9 +287,9 @@ class Exchange:
 
     async def look(self, device: str) -> DeviceStatus:
         """Return the status of a device, without changing anything."""
-        found = await self._store.look(device)
-        connected, waiting, left = found or (False, 0, 0)
-        return DeviceStatus(known=found is not None, connected=connected, waiting=waiting, one_time_left=left)
+        stored = await self._store.look(device)
+        connected, waiting, left = stored or (False, 0, 0)
+        return DeviceStatus(known=stored is not None, connected=connected, waiting=waiting, one_time_left=left)
 
     def _welcome(self, connection: DeviceConnection, entered: AdmittedDevice) -> None:
         connection.key, connection.session = entered.key, entered.session
@@ -341,7 +324,7 @@ class Exchange:
         """End connections that are silent or do not read."""
         now, limits = self._clock.now(), self._limits
         for connection in list(self.devices.values()):
-            if now - connection.heard > limits.idle_s:
+            if now - connection.last_heard > limits.idle_s:
                 self.cut(connection, Bye(code="idle", reason=f"no frame was received for {limits.idle_s:g} s"))
             elif connection.stuck(now, limits.slow_s):
                 self.cut(connection, Bye(code="slow", reason=f"the device read nothing for {limits.slow_s:g} s"))
@@ -354,7 +337,7 @@ class Exchange:
         async for step in self._store.cleanup():
             self.metrics.expired += step.expired
             self.metrics.forgotten += step.devices
-            for sender, expired in step.told:
+            for sender, expired in step.notices:
                 self.expired(sender, expired)
 
     # ── events of the store ───────────────────────────────────────────────────────────────────────────────────────────
@@ -460,14 +443,14 @@ class Exchange:
             connection.say(report)
             self._soon(connection)
 
-    def _fetch(self, connection: DeviceConnection, asked: Fetch) -> None:
-        def fetched(found: Fetched) -> None:
-            self._say(connection, found.answer)
-            owner = self.devices.get(asked.device)
-            if owner is not None and not isinstance(found.answer, Denied) and found.answer.one_time is not None:
-                self._say(owner, KeysLeft(one_time_left=found.one_time_left))
+    def _fetch(self, connection: DeviceConnection, request: Fetch) -> None:
+        def fetched(reply: Fetched) -> None:
+            self._say(connection, reply.answer)
+            owner = self.devices.get(request.device)
+            if owner is not None and not isinstance(reply.answer, Denied) and reply.answer.one_time is not None:
+                self._say(owner, KeysLeft(one_time_left=reply.one_time_left))
 
-        self._store.fetch(connection.device, asked, fetched)
+        self._store.fetch(connection.device, request, fetched)
 
     def _say(self, connection: DeviceConnection, frame: KeysLeft | Refused | Expired | Answered) -> None:
         if not connection.closing:
@@ -571,7 +554,7 @@ class Exchange:
 
     def _acknowledge(self, connection: DeviceConnection, place: int) -> None:
         # An honest device does not acknowledge a place that was not sent yet.
-        if not connection.acknowledge(min(place, connection.sent), connection.heard):
+        if not connection.acknowledge(min(place, connection.sent), connection.last_heard):
             return
         # The current place: what was delivered after it may not be in the store yet, and would stay there.
         self._store.acknowledge(connection.key, connection.acked, _done)
@@ -586,7 +569,7 @@ class Exchange:
         connection.paging = True
         connection.stale = False
 
-        def found(page: Page) -> None:
+        def on_page(page: Page) -> None:
             connection.paging = False
             if connection.closing:
                 return
@@ -603,7 +586,7 @@ class Exchange:
                 self._next_page(connection)
 
         after = connection.sent
-        self._store.page(connection.key, after, messages, size, found)
+        self._store.page(connection.key, after, messages, size, on_page)
 
     def _catch_up(self, connection: DeviceConnection) -> None:
         """Read what is new, now or after the page that is being read; if the window is full, after the next ack."""

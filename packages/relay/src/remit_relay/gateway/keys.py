@@ -69,7 +69,7 @@ async def one_time_left(database: SqlConnection, device: int) -> int:
 
 
 async def publish_keys(
-    database: SqlConnection, device: int, asked: Publish, limits: GatewayLimits, room: int
+    database: SqlConnection, device: int, request: Publish, limits: GatewayLimits, room: int
 ) -> KeyChange:
     """Store a bundle and one-time keys, if no more than *room* bytes are added.
 
@@ -77,22 +77,22 @@ async def publish_keys(
     the oldest, which the device may have forgotten.
     """
     before = await _held(database, device)
-    over = before.left if asked.replace else max(0, before.left + len(asked.one_time) - limits.one_time_keys)
+    over = before.left if request.replace else max(0, before.left + len(request.one_time) - limits.one_time_keys)
     old = await database.fetch(_OLDEST, device, over) if over else []
-    added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - before.bundle)
+    added = sum(map(len, request.one_time)) + (0 if request.bundle is None else len(request.bundle) - before.bundle)
     added -= sum(row[1] for row in old)
-    if reason := _objection(limits, len(asked.one_time), before.bundle + before.one_time, added, room):
-        return KeyChange(Denied(request=asked.request, code="full", reason=reason))
+    if reason := _objection(limits, len(request.one_time), before.bundle + before.one_time, added, room):
+        return KeyChange(Denied(request=request.request, code="full", reason=reason))
     if old:
         await database.execute(_DROP, [row[0] for row in old])
-    if asked.bundle is not None:
-        await database.execute("UPDATE remit_gateway.device SET bundle = $2 WHERE key = $1", device, asked.bundle)
-    if asked.one_time:
-        digests = [hashlib.blake2b(body, digest_size=16).digest() for body in asked.one_time]
-        rows = [(device, digest, body) for digest, body in zip(digests, asked.one_time, strict=True)]
+    if request.bundle is not None:
+        await database.execute("UPDATE remit_gateway.device SET bundle = $2 WHERE key = $1", device, request.bundle)
+    if request.one_time:
+        digests = [hashlib.blake2b(body, digest_size=16).digest() for body in request.one_time]
+        rows = [(device, digest, body) for digest, body in zip(digests, request.one_time, strict=True)]
         await database.executemany(_ADD, rows)
     after = await _held(database, device)
-    return KeyChange(Done(request=asked.request, one_time_left=after.left), after.size - before.size)
+    return KeyChange(Done(request=request.request, one_time_left=after.left), after.size - before.size)
 
 
 def _objection(limits: GatewayLimits, count: int, size: int, added: int, room: int) -> str:
@@ -104,38 +104,38 @@ def _objection(limits: GatewayLimits, count: int, size: int, added: int, room: i
     return FULL if added > 0 and added > room else ""
 
 
-async def fetch_keys(database: SqlConnection, sender: str, asked: Fetch, now_ms: int) -> tuple[Fetched, int]:
+async def fetch_keys(database: SqlConnection, sender: str, request: Fetch, now_ms: int) -> tuple[Fetched, int]:
     """Hand out the keys of a device to an allowed sender, which uses up the one-time key.
 
     Also return by how much the store has shrunk.
     """
-    found = await database.fetchrow(_FIND, sender, asked.device)
-    if found is None:
-        return Fetched(Denied(request=asked.request, code="unreachable", reason=UNREACHABLE), 0), 0
-    device, bundle = found
+    row = await database.fetchrow(_FIND, sender, request.device)
+    if row is None:
+        return Fetched(Denied(request=request.request, code="unreachable", reason=UNREACHABLE), 0), 0
+    device, bundle = row
     oldest = await database.fetchrow(_OLDEST, device, 1)
     one_time: bytes | None = None
     if oldest is not None:
         key, _, one_time = oldest
         used = "UPDATE remit_gateway.one_time SET body = NULL, used_ms = $2 WHERE key = $1"
         await database.execute(used, key, now_ms)
-    answer = BundleReply(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
+    answer = BundleReply(request=request.request, device=request.device, bundle=bundle, one_time=one_time)
     return Fetched(answer, await one_time_left(database, device)), len(one_time or b"")
 
 
-async def allow_senders(database: SqlConnection, device: int, asked: AllowSenders) -> tuple[Done, int]:
+async def allow_senders(database: SqlConnection, device: int, request: AllowSenders) -> tuple[Done, int]:
     """Replace the list of allowed senders of a device; also when the gateway is full, as the list may get shorter.
 
     Also return by how much the store has grown.
     """
     gone = await database.fetch("DELETE FROM remit_gateway.allowed WHERE receiver = $1 RETURNING 1", device)
-    senders = sorted(set(asked.senders or ()))
+    senders = sorted(set(request.senders or ()))
     listed = "INSERT INTO remit_gateway.allowed (receiver, sender) VALUES ($1, $2)"
     await database.executemany(listed, [(device, sender) for sender in senders])
     is_open = "UPDATE remit_gateway.device SET is_open = $2 WHERE key = $1"
-    await database.execute(is_open, device, asked.senders is None)
+    await database.execute(is_open, device, request.senders is None)
     left = await one_time_left(database, device)
-    return Done(request=asked.request, one_time_left=left), ROW_BYTES * (len(senders) - len(gone))
+    return Done(request=request.request, one_time_left=left), ROW_BYTES * (len(senders) - len(gone))
 
 
 class ForgottenKeys(NamedTuple):

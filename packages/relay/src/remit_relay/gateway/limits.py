@@ -145,25 +145,25 @@ class Addresses:
 
     def objection(self, address: str, now: float) -> str:
         """Count a connection attempt; return the name of the limit that it exceeds, or an empty string."""
-        limits, found = self._limits, self._of(address, now)
-        left = found.attempts.fill(limits.address_attempts, now)
+        limits, known = self._limits, self._of(address, now)
+        left = known.attempts.fill(limits.address_attempts, now)
         # The level may go below zero, so that a client that keeps trying is rejected when it connects (`is_hammering`).
-        found.attempts.level = max(-limits.address_attempts.burst, left - 1)
+        known.attempts.level = max(-limits.address_attempts.burst, left - 1)
         if left < 1:
             return "address_attempts"
-        if found.failures.fill(limits.address_failures, now) < 1:
+        if known.failures.fill(limits.address_failures, now) < 1:
             return "address_failures"
-        if found.open >= limits.address_connections:
+        if known.open >= limits.address_connections:
             return "address_connections"
-        if found.open - found.greeted >= limits.address_unauthenticated:
+        if known.open - known.greeted >= limits.address_unauthenticated:
             return "address_unauthenticated"
         return ""
 
     def is_hammering(self, address: str, now: float) -> bool:
         """Return whether an address keeps connecting although it was told to wait many times."""
         rate = self._limits.address_attempts
-        found = self._known.get(address)
-        return found is not None and found.attempts.fill(rate, now) <= 1 - rate.burst
+        known = self._known.get(address)
+        return known is not None and known.attempts.fill(rate, now) <= 1 - rate.burst
 
     def enter(self, address: str, now: float) -> None:
         """Count a connection that was accepted."""
@@ -175,14 +175,14 @@ class Addresses:
 
     def leave(self, address: str, now: float, *, greeted: bool) -> None:
         """Stop counting a connection that has ended."""
-        found = self._of(address, now)
-        found.open -= 1
-        found.greeted -= greeted
+        known = self._of(address, now)
+        known.open -= 1
+        known.greeted -= greeted
 
     def fail(self, address: str, now: float) -> None:
         """Count a failed authentication."""
-        found = self._of(address, now)
-        found.failures.level = max(0.0, found.failures.fill(self._limits.address_failures, now) - 1)
+        known = self._of(address, now)
+        known.failures.level = max(0.0, known.failures.fill(self._limits.address_failures, now) - 1)
 
     def take_device(self, address: str, now: float) -> bool:
         """Count a new device from an address; return False if it has used up its share."""
@@ -199,12 +199,12 @@ class Addresses:
 
     def begin_pairing(self, address: str, now: float) -> bool:
         """Count a connection that opens or joins a mailbox; return False if the address has used up its share."""
-        found = self._of(address, now)
-        left = found.pairings.fill(self._limits.address_pairings, now)
-        if left < 1 or found.pairing >= self._limits.address_mailboxes:
+        known = self._of(address, now)
+        left = known.pairings.fill(self._limits.address_pairings, now)
+        if left < 1 or known.pairing >= self._limits.address_mailboxes:
             return False
-        found.pairings.level -= 1
-        found.pairing += 1
+        known.pairings.level -= 1
+        known.pairing += 1
         return True
 
     def end_pairing(self, address: str, now: float) -> None:
@@ -214,26 +214,26 @@ class Addresses:
     def sweep(self, now: float) -> None:
         """Forget addresses without open connections whose limits are fully refilled."""
         limits = self._limits
-        for address, found in list(self._known.items()):
-            if not (found.open or found.pairing) and (
-                found.attempts.fill(limits.address_attempts, now) >= limits.address_attempts.burst
-                and found.failures.fill(limits.address_failures, now) >= limits.address_failures.burst
-                and found.devices.fill(limits.address_devices, now) >= limits.address_devices.burst
-                and found.pairings.fill(limits.address_pairings, now) >= limits.address_pairings.burst
+        for address, known in list(self._known.items()):
+            if not (known.open or known.pairing) and (
+                known.attempts.fill(limits.address_attempts, now) >= limits.address_attempts.burst
+                and known.failures.fill(limits.address_failures, now) >= limits.address_failures.burst
+                and known.devices.fill(limits.address_devices, now) >= limits.address_devices.burst
+                and known.pairings.fill(limits.address_pairings, now) >= limits.address_pairings.burst
             ):
                 del self._known[address]
 
     def _of(self, address: str, now: float) -> _Address:
-        found = self._known.get(address)
-        if found is None:
+        known = self._known.get(address)
+        if known is None:
             if len(self._known) >= MOST_ADDRESSES:
                 self._make_room()
-            found = self._known[address] = _Address(self._limits, now)
-        return found
+            known = self._known[address] = _Address(self._limits, now)
+        return known
 
     def _make_room(self) -> None:
         # A tenth at once, so that this does not run for each new address.
-        gone = [address for address, found in self._known.items() if not (found.open or found.pairing)]
+        gone = [address for address, known in self._known.items() if not (known.open or known.pairing)]
         for address in gone[: MOST_ADDRESSES // 10]:
             del self._known[address]
 
@@ -263,24 +263,24 @@ def is_in(address: str, known: Sequence[Network]) -> bool:
     if not known:
         return False
     try:
-        found = ip_address(address.partition("%")[0])
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    plain = (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    plain = (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
     return any(plain in network for network in known)
 
 
 def counted(address: str) -> str:
     """Return the key under which an address is counted; all invalid addresses share one key."""
     try:
-        found = ip_address(address.partition("%")[0])
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return "?"
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped is None:
-            return str(ip_network((int(found), _IPV6_PREFIX), strict=False))
-        found = found.ipv4_mapped
-    return str(found)
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is None:
+            return str(ip_network((int(parsed), _IPV6_PREFIX), strict=False))
+        parsed = parsed.ipv4_mapped
+    return str(parsed)
 
 
 def _host_in(text: str) -> str:

@@ -143,8 +143,8 @@ class GatewaySocket(socket.socket):
 
     def release(self, number: int) -> None:
         """Stop counting a connection: it became a WebSocket, or was closed."""
-        if found := self._pending.pop(number, None):
-            _, address, _ = found
+        if pending := self._pending.pop(number, None):
+            _, address, _ = pending
             self._counts[address] -= 1
             if not self._counts[address]:
                 del self._counts[address]
@@ -254,17 +254,17 @@ async def serve_gateway(
     *store* is its folder, or a store that gateways share. Raises a `RemitError` if the address is not available, and a
     `StoreError` if the store cannot be used.
     """
-    told = stop or asyncio.Event()
+    stopping = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     signals = () if stop else (signal.SIGTERM, signal.SIGINT)
     gateway = Gateway(store, name=name, limits=limits, durability=durability, proxies=proxies, watchers=watchers)
     async with GatewayListener(gateway, host=host, port=port, certificate=certificate) as serving:
         for number in signals:
             with suppress(NotImplementedError):
-                loop.add_signal_handler(number, told.set)
+                loop.add_signal_handler(number, stopping.set)
         try:
             started(serving.url)
-            await told.wait()
+            await stopping.wait()
         finally:
             for number in signals:
                 with suppress(NotImplementedError):

@@ -108,7 +108,7 @@ class CleanupResult(NamedTuple):
 
     full: bool
     """Whether the step examined as many rows as it may, so that there may be more."""
-    told: tuple[tuple[str, Expired], ...] = ()
+    notices: tuple[tuple[str, Expired], ...] = ()
     expired: int = 0
     devices: int = 0
 
@@ -279,13 +279,13 @@ class GatewayStore(Protocol):
     def page(self, receiver: int, after: int, messages: int, size: int, then: Callable[[Page], None]) -> None:
         """Read the messages after a place: at least one if there is any, up to *messages* and *size* bytes."""
 
-    def publish(self, device: int, asked: Publish, then: Callable[[Done | Denied], None]) -> None:
+    def publish(self, device: int, request: Publish, then: Callable[[Done | Denied], None]) -> None:
         """Store a bundle and one-time keys; publishing a key again changes nothing, even if it is used up."""
 
-    def fetch(self, sender: str, asked: Fetch, then: Callable[[Fetched], None]) -> None:
+    def fetch(self, sender: str, request: Fetch, then: Callable[[Fetched], None]) -> None:
         """Hand out the keys of a device to an allowed sender; the one-time key is used up by that."""
 
-    def allow(self, device: int, asked: AllowSenders, then: Callable[[Done], None]) -> None:
+    def allow(self, device: int, request: AllowSenders, then: Callable[[Done], None]) -> None:
         """Replace the list of allowed senders of a device; also when the gateway is full."""
 
     def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:

@@ -324,13 +324,13 @@ class Queue:
             " WHERE m.receiver = ? AND m.place > ? ORDER BY m.place LIMIT ?",
             (receiver, after, messages + 1),
         )
-        found: list[Delivery] = []
+        deliveries: list[Delivery] = []
         for row in rows:
-            if len(found) == messages or (found and size < len(row[3])):
-                return Page(found, more=True)
-            found.append(Delivery(*row))
+            if len(deliveries) == messages or (deliveries and size < len(row[3])):
+                return Page(deliveries, more=True)
+            deliveries.append(Delivery(*row))
             size -= len(row[3])
-        return Page(found, more=False)
+        return Page(deliveries, more=False)
 
     def acknowledge(self, receiver: int, place: int) -> None:
         """Delete what the receiver has acknowledged.

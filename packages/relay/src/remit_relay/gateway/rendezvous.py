@@ -97,10 +97,10 @@ class MemoryMailboxes:
 
     async def read_mailboxes(self, numbers: Iterable[int]) -> Mapping[int, MailboxContent]:
         now = self._clock.now()
-        found = ((number, self._boxes.get(number)) for number in numbers)
+        boxes = ((number, self._boxes.get(number)) for number in numbers)
         return {
             number: MailboxContent(tuple(box.notes["host"]), tuple(box.notes["guest"]), box.is_ended)
-            for number, box in found
+            for number, box in boxes
             if box is not None and box.until > now
         }
 
@@ -137,7 +137,7 @@ class _Visit:
         self.number = number
         self.side: MailboxSide = side
         self.put = 0
-        self._heard = 0
+        self._delivered = 0
         self.due: asyncio.Queue[MailboxNote | MailboxEnded] = asyncio.Queue()
 
     def look(self, content: MailboxContent | None) -> None:
@@ -146,9 +146,9 @@ class _Visit:
             self.due.put_nowait(_end("expired"))
             return
         notes = content.guest if self.side == "host" else content.host
-        for body in notes[self._heard :]:
+        for body in notes[self._delivered :]:
             self.due.put_nowait(MailboxNote(body=body))
-        self._heard = len(notes)
+        self._delivered = len(notes)
         if content.is_ended:
             self.due.put_nowait(_end("left"))
 
@@ -183,7 +183,7 @@ class Rendezvous:
         is_new = self._addresses.begin_pairing(address, self._now())
         try:
             if not is_new:
-                await _say_and_close(socket, _end("busy"))
+                await _send_and_close(socket, _end("busy"))
                 return
             socket.watch(HEARTBEAT_S)
             visit = await self._enter(socket)
@@ -204,9 +204,9 @@ class Rendezvous:
             self._news.clear()
             try:
                 visits = list(self._visits)  # others may come while the mailboxes are read
-                found = await self._mailboxes.read_mailboxes({visit.number for visit in visits})
+                contents = await self._mailboxes.read_mailboxes({visit.number for visit in visits})
                 for visit in visits:
-                    visit.look(found.get(visit.number))
+                    visit.look(contents.get(visit.number))
             except OSError as error:
                 _log.debug("the mailboxes cannot be read and are tried again: %s", error)
             try:
@@ -218,28 +218,28 @@ class Rendezvous:
     async def _enter(self, socket: WebSocket) -> _Visit | None:
         """Return the visit of a device that opened or joined a mailbox; None if it could not."""
         limits = self._limits
-        await _say(socket, RendezvousGreeting(gateway=self._name))
+        await _send(socket, RendezvousGreeting(gateway=self._name))
         async with asyncio.timeout(limits.hello_s):
-            asked = await _read(socket)
-        if not isinstance(asked, OpenMailbox | JoinMailbox):
-            await _say_and_close(socket, _end("malformed"))
+            request = await _receive(socket)
+        if not isinstance(request, OpenMailbox | JoinMailbox):
+            await _send_and_close(socket, _end("malformed"))
             return None
-        if asked.version != VERSION:
-            await _say_and_close(socket, _end("version"))
+        if request.version != VERSION:
+            await _send_and_close(socket, _end("version"))
             return None
-        if isinstance(asked, OpenMailbox):
+        if isinstance(request, OpenMailbox):
             number = await self._mailboxes.open_mailbox(limits.max_mailboxes, limits.mailbox_s)
             if number is None:
-                await _say_and_close(socket, _end("full"))
+                await _send_and_close(socket, _end("full"))
                 return None
             visit = self._begin(number, "host")
-            await _say(socket, MailboxOpened(mailbox=number, seconds=round(limits.mailbox_s)))
+            await _send(socket, MailboxOpened(mailbox=number, seconds=round(limits.mailbox_s)))
             return visit
-        if not await self._mailboxes.join_mailbox(asked.mailbox, limits.meeting_s):
-            await _say_and_close(socket, _end("unknown"))
+        if not await self._mailboxes.join_mailbox(request.mailbox, limits.meeting_s):
+            await _send_and_close(socket, _end("unknown"))
             return None
-        visit = self._begin(asked.mailbox, "guest")
-        await _say(socket, MailboxJoined())
+        visit = self._begin(request.mailbox, "guest")
+        await _send(socket, MailboxJoined())
         return visit
 
     def _begin(self, number: int, side: MailboxSide) -> _Visit:
@@ -253,7 +253,7 @@ class Rendezvous:
         telling = asyncio.create_task(self._tell(socket, visit))
         try:
             while True:
-                note = await _read(socket)
+                note = await _receive(socket)
                 if note is None:
                     return
                 if not isinstance(note, MailboxNote) or visit.put >= MAX_NOTES:
@@ -276,7 +276,7 @@ class Rendezvous:
         while True:
             frame = await visit.due.get()
             try:
-                await _say(socket, frame)
+                await _send(socket, frame)
                 if isinstance(frame, MailboxEnded):
                     await socket.close()
                     return
@@ -285,7 +285,7 @@ class Rendezvous:
                 return
 
 
-async def _read(socket: WebSocket) -> OpenMailbox | JoinMailbox | MailboxNote | MailboxEnded | None:
+async def _receive(socket: WebSocket) -> OpenMailbox | JoinMailbox | MailboxNote | MailboxEnded | None:
     """Return the next frame, None if the connection has ended; an invalid frame is an end as well."""
     while (message := await socket.receive()) is not None:
         if message.kind == PING:
@@ -302,10 +302,10 @@ def _end(code: EndCode) -> MailboxEnded:
     return MailboxEnded(code=code, reason=ENDS[code])
 
 
-async def _say(socket: WebSocket, frame: Struct) -> None:
+async def _send(socket: WebSocket, frame: Struct) -> None:
     await socket.send(TEXT, encode_text(frame))
 
 
-async def _say_and_close(socket: WebSocket, frame: MailboxEnded) -> None:
-    await _say(socket, frame)
+async def _send_and_close(socket: WebSocket, frame: MailboxEnded) -> None:
+    await _send(socket, frame)
     await socket.close()

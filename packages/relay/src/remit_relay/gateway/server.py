@@ -253,13 +253,13 @@ class Gateway:
         """Return the connection of an authenticated device; None if it failed, or only asks for its status."""
         self._unauthenticated += 1
         try:
-            found = await self._authenticate(socket)
-            if isinstance(found, Bye):
-                self.metrics.refuse("greeting", found.code)
+            identity = await self._authenticate(socket)
+            if isinstance(identity, Bye):
+                self.metrics.refuse("greeting", identity.code)
                 self.addresses.fail(address, self._clock.now())
-                await self._answer(socket, found, _POLICY_VIOLATION)
+                await self._answer(socket, identity, _POLICY_VIOLATION)
                 return None
-            device, looks = found
+            device, looks = identity
             if looks:
                 await self._answer(socket, await self._exchange.look(device), NORMAL)
                 return None
@@ -313,7 +313,7 @@ class Gateway:
             if connection.closing or self._closing:
                 continue
             kind, data = message
-            connection.heard = at = now()
+            connection.last_heard = at = now()
             frames = 1
             try:
                 if kind == BINARY:

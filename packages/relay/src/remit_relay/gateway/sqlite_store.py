@@ -270,7 +270,7 @@ def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: b
         queue.connection.execute("DELETE FROM message WHERE place = ?", (place,))
         queue.count(receiver, sender, -1, -size)
         last[receiver, sender] = max(number, last.get((receiver, sender), 0))
-    told: list[tuple[str, Expired]] = []
+    notices: list[tuple[str, Expired]] = []
     for (receiver, sender), number in last.items():
         # Marked as used now, so that the sender is notified even if it connects only weeks later.
         queue.connection.execute(
@@ -280,8 +280,8 @@ def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: b
         ids = "SELECT (SELECT id FROM device WHERE key = ?), (SELECT id FROM device WHERE key = ?)"
         ((sender_id, receiver_id),) = queue.connection.execute(ids, (sender, receiver)).fetchall()
         if sender_id and receiver_id:
-            told.append((sender_id, expired_notice(queue.limits, receiver_id, number)))
-    return CleanupResult(full, tuple(told), expired=len(rows))
+            notices.append((sender_id, expired_notice(queue.limits, receiver_id, number)))
+    return CleanupResult(full, tuple(notices), expired=len(rows))
 
 
 def _pairs(queue: Queue) -> Iterator[CleanupResult]:
@@ -364,22 +364,22 @@ def _before_ms(queue: Queue, age_s: float) -> float:
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
+def _publish(queue: Queue, device: int, request: Publish) -> Done | Denied:
     room = queue.limits.total_bytes - queue.size()
-    answer, kept = at_once(keys.publish_keys(queue.database, device, asked, queue.limits, room))
+    answer, kept = at_once(keys.publish_keys(queue.database, device, request, queue.limits, room))
     queue.kept += kept
     return answer
 
 
-def _fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
-    fetched, freed = at_once(keys.fetch_keys(queue.database, sender, asked, queue.wall_ms()))
+def _fetch(queue: Queue, sender: str, request: Fetch) -> Fetched:
+    fetched, freed = at_once(keys.fetch_keys(queue.database, sender, request, queue.wall_ms()))
     queue.kept -= freed
     return fetched
 
 
-def _allow(queue: Queue, device: int, asked: AllowSenders) -> Done:
+def _allow(queue: Queue, device: int, request: AllowSenders) -> Done:
     queue.forget_routes()
-    answer, kept = at_once(keys.allow_senders(queue.database, device, asked))
+    answer, kept = at_once(keys.allow_senders(queue.database, device, request))
     queue.kept += kept
     return answer
 
@@ -463,14 +463,14 @@ class SqliteGatewayStore:
     def page(self, receiver: int, after: int, messages: int, size: int, then: Callable[[Page], None]) -> None:
         self._writer.do(lambda queue: queue.page(receiver, after, messages, size), then)
 
-    def publish(self, device: int, asked: Publish, then: Callable[[Done | Denied], None]) -> None:
-        self._writer.do(lambda queue: _publish(queue, device, asked), then)
+    def publish(self, device: int, request: Publish, then: Callable[[Done | Denied], None]) -> None:
+        self._writer.do(lambda queue: _publish(queue, device, request), then)
 
-    def fetch(self, sender: str, asked: Fetch, then: Callable[[Fetched], None]) -> None:
-        self._writer.do(lambda queue: _fetch(queue, sender, asked), then)
+    def fetch(self, sender: str, request: Fetch, then: Callable[[Fetched], None]) -> None:
+        self._writer.do(lambda queue: _fetch(queue, sender, request), then)
 
-    def allow(self, device: int, asked: AllowSenders, then: Callable[[Done], None]) -> None:
-        self._writer.do(lambda queue: _allow(queue, device, asked), then)
+    def allow(self, device: int, request: AllowSenders, then: Callable[[Done], None]) -> None:
+        self._writer.do(lambda queue: _allow(queue, device, request), then)
 
     def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:
         self._writer.do(lambda queue: present_pairs(queue, pairs), then)

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from msgspec.structs import asdict
 from starlette.routing import Route
 
 from remit.protocol.codec import decode
@@ -15,18 +16,13 @@ from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, read_
 from remit_server.console.console import Console
 from remit_server.console.hosts import OWNER, hosts_at
 from remit_server.console.sessions import ConsoleSessions, SpentInFile
-from remit_server.documents.api import ENTER, SIGN_IN, Parameter
-from remit_server.operations import Operation
-from remit_server.refusals import Guarded
+from remit_server.documents.api import ENTER, SIGN_IN, ApiOperation
+from remit_server.operations import Operation, endpoints_of, refuse_unknown
+from remit_server.refusals import Endpoint, Guarded
 from remit_server.transports.credentials.incoming import Authenticator, bearer_of
-
-# ── sessions of browsers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 OPEN = (("GET", ENTER.path), ("HEAD", ENTER.path), ("POST", SIGN_IN.path))
 """The operations that need neither a token nor a session: they open one."""
-
-
-# ── access ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 SPENT_FILE = "console.json"
@@ -107,37 +103,26 @@ class LocalRequest:
         return self.scope[VIA]
 
 
-def operation(
-    address: str,
-    name: str,
-    summary: str,
-    view: Callable[[LocalRequest], Awaitable[object]],
-    answer: Any,
-    *,
-    takes: type[Any] | None = None,
-    status: int = 200,
-    parameters: tuple[Parameter, ...] = (),
-) -> Operation:
-    """Return the operation at an *address* such as `GET /v1/shared/runs`, which answers with what *view* returns.
+def local_operations(endpoints: object) -> list[Operation]:
+    """Return the operations that the methods of an object declare with `answers` and `sends`."""
+    return [
+        Operation(endpoint=method if is_sending else answering(each, method), **asdict(each))
+        for each, method, is_sending in endpoints_of(endpoints)
+    ]
 
-    A missing body is read as `{}`. Nothing between may store an answer.
+
+def answering(operation: ApiOperation, view: Callable[[LocalRequest], Awaitable[object]]) -> Endpoint:
+    """Return the endpoint of an operation that answers with what *view* returns, which nothing between may store.
+
+    A missing body is read as `{}`.
     """
 
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        if operation.method == "GET":
+            refuse_unknown(scope, *operation.query)
         body = None
-        if takes is not None:
-            body = decode(await read_optional_json(headers_of(scope), receive, MOST_BODY) or b"{}", takes)
-        await send_value(send, await view(LocalRequest(scope, body)), status, NO_STORE)
+        if operation.takes is not None:
+            body = decode(await read_optional_json(headers_of(scope), receive, MOST_BODY) or b"{}", operation.takes)
+        await send_value(send, await view(LocalRequest(scope, body)), operation.status, NO_STORE)
 
-    method, path = address.split()
-    return Operation(
-        method=cast("Any", method),
-        path=path,
-        endpoint=endpoint,
-        name=name,
-        summary=summary,
-        takes=takes,
-        answer=answer,
-        status=status,
-        parameters=parameters,
-    )
+    return endpoint

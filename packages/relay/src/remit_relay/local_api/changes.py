@@ -141,12 +141,12 @@ class Changes:
 
     def since(self, number: int) -> list[Change]:
         """Return what changed after *number*, in order, each in its current state."""
-        found: list[Change] = []
+        newer: list[Change] = []
         for change in reversed(self._newest.values()):
             if change.number <= number:
                 break
-            found.append(change)
-        return found[::-1]
+            newer.append(change)
+        return newer[::-1]
 
     def drafts_since(self, version: int) -> list[DraftText]:
         """Return the drafts that are being written and got longer after *version*."""
@@ -158,10 +158,10 @@ class Changes:
 
     def number_of(self, mark: str) -> int | None:
         """Return the number of a mark; None if it is invalid or of another process."""
-        found = _MARK.fullmatch(mark)
-        if found is None or found[1] != self._name or int(found[2]) > self.number:
+        match = _MARK.fullmatch(mark)
+        if match is None or match[1] != self._name or int(match[2]) > self.number:
             return None
-        return int(found[2])
+        return int(match[2])
 
     @contextmanager
     def reading(self) -> Generator[asyncio.Event]:
@@ -366,10 +366,10 @@ class EventStream:
                 news.set()
 
             await self._state.refresh()
-            pieces = (piece async for frames in self._told(only, after, news, gone) for piece in _pieces(frames))
+            pieces = (piece async for frames in self._events_for(only, after, news, gone) for piece in _pieces(frames))
             await send_events(pieces, receive, send, left=leave, soon=self._soon, headers=NO_STORE)
 
-    async def _told(
+    async def _events_for(
         self, only: str | None, after: int | None, news: asyncio.Event, gone: asyncio.Event
     ) -> AsyncGenerator[list[bytes], None]:
         """Yield the state that a reader does not have, then `StreamReady`, then changes."""
@@ -407,8 +407,8 @@ class EventStream:
         ]
 
     def _since(self, number: int, only: str | None) -> list[bytes]:
-        found = self._changes.since(number)
-        return [self._numbered(each) for each in found if only is None or _run_of(each) == only]
+        changes = self._changes.since(number)
+        return [self._numbered(each) for each in changes if only is None or _run_of(each) == only]
 
     def _numbered(self, change: Change) -> bytes:
         return f"id: {self._changes.mark(change.number)}\n".encode() + self._frame(change.kind, change.value)

@@ -15,14 +15,14 @@ from msgspec import Struct
 from remit.protocol.codec import encode
 from remit.protocol.errors import Fault
 from remit_relay.client.connection import State
-from remit_relay.local_api.access import NO_STORE, LocalRequest, operation
+from remit_relay.local_api.access import NO_STORE, LocalRequest
 from remit_relay.local_api.views import shown_as
 from remit_relay.serve_shared import SharingEvent
 from remit_relay.session.repository import RemoteCommand
 from remit_server.bodies import Receive, Scope, Send
 from remit_server.delegations import DelayedCalls
 from remit_server.documents.api import EVENTS
-from remit_server.operations import Operation
+from remit_server.operations import answers, get, sends
 from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, send_events
 
 # More than happens while a client reads its last event. A client that is slower misses the oldest events.
@@ -123,7 +123,7 @@ class DeviceNews:
         """Note that the connection to the gateway changed: readers ask for the new state."""
         self._pass(None)
 
-    def told(self, what: SharingEvent) -> None:
+    def called(self, what: SharingEvent) -> None:
         """Note a call to a shared agent."""
         self._pass(shown_as(CallNews, what, at_ms=self._now_ms(), name=self.name_of(what.device)))
 
@@ -180,36 +180,31 @@ class DeviceNews:
             self._readers.discard(queue)
 
 
-def device_routes(news: DeviceNews, status: Callable[[], OwnDeviceStatus]) -> list[Operation]:
-    """Return the endpoints; *status* returns the current state of the device."""
-    soon = DelayedCalls()
+class DeviceEndpoints:
+    """The state of the device, and what happens to it; *status* returns the current state."""
 
-    async def show(_: LocalRequest) -> OwnDeviceStatus:
-        return status()
+    def __init__(self, news: DeviceNews, status: Callable[[], OwnDeviceStatus]) -> None:
+        self._news = news
+        self._status = status
+        self._soon = DelayedCalls()
 
-    async def follow(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
-        with news.reading() as queue:
+    @answers(get("/v1/shared/device"))
+    async def device(self, _: LocalRequest) -> OwnDeviceStatus:
+        """The process that runs this device, its connection and its shared agents."""
+        return self._status()
+
+    @sends(get("/v1/shared/device/events", media=EVENTS))
+    async def device_events(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """What happens to this device: its connection, calls to its shared agents, devices out of reach."""
+        with self._news.reading() as queue:
             gone = asyncio.Event()
 
             def leave() -> None:
                 gone.set()
                 queue.put_nowait(None)
 
-            frames = _frames(news, status, queue, gone)
-            await send_events(frames, receive, send, left=leave, soon=soon, headers=NO_STORE)
-
-    about = "The process that runs this device, its connection and its shared agents."
-    return [
-        operation("GET /v1/shared/device", "device", about, show, OwnDeviceStatus),
-        Operation(
-            method="GET",
-            path="/v1/shared/device/events",
-            endpoint=follow,
-            name="device_events",
-            summary="What happens to this device: its connection, calls to its shared agents, devices out of reach.",
-            media=EVENTS,
-        ),
-    ]
+            frames = _frames(self._news, self._status, queue, gone)
+            await send_events(frames, receive, send, left=leave, soon=self._soon, headers=NO_STORE)
 
 
 async def _frames(
@@ -220,11 +215,11 @@ async def _frames(
     while not (gone.is_set() or (news.is_closed and queue.empty())):
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                found = await queue.get()
+                event = await queue.get()
         except TimeoutError:
             yield KEEP_ALIVE
             continue
-        if found is None:
+        if event is None:
             yield b"event: status\ndata: " + encode(status()) + b"\n\n"
         else:
-            yield b"event: news\ndata: " + encode(found) + b"\n\n"
+            yield b"event: news\ndata: " + encode(event) + b"\n\n"

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from inspect import cleandoc
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 from starlette.routing import Route
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.words.file_types import OCTETS
-from remit_relay.local_api.access import NO_STORE, VIA, LocalRequest, operation
+from remit_relay.local_api.access import NO_STORE, VIA, LocalRequest, answering, local_operations
 from remit_relay.local_api.changes import DeviceViews, EventStream
 from remit_relay.local_api.run_commands import (
     ACTS,
@@ -40,8 +43,8 @@ from remit_relay.session.moves import SessionState
 from remit_relay.session.profile import MAX_TOTAL
 from remit_relay.session.run import Overlay, Person
 from remit_server.bodies import Receive, Scope, Send, headers_of, read_body, send_bytes, send_value
-from remit_server.documents.api import EVENTS, Parameter
-from remit_server.operations import Operation, parameter, refuse_unknown, wrong_parameter
+from remit_server.documents.api import EVENTS, ApiOperation, Parameter
+from remit_server.operations import Operation, answers, get, parameter, refuse_unknown, sends, wrong_parameter
 from remit_server.refusals import Guarded
 
 # ── the parameters of queries ─────────────────────────────────────────────────────────────────────────────────────────
@@ -67,7 +70,6 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
 def run_query(scope: Scope) -> RunQuery:
     """Return the query of a request, or raise a `RemitError` that names the wrong parameter."""
-    refuse_unknown(scope, "limit", "before", "q", "profile", "device", "state")
     return RunQuery(
         limit=_limit(scope),
         before=parameter(scope, "before", ""),
@@ -80,7 +82,6 @@ def run_query(scope: Scope) -> RunQuery:
 
 def entry_query(scope: Scope, run: Overlay) -> tuple[int, int | None]:
     """Return the limit of a page of entries, and the number before which it ends; raise a `RemitError` like above."""
-    refuse_unknown(scope, "limit", "before")
     before = parameter(scope, "before", "")
     return _limit(scope), entry_number(run, before, "before") if before else None
 
@@ -89,9 +90,9 @@ def entry_number(run: Overlay, entry: str, name: str) -> int:
     """Return the number in the id of an entry of a run, or raise a `RemitError` about the field *name*."""
     of_run, _, number = entry.rpartition(".e")
     if of_run == run.id and number.isascii() and number.isdecimal() and len(number) < 16:
-        found = int(number)
-        if 1 <= found <= run.entries:
-            return found
+        place = int(number)
+        if 1 <= place <= run.entries:
+            return place
     raise wrong_parameter(name, f"{entry[:100]!r} is not the id of an entry of this run")
 
 
@@ -105,7 +106,7 @@ async def find_runs(
         if place is None:
             raise wrong_parameter("before", f"no run {query.before[:100]!r} on this device")
         newest = newest[place + 1 :]
-    found: list[Overlay] = []
+    page: list[Overlay] = []
     for count, run in enumerate(newest, 1):
         if query.q and count % _TOGETHER == 0:
             await asyncio.sleep(0)
@@ -115,10 +116,10 @@ async def find_runs(
         # What is not displayed must not be found either: a search could guess it letter by letter.
         if query.q and not _holds(shown, query.q):
             continue
-        if len(found) == query.limit:
-            return found, found[-1].id
-        found.append(shown)
-    return found, None
+        if len(page) == query.limit:
+            return page, page[-1].id
+        page.append(shown)
+    return page, None
 
 
 def _is_meant(run: Overlay, query: RunQuery) -> bool:
@@ -163,13 +164,20 @@ _RUN = "/v1/shared/runs/{run}"
 _LIMIT = Parameter(name="limit", kind="integer", meaning=f"The length of a page: 1 to 1,000; {PER_PAGE} without it.")
 _BEFORE = Parameter(name="before", meaning="The `next` of the previous page.")
 _RUNS = (
-    _LIMIT,
-    _BEFORE,
     Parameter(name="q", meaning="Only runs whose objective or entries hold this text, in any case."),
     Parameter(name="profile", meaning="Only runs of this profile."),
     Parameter(name="device", meaning="Only runs with this device, by its id."),
     Parameter(name="state", meaning="Only runs in one of these states, separated by commas."),
 )
+_ONLY = Parameter(name="run", meaning="Only the events of this run.")
+_LAST = Parameter(name="Last-Event-ID", place="header", meaning="The last number received, to continue after it.")
+_NAME = Parameter(name="name", meaning="The name of the file; the body is its content.", required=True)
+_BY = Parameter(name="by", meaning="Who does it, as the record is to name them.")
+
+
+def _post(path: str, **more: Any) -> ApiOperation:
+    """Return an operation that changes something; it has the name, the summary and the type of its method."""
+    return ApiOperation(method="POST", path=path, name="", summary="", **more)
 
 
 class SharedEndpoints:
@@ -180,98 +188,11 @@ class SharedEndpoints:
         self._host = state.host
         self._stream = stream
 
-    def routes(self) -> list[Operation]:
-        """Return all routes."""
-        only = Parameter(name="run", meaning="Only the events of this run.")
-        last = Parameter(
-            name="Last-Event-ID", place="header", meaning="The last number received, to continue after it."
-        )
-        here = "This device in short: its connection, what it shares, and counts."
-        known = "The known devices, their presence, and the agents that they share with this one."
-        unread = "How many entries the user has not read, by device and by run."
-        entries = "The entries of a run: messages and rejected drafts, the newest page first."
-        read = "Note that the user has read a run up to an entry."
-        files = "The files of a run, and those that the next message will carry."
-        content = Parameter(name="name", meaning="The name of the file; the body is its content.", required=True)
-        by = Parameter(name="by", meaning="Who does it, as the record is to name them.")
-        return [
-            operation("GET /v1/shared/status", "status", here, self._status, SharedStatus),
-            operation(
-                "GET /v1/shared/profiles",
-                "profiles",
-                "The local agents, and what each may do.",
-                self._profiles,
-                Profiles,
-            ),
-            operation("GET /v1/shared/devices", "devices", known, self._devices, DeviceList),
-            operation("GET /v1/shared/unread", "unread", unread, self._unread, UnreadView),
-            operation(
-                "GET /v1/shared/runs",
-                "runs",
-                "The runs in a line each, the newest first.",
-                self._runs,
-                SharedRunList,
-                parameters=_RUNS,
-            ),
-            operation(
-                "POST /v1/shared/runs",
-                "start",
-                "Start a run.",
-                self._start,
-                SharedRunView,
-                takes=StartRequest,
-                status=201,
-            ),
-            operation(f"GET {_RUN}", "run", "One run.", self._run, SharedRunView),
-            operation(
-                f"GET {_RUN}/entries",
-                "entries",
-                entries,
-                self._entries,
-                EntryList,
-                parameters=(_LIMIT, _BEFORE),
-            ),
-            operation(f"POST {_RUN}/read", "read", read, self._read, SharedRunView, takes=ReadRequest),
-            *map(self._act_route, ACTS),
-            Operation(
-                method="GET",
-                path="/v1/shared/events",
-                endpoint=self._events,
-                name="events",
-                summary="Everything that changes, as server-sent events.",
-                parameters=(only, last),
-                media=EVENTS,
-            ),
-            # A file is named by its id or its name.
-            operation(f"GET {_RUN}/files", "files", files, self._files, FileList),
-            Operation(
-                method="POST",
-                path=f"{_RUN}/files",
-                endpoint=self._attach,
-                name="attach",
-                summary="Add a file to the next message.",
-                parameters=(content, by),
-                answer=FileView,
-                status=201,
-            ),
-            Operation(
-                method="GET",
-                path=f"{_RUN}/files/{{file}}",
-                endpoint=self._download,
-                name="download",
-                summary="The content of a file, to be saved.",
-            ),
-            operation(
-                f"DELETE {_RUN}/files/{{file}}",
-                "detach",
-                "Remove a file from the next message.",
-                self._detach,
-                FileList,
-                parameters=(by,),
-            ),
-        ]
+    def operations(self) -> list[Operation]:
+        """Return all operations."""
+        return [*local_operations(self), *map(self._act_operation, ACTS)]
 
-    def _act_route(self, name: ActName) -> Operation:
+    def _act_operation(self, name: ActName) -> Operation:
         kind, _ = ACTS[name]
 
         async def act(request: LocalRequest) -> SharedRunView:
@@ -279,7 +200,10 @@ class SharedEndpoints:
             run = await self._host.act(request.named("run"), event_of(name, request.body), by=by)
             return self._state.run(run)
 
-        return operation(f"POST {_RUN}/{name}", name, (kind.__doc__ or "").strip(), act, SharedRunView, takes=kind)
+        declared = replace(
+            _post(f"{_RUN}/{name}", takes=kind, answer=SharedRunView), name=name, summary=cleandoc(kind.__doc__ or "")
+        )
+        return Operation(endpoint=answering(declared, act), **asdict(declared))
 
     def unknown_act(self) -> Route:
         """Return the route for all other actions, which answers with the list of actions."""
@@ -291,32 +215,46 @@ class SharedEndpoints:
 
     # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _status(self, _: LocalRequest) -> SharedStatus:
+    @answers(get("/v1/shared/status"))
+    async def status(self, _: LocalRequest) -> SharedStatus:
+        """This device in short: its connection, what it shares, and counts."""
         return await self._state.status()
 
-    async def _profiles(self, _: LocalRequest) -> Profiles:
+    @answers(get("/v1/shared/profiles"))
+    async def profiles(self, _: LocalRequest) -> Profiles:
+        """The local agents, and what each may do."""
         return Profiles(profiles=tuple(self._state.profiles()))
 
-    async def _devices(self, _: LocalRequest) -> DeviceList:
+    @answers(get("/v1/shared/devices"))
+    async def devices(self, _: LocalRequest) -> DeviceList:
+        """The known devices, their presence, and the agents that they share with this one."""
         return DeviceList(devices=tuple(await self._state.devices()))
 
-    async def _unread(self, _: LocalRequest) -> UnreadView:
+    @answers(get("/v1/shared/unread"))
+    async def unread(self, _: LocalRequest) -> UnreadView:
+        """How many entries the user has not read, by device and by run."""
         return self._state.unread()
 
-    async def _runs(self, request: LocalRequest) -> SharedRunList:
-        found, following = await find_runs(self._host.runs, run_query(request.scope), self._host.displayed)
-        return SharedRunList(runs=tuple(map(self._state.line, found)), next=following)
+    @answers(get("/v1/shared/runs", _LIMIT, _BEFORE, *_RUNS))
+    async def runs(self, request: LocalRequest) -> SharedRunList:
+        """The runs in a line each, the newest first."""
+        page, following = await find_runs(self._host.runs, run_query(request.scope), self._host.displayed)
+        return SharedRunList(runs=tuple(map(self._state.line, page)), next=following)
 
-    async def _run(self, request: LocalRequest) -> SharedRunView:
-        return self._state.run(self._found(request.named("run")))
+    @answers(get(_RUN))
+    async def run(self, request: LocalRequest) -> SharedRunView:
+        """One run."""
+        return self._state.run(self._find_run(request.named("run")))
 
-    async def _entries(self, request: LocalRequest) -> EntryList:
-        run = self._found(request.named("run"))
+    @answers(get(f"{_RUN}/entries", _LIMIT, _BEFORE))
+    async def entries(self, request: LocalRequest) -> EntryList:
+        """The entries of a run: messages and rejected drafts, the newest page first."""
+        run = self._find_run(request.named("run"))
         limit, before = entry_query(request.scope, run)
         entries, earlier = entries_of(self._host.displayed(run), limit, before)
         return EntryList(entries=entries, next=entries[0].id if earlier else None)
 
-    def _found(self, run: str) -> Overlay:
+    def _find_run(self, run: str) -> Overlay:
         for each in self._host.runs:
             if each.id == run:
                 return each
@@ -325,7 +263,9 @@ class SharedEndpoints:
 
     # ── what is done ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _start(self, request: LocalRequest) -> SharedRunView:
+    @answers(_post("/v1/shared/runs", takes=StartRequest, status=201))
+    async def start(self, request: LocalRequest) -> SharedRunView:
+        """Start a run."""
         begin: StartRequest = request.body
         run = await self._host.start(
             begin.profile,
@@ -338,27 +278,34 @@ class SharedEndpoints:
         )
         return self._state.run(run)
 
-    async def _read(self, request: LocalRequest) -> SharedRunView:
-        run = self._found(request.named("run"))
+    @answers(_post(f"{_RUN}/read", takes=ReadRequest))
+    async def read(self, request: LocalRequest) -> SharedRunView:
+        """Note that the user has read a run up to an entry."""
+        run = self._find_run(request.named("run"))
         return self._state.run(await self._state.read(run, entry_number(run, request.body.entry, "entry")))
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @sends(get("/v1/shared/events", _ONLY, _LAST, media=EVENTS))
+    async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Everything that changes, as server-sent events."""
         refuse_unknown(scope, "run")
         only = parameter(scope, "run", "") or None
         if only is not None:
-            self._found(only)
+            self._find_run(only)
         await self._stream.serve(scope, receive, send, only)
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _files(self, request: LocalRequest) -> FileList:
-        return _files_view(self._found(request.named("run")))
+    @answers(get(f"{_RUN}/files"))
+    async def files(self, request: LocalRequest) -> FileList:
+        """The files of a run, and those that the next message will carry."""
+        return _files_view(self._find_run(request.named("run")))
 
-    async def _attach(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add the file that is the body of a request."""
-        run, headers = self._found(scope["path_params"]["run"]), headers_of(scope)
+    @sends(_post(f"{_RUN}/files", parameters=(_NAME, _BY), answer=FileView, status=201))
+    async def attach(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add a file to the next message."""
+        run, headers = self._find_run(scope["path_params"]["run"]), headers_of(scope)
         names = _query(scope).get("name", [])
         if len(names) != 1:
             raise wrong_parameter("name", "expected once, the name of the file")
@@ -369,14 +316,18 @@ class SharedEndpoints:
         run = await self._host.files.attach(run.id, names[0], data, media_type=media_type, by=_person(scope))
         await send_value(send, file_view(run.attached[-1]), 201, NO_STORE)
 
-    async def _download(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+    @sends(get(f"{_RUN}/files/{{file}}"))
+    async def download(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """The content of a file, to be saved."""
         path = scope["path_params"]
-        file, data = await self._host.files.content(self._found(path["run"]).id, unquote(path["file"]))
+        file, data = await self._host.files.content(self._find_run(path["run"]).id, unquote(path["file"]))
         saved = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}".encode()
         await send_bytes(send, 200, data, (*_DOWNLOAD, (b"content-disposition", saved)))
 
-    async def _detach(self, request: LocalRequest) -> FileList:
-        run, file = self._found(request.named("run")), unquote(request.named("file"))
+    @answers(replace(_post(f"{_RUN}/files/{{file}}", parameters=(_BY,)), method="DELETE"))
+    async def detach(self, request: LocalRequest) -> FileList:
+        """Remove a file from the next message."""
+        run, file = self._find_run(request.named("run")), unquote(request.named("file"))
         return _files_view(await self._host.files.detach(run.id, file, by=_person(request.scope)))
 
 

@@ -1,7 +1,4 @@
-"""Endpoints of the local API that pair this device with another one.
-
-`pairing_routes` is mounted by the local API, which checks token, host and origin of each request first.
-"""
+"""The endpoints of the local API that pair this device with another one, and those for what others may do here."""
 
 from collections.abc import Awaitable, Callable
 from io import BytesIO
@@ -11,15 +8,14 @@ from msgspec import Struct
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit_relay.device.peers import Grants, PeerDevice, Peers
-from remit_relay.local_api.access import LocalRequest, operation
+from remit_relay.local_api.access import LocalRequest
 from remit_relay.local_api.views import shown_as
 from remit_relay.pairing.client import PairingService, PairingState, PairingTask
 from remit_relay.pairing.code import read_code
-from remit_server.operations import Operation
+from remit_server.documents.api import ApiOperation
+from remit_server.operations import answers, get
 
 # ── policies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-# `policy_routes` is mounted by the local API, which checks token, host and origin of each request first.
 
 OnPeers = Callable[[Callable[[Peers], list[PeerDevice]]], Awaitable[list[PeerDevice]]]
 """Runs a function on the known devices, in the thread of the device's file."""
@@ -76,32 +72,26 @@ class GrantNames(Struct, frozen=True, kw_only=True):
         return grants
 
 
-def policy_routes(on_peers: OnPeers, names: GrantNames) -> list[Operation]:
-    """Return the operations that show and change grants."""
+class PolicyEndpoints:
+    """Shows and changes grants."""
 
-    async def show(_: LocalRequest) -> DevicePolicies:
-        peers = await on_peers(lambda known: known.list())
+    def __init__(self, on_peers: OnPeers, names: GrantNames) -> None:
+        self._on_peers = on_peers
+        self._names = names
+
+    @answers(get("/v1/shared/policies"))
+    async def policies(self, _: LocalRequest) -> DevicePolicies:
+        """What each known device may do here, and which profiles may ask it."""
+        peers = await self._on_peers(lambda known: known.list())
         return DevicePolicies(policies=tuple(map(policy_view, peers)))
 
-    async def change(request: LocalRequest) -> DevicePolicy:
-        wanted, device = request.body, request.named("device")
-        grants = names.check(Grants(agents=wanted.agents, profiles=wanted.profiles))
-        (peer,) = await on_peers(lambda known: [known.replace_grants(device, grants)])
+    @answers(ApiOperation(method="PUT", path="/v1/shared/policies/{device}", name="", summary="", takes=GrantsWanted))
+    async def change_policy(self, request: LocalRequest) -> DevicePolicy:
+        """Replace the grants of a device."""
+        body, device = request.body, request.named("device")
+        grants = self._names.check(Grants(agents=body.agents, profiles=body.profiles))
+        (peer,) = await self._on_peers(lambda known: [known.replace_grants(device, grants)])
         return policy_view(peer)
-
-    about = "What each known device may do here, and which profiles may ask it."
-    place = "/v1/shared/policies"
-    return [
-        operation(f"GET {place}", "policies", about, show, DevicePolicies),
-        operation(
-            f"PUT {place}/{{device}}",
-            "change_policy",
-            "Replace the grants of a device.",
-            change,
-            DevicePolicy,
-            takes=GrantsWanted,
-        ),
-    ]
 
 
 def policy_view(peer: PeerDevice) -> DevicePolicy:
@@ -145,29 +135,34 @@ class PairingView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     suggestion: str = ""
 
 
-def pairing_routes(service: PairingService, names: GrantNames) -> list[Operation]:
-    """Return the operations that start, join, show and cancel a pairing."""
+_PAIRINGS = "/v1/shared/pairings"
 
-    async def start(request: LocalRequest) -> PairingView:
-        asked: PairingStart = request.body
-        grants = names.check(Grants(agents=asked.agents, profiles=asked.profiles, own=asked.own))
-        pairing = await service.start(grants) if asked.code is None else service.join(read_code(asked.code), grants)
-        return pairing_view(pairing)
 
-    async def show(request: LocalRequest) -> PairingView:
-        return pairing_view(service.find(request.named("pairing")))
+class PairingEndpoints:
+    """Starts, joins, shows and cancels pairings."""
 
-    async def cancel(request: LocalRequest) -> PairingView:
-        return pairing_view(await service.cancel(request.named("pairing")))
+    def __init__(self, service: PairingService, names: GrantNames) -> None:
+        self._service = service
+        self._names = names
 
-    about = "Make a pairing code, or join the one of another device."
-    ends = "End a pairing; its code does not work any more."
-    place = "/v1/shared/pairings"
-    return [
-        operation(f"POST {place}", "start_pairing", about, start, PairingView, takes=PairingStart, status=201),
-        operation(f"GET {place}/{{pairing}}", "pairing", "How far a pairing has come.", show, PairingView),
-        operation(f"DELETE {place}/{{pairing}}", "cancel_pairing", ends, cancel, PairingView),
-    ]
+    @answers(ApiOperation(method="POST", path=_PAIRINGS, name="", summary="", takes=PairingStart, status=201))
+    async def start_pairing(self, request: LocalRequest) -> PairingView:
+        """Make a pairing code, or join the one of another device."""
+        body: PairingStart = request.body
+        grants = self._names.check(Grants(agents=body.agents, profiles=body.profiles, own=body.own))
+        if body.code is None:
+            return pairing_view(await self._service.start(grants))
+        return pairing_view(self._service.join(read_code(body.code), grants))
+
+    @answers(get(f"{_PAIRINGS}/{{pairing}}"))
+    async def pairing(self, request: LocalRequest) -> PairingView:
+        """How far a pairing has come."""
+        return pairing_view(self._service.find(request.named("pairing")))
+
+    @answers(ApiOperation(method="DELETE", path=f"{_PAIRINGS}/{{pairing}}", name="", summary=""))
+    async def cancel_pairing(self, request: LocalRequest) -> PairingView:
+        """End a pairing; its code does not work any more."""
+        return pairing_view(await self._service.cancel(request.named("pairing")))
 
 
 def pairing_view(pairing: PairingTask) -> PairingView:

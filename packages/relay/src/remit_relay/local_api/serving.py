@@ -149,7 +149,7 @@ class SharedApi:
             answer=dict[str, Any],
         )
         browser = bound_operations(ConsoleEndpoints(console, self._sender))
-        self.routes = [*endpoints.routes(), *routes, *browser, described]
+        self.routes = [*endpoints.operations(), *routes, *browser, described]
         self._document = b""
         self._docs = ApiDocs()
         self._app = Starlette(
@@ -190,9 +190,9 @@ class SharedApi:
         """Return who sends a request that was let in: there is one user."""
         if VIA not in scope:
             raise RemitError(fault(Code.UNAUTHENTICATED, "this browser is not signed in"))
-        found = self._console.sessions.clients.client(OWNER)
-        assert found is not None, "it is always there"
-        return found[0]
+        client = self._console.sessions.clients.client(OWNER)
+        assert client is not None, "it is always there"
+        return client[0]
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/openapi.json`."""

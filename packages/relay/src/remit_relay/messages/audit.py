@@ -77,7 +77,7 @@ def of_step(
     """
     run = taken.overlay
     label = next((_label(each) for each in taken.effects if isinstance(each, Send | Permit)), "")
-    asked = next((each.reviews for each in taken.effects if isinstance(each, AskPerson)), ())
+    reviews = next((each.reviews for each in taken.effects if isinstance(each, AskPerson)), ())
     step = SharedStep(
         side="asks",
         profile=run.profile,
@@ -89,7 +89,7 @@ def of_step(
         state=run.state,
         active_ms=run.active_ms,
         label=label,
-        rules=tuple(each.rule for each in asked),
+        rules=tuple(each.rule for each in reviews),
         by="" if by is None else printable(by.name),
         via="" if by is None else by.via,
         code="" if why is None else why.code,
@@ -146,10 +146,10 @@ def left(file: DeviceFile, after: int, limit: int = TOGETHER) -> list[NumberedRe
     rows = file.rows(
         "SELECT name, value FROM facts WHERE name > ? AND name < 'note0' ORDER BY name LIMIT ?", _name(after), limit
     )
-    found = [(int(name[5:], 16), file.unlock(value, f"facts/{name}", AuditEntry)) for name, value in rows]
+    entries = [(int(name[5:], 16), file.unlock(value, f"facts/{name}", AuditEntry)) for name, value in rows]
     return [
         NumberedRecord(number, Kind.SHARED, entry.at_ms, entry.run, entry.session, entry.step)
-        for number, entry in found
+        for number, entry in entries
     ]
 
 
@@ -236,8 +236,8 @@ class Recording:
                 return
 
     async def _bring(self) -> None:
-        while found := await asyncio.to_thread(left, self._file, self._brought):
-            self._brought = await self._recorder.transfer(self._source, found)
+        while entries := await asyncio.to_thread(left, self._file, self._brought):
+            self._brought = await self._recorder.transfer(self._source, entries)
 
     async def _forget(self) -> None:
         await asyncio.to_thread(forget, self._file, self._brought)

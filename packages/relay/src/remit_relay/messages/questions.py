@@ -39,13 +39,13 @@ def request_id(name: str) -> str:
 
 def request_ids(sealer: MessageCipher) -> set[str]:
     """Return the request ids of all questions in the inbox."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for opened in sealer.inbox(limit=MAX_INBOX):
         with suppress(RemitError):
             message = types.decode_message(opened.body)
             if isinstance(message, QuestionMessage):
-                found.add(request_id(message.id))
-    return found
+                ids.add(request_id(message.id))
+    return ids
 
 
 def fitting(text: str, most: int) -> str:
@@ -56,22 +56,22 @@ def fitting(text: str, most: int) -> str:
 # ── to the hub ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def submission(opened: Opened, asks: QuestionMessage, agent: str, folder: Path | None = None) -> Submission:
+def submission(opened: Opened, question: QuestionMessage, agent: str, folder: Path | None = None) -> Submission:
     """Return a question as a submission to the hub; its files are in *folder*."""
-    trace = trace_id(asks.control.trace_id)
-    said = asks.request or _in_words(asks.text)
+    trace = trace_id(question.control.trace_id)
+    request = question.request or _in_words(question.text)
     if folder is not None:
-        said = structs.replace(said, input=_with_files(asks.text, asks.files, folder))
+        request = structs.replace(request, input=_with_files(question.text, question.files, folder))
     return structs.replace(
-        said,
+        request,
         target=agent,
-        id=request_id(asks.id),
+        id=request_id(question.id),
         user=_user(opened),
         # Conversations of different devices stay separate, whatever their names are.
-        session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
+        session=fitting(f"{opened.sender}/{question.session}", MOST_NAME),
         files=(),  # files of other devices come with the message, by the rules of the shared agent
-        depth=max(said.depth, asks.control.hop_count - 1),
-        traceparent=str(TraceContext(trace, span_id(asks.id), sampled=True)),
+        depth=max(request.depth, question.control.hop_count - 1),
+        traceparent=str(TraceContext(trace, span_id(question.id), sampled=True)),
     )
 
 
@@ -104,30 +104,32 @@ def _with_files(text: str, files: Iterable[AttachedFile], folder: Path) -> Json:
 # ── to the device ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
+def answered(question: QuestionMessage, response: Response) -> AnswerMessage:
     """Return the answer of an agent: complete for a hub, as text for a person's run."""
     tokens = response.usage.total
-    if asks.request is None:
+    if question.request is None:
         text = text_of(response.result) or response.summary
-        return AnswerMessage(to=asks.id, session=asks.session, text=text, tokens=tokens, files=files_in(response))
+        return AnswerMessage(
+            to=question.id, session=question.session, text=text, tokens=tokens, files=files_in(response)
+        )
     answer = structs.replace(
         Answer(**fields_of(AnswerContent, response)),
         sources=(),  # they name users of this hub, whom the other does not know
         warnings=(*response.warnings, *([_NO_FILES] if response.files else ())),
         files=(),
     )
-    return AnswerMessage(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
+    return AnswerMessage(to=question.id, session=question.session, text="", tokens=tokens, answer=answer)
 
 
 def files_in(response: Response) -> tuple[AttachedFile, ...]:
     """Return the files of an answer, and its artifacts of type `file` that have a name and their bytes in base64."""
-    found = (_file(each) for each in response.artifacts if each.type == "file")
+    attached = (_file(each) for each in response.artifacts if each.type == "file")
     files = (
         AttachedFile(name=each.name, media_type=each.media_type, data=each.data)
         for each in response.files
         if each.data is not None
     )
-    return (*files, *(each for each in found if each is not None))
+    return (*files, *(each for each in attached if each is not None))
 
 
 _NO_FILES = "The files of the answer are not sent: hubs that ask a shared agent get none."
@@ -135,11 +137,11 @@ _NO_FILES = "The files of the answer are not sent: hubs that ask a shared agent 
 
 def _file(artifact: Artifact) -> AttachedFile | None:
     try:
-        said = convert(artifact.value, _FileValue)
+        value = convert(artifact.value, _FileValue)
     except ValidationError:
         return None
-    name = said.filename or artifact.label
-    return AttachedFile(name=name, media_type=said.mediaType or guessed(name, said.raw), data=said.raw)
+    name = value.filename or artifact.label
+    return AttachedFile(name=name, media_type=value.mediaType or guessed(name, value.raw), data=value.raw)
 
 
 def with_allowed_files(message: AnswerMessage, rules: FileRules, name: str) -> AnswerMessage:
@@ -163,9 +165,11 @@ class _FileValue(Struct):
     filename: str = ""
 
 
-def declined(asks: QuestionMessage, why: Fault) -> DeclineMessage:
+def declined(question: QuestionMessage, why: Fault) -> DeclineMessage:
     """Return the message that declines a question."""
-    return DeclineMessage(to=asks.id, session=asks.session, code=why.code.value, reason=why.outward().message[:2_000])
+    return DeclineMessage(
+        to=question.id, session=question.session, code=why.code.value, reason=why.outward().message[:2_000]
+    )
 
 
 # ── to the record ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +177,7 @@ def declined(asks: QuestionMessage, why: Fault) -> DeclineMessage:
 
 def step_of(
     opened: Opened,
-    asks: QuestionMessage,
+    question: QuestionMessage,
     event: str,
     code: str,
     now_ms: int,
@@ -191,25 +195,25 @@ def step_of(
         requester=audit.printable(opened.requester),
         event=event,
         active_ms=took_ms,
-        origin=_id(asks.control.origin_agent_device_id),
-        hops=asks.control.hop_count,
+        origin=_id(question.control.origin_agent_device_id),
+        hops=question.control.hop_count,
         task=task,
         code=code,
         files=audit.file_notes(files),
     )
     # With the device id in front it cannot equal the id of a run of the hub.
-    run = f"{opened.sender}/{_id(asks.control.trace_id)}"
+    run = f"{opened.sender}/{_id(question.control.trace_id)}"
     return AuditEntry(at_ms=now_ms, run=run, session=run, step=step)
 
 
-def _id(said: str) -> str:
+def _id(text: str) -> str:
     """Return an id of another device if it has the form of one, else a digest: its texts are not recorded."""
-    return said if _ID.fullmatch(said) else request_id(said)
+    return text if _ID.fullmatch(text) else request_id(text)
 
 
-def decline(sealer: MessageCipher, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
+def decline(sealer: MessageCipher, opened: Opened, question: QuestionMessage, why: Fault, now_ms: int) -> None:
     """Decline a question with a reason, and delete it."""
     with sealer.device.state.writing():
-        sealer.seal(opened.sender, types.write(declined(asks, why)))
+        sealer.seal(opened.sender, types.write(declined(question, why)))
         sealer.taken(opened.id)
-        audit.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, now_ms))
+        audit.keep(sealer.device.state, step_of(opened, question, "declined", why.code.value, now_ms))

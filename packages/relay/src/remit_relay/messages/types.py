@@ -162,7 +162,7 @@ class CatalogSender:
     def __init__(self, sealer: MessageCipher) -> None:
         self._sealer = sealer
         self._state = sealer.device.state
-        self._told: dict[str, tuple[AgentOffer, ...] | None] = {}
+        self._sent_offers: dict[str, tuple[AgentOffer, ...] | None] = {}
         """A cache of the stored lists: only one process runs the device."""
 
     def tell(self, peers: Iterable[PeerDevice], offered: Callable[[str], tuple[AgentOffer, ...]]) -> None:
@@ -175,23 +175,23 @@ class CatalogSender:
                     _log.info("the list of shared agents is not sent to %s: %s", peer.device, error.fault.message)
 
     def _known(self, device: str) -> tuple[AgentOffer, ...] | None:
-        if device not in self._told:
+        if device not in self._sent_offers:
             row, _ = self._sealer.peers.row(device)
-            self._told[device] = self._state.fact(f"told/{row}", tuple[AgentOffer, ...])
-        return self._told[device]
+            self._sent_offers[device] = self._state.fact(f"told/{row}", tuple[AgentOffer, ...])
+        return self._sent_offers[device]
 
     def _seal(self, device: str, offer: tuple[AgentOffer, ...]) -> None:
         with self._state.writing():
             row, _ = self._sealer.peers.row(device)
             self._sealer.seal(device, write(OffersMessage(agents=offer)))
             self._state.keep(f"told/{row}", offer)
-        self._told[device] = offer
+        self._sent_offers[device] = offer
 
 
 # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def hear_offers(sealer: MessageCipher, opened: Opened, message: OffersMessage) -> None:
+def store_offers(sealer: MessageCipher, opened: Opened, message: OffersMessage) -> None:
     """Store the list of a device, replacing the previous one, and delete the message."""
     state = sealer.device.state
     with state.writing():

@@ -51,19 +51,31 @@ MOST_S = 3_600.0
 HEARTBEAT_S = 20.0
 
 _AGAIN = "Get a new code with `remit pair`, and type it on the other side."
-_ENDS: dict[EndCode, tuple[Code, str]] = {
+_LATER = "Try again in some minutes."
+_SAME_VERSION = "Use the same version of Remit on this device and its gateway."
+# In this program's words: the gateway's could pretend to be somebody else's.
+_ENDS: dict[EndCode, tuple[Code, str, str]] = {
     "unknown": (
         Code.NOT_FOUND,
+        "no device waits under this code: it is wrong, used, or expired",
         "Check the number and that the other side still waits. A code works once, for ten minutes, and only at the "
         "gateway where it was made. " + _AGAIN,
     ),
-    "left": (Code.DELEGATION_FAILED, _AGAIN),
-    "expired": (Code.TIMEOUT, _AGAIN),
-    "full": (Code.OVERLOADED, "Try again in some minutes."),
-    "busy": (Code.RATE_LIMITED, "Try again in some minutes."),
-    "malformed": (Code.MALFORMED_ENVELOPE, "Use the same version of Remit on this device and its gateway."),
-    "closing": (Code.DELEGATION_UNAVAILABLE, _AGAIN),
-    "version": (Code.VERSION_UNSUPPORTED, "Use the same version of Remit on this device and its gateway."),
+    "left": (
+        Code.DELEGATION_FAILED,
+        "the other device has gone, so nothing was paired, and the code is used up",
+        _AGAIN,
+    ),
+    "expired": (Code.TIMEOUT, "nobody used the code in time, so it is dead", _AGAIN),
+    "full": (Code.OVERLOADED, "too many devices are pairing at this gateway", _LATER),
+    "busy": (Code.RATE_LIMITED, "too many pairings from this network address", _LATER),
+    "malformed": (Code.MALFORMED_ENVELOPE, "the gateway does not understand this device", _SAME_VERSION),
+    "closing": (
+        Code.DELEGATION_UNAVAILABLE,
+        "the gateway is shutting down, so nothing was paired",
+        _AGAIN,
+    ),
+    "version": (Code.VERSION_UNSUPPORTED, "the gateway does not understand this device", _SAME_VERSION),
 }
 
 
@@ -217,9 +229,8 @@ class _Mailbox:
         except Malformed as error:
             raise PairingBroken("the gateway sent an invalid frame") from error
         if isinstance(frame, MailboxEnded):
-            code, suggestion = _ENDS[frame.code]
-            # Said in this program's words: the gateway's could pretend to be somebody else's.
-            raise RemitError(fault(code, _said(frame.code), suggestion=suggestion))
+            code, why, suggestion = _ENDS[frame.code]
+            raise RemitError(fault(code, why, suggestion=suggestion))
         if not isinstance(frame, kind):
             raise PairingBroken("the gateway sent an unexpected frame")
         return frame
@@ -265,24 +276,6 @@ async def _mailbox(gateway: PairingGateway) -> AsyncGenerator[_Mailbox]:
             with suppress(ClientError, OSError, TimeoutError):
                 async with asyncio.timeout(1.0):
                     await socket.close()
-
-
-def _said(code: EndCode) -> str:
-    match code:
-        case "unknown":
-            return "no device waits under this code: it is wrong, used, or expired"
-        case "left":
-            return "the other device has gone, so nothing was paired, and the code is used up"
-        case "expired":
-            return "nobody used the code in time, so it is dead"
-        case "full":
-            return "too many devices are pairing at this gateway"
-        case "busy":
-            return "too many pairings from this network address"
-        case "malformed" | "version":
-            return "the gateway does not understand this device"
-        case "closing":
-            return "the gateway is shutting down, so nothing was paired"
 
 
 def _unreached(error: Exception) -> RemitError:
@@ -368,10 +361,10 @@ class PairingService:
 
     async def cancel(self, pairing: str) -> PairingTask:
         """End a pairing, whose code is dead then; one that has ended stays as it is."""
-        found = self.find(pairing)
-        found.task.cancel()
-        await asyncio.wait({found.task})
-        return found
+        task = self.find(pairing)
+        task.task.cancel()
+        await asyncio.wait({task.task})
+        return task
 
     async def close(self) -> None:
         """End all pairings."""

@@ -52,8 +52,8 @@ def find_word(typed: str) -> str | None:
     """Return the word that was typed, in full or by at least its first three letters; None: there is no such word."""
     if typed in _PLACES:
         return typed
-    found = _PREFIXES.get(typed[:MIN_PREFIX])
-    return found if found is not None and len(typed) >= MIN_PREFIX and found.startswith(typed) else None
+    word = _PREFIXES.get(typed[:MIN_PREFIX])
+    return word if word is not None and len(typed) >= MIN_PREFIX and word.startswith(typed) else None
 
 
 def confirmation_words(comparable: str) -> str:

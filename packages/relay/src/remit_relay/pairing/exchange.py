@@ -272,10 +272,10 @@ class PairingExchange:
 
     def check_recorded(self, note: bytes) -> None:
         """Raise a `RemitError` unless the other device says that this one is paired there."""
-        told = self._open(self._read(note, _Sealed).sealed, "end")
-        if isinstance(told, _Declined):
+        content = self._open(self._read(note, _Sealed).sealed, "end")
+        if isinstance(content, _Declined):
             raise PairingDeclined
-        if not isinstance(told, _Recorded):
+        if not isinstance(content, _Recorded):
             raise PairingBroken("an unexpected note")
 
     # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,12 +299,12 @@ class PairingExchange:
         if not compare_digest(proof, self._proofs[self._other]):
             raise WrongCode
 
-    def _seal(self, told: _Told, purpose: str) -> bytes:
+    def _seal(self, content: _Told, purpose: str) -> bytes:
         assert self._keys is not None, "the keys are agreed before anything is sealed"
-        return self._keys.lock(msgspec.msgpack.encode(told), f"pairing/{self._side}/{purpose}")
+        return self._keys.lock(msgspec.msgpack.encode(content), f"pairing/{self._side}/{purpose}")
 
-    def _sealed(self, told: _Told, purpose: str) -> bytes:
-        return msgspec.msgpack.encode(_Sealed(sealed=self._seal(told, purpose)))
+    def _sealed(self, content: _Told, purpose: str) -> bytes:
+        return msgspec.msgpack.encode(_Sealed(sealed=self._seal(content, purpose)))
 
     def _open(self, sealed: bytes, purpose: str) -> _Told:
         assert self._keys is not None, "the keys are agreed before anything is opened"
@@ -317,23 +317,23 @@ class PairingExchange:
             raise PairingBroken("an unreadable note") from error
 
     def _card_in(self, sealed: bytes) -> Card:
-        told = self._open(sealed, "card")
-        if isinstance(told, _Declined):
+        content = self._open(sealed, "card")
+        if isinstance(content, _Declined):
             raise PairingDeclined
-        if not isinstance(told, _CardTold):
+        if not isinstance(content, _CardTold):
             raise PairingBroken("an unexpected note")
-        return read_card(encode(told.card))
+        return read_card(encode(content.card))
 
     def _read(self, note: bytes, kind: type[Any]) -> Any:
         try:
-            found = _notes.decode(note)
+            decoded = _notes.decode(note)
         except _UNREADABLE as error:
             raise PairingBroken("an unreadable note") from error
-        if isinstance(found, _Failed):
+        if isinstance(decoded, _Failed):
             raise WrongCode
-        if not isinstance(found, kind):
+        if not isinstance(decoded, kind):
             raise PairingBroken("a note out of turn")
-        return found
+        return decoded
 
 
 def _spake2(side: Side, secret: bytes, host: bytes, guest: bytes) -> Any:

@@ -118,20 +118,20 @@ def next_turn(run: Overlay) -> Transition:
 
 def _turns(run: Overlay) -> tuple[ConversationTurn, ...]:
     """Return the conversation without lost messages, with the guidance after a rejected draft."""
-    said: list[ConversationTurn] = []
+    turns: list[ConversationTurn] = []
     for entry in run.timeline:
         if not entry.failed:
-            said.append(ConversationTurn(role=entry.role, text=entry.text))
+            turns.append(ConversationTurn(role=entry.role, text=entry.text))
             # In a turn of its own: what the remote agent said stays as it is.
-            said += _note("Files of this message", entry.files)
-    said += _note("The next message will carry the files", run.attached)
-    return (*said, ConversationTurn(role="user", text=run.guidance)) if run.guidance else tuple(said)
+            turns += _note("Files of this message", entry.files)
+    turns += _note("The next message will carry the files", run.attached)
+    return (*turns, ConversationTurn(role="user", text=run.guidance)) if run.guidance else tuple(turns)
 
 
-def _note(says: str, files: tuple[Attachment, ...]) -> list[ConversationTurn]:
+def _note(caption: str, files: tuple[Attachment, ...]) -> list[ConversationTurn]:
     """Return a turn that names files to the local agent, if there are some."""
     named = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in files if not each.refused]
-    return [ConversationTurn(role="user", text=f"{says}: {', '.join(named)}")] if named else []
+    return [ConversationTurn(role="user", text=f"{caption}: {', '.join(named)}")] if named else []
 
 
 def not_awaited(run: Overlay, prompt: str) -> MoveRefused | None:
@@ -149,8 +149,8 @@ def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...]
     run = replace(run, tokens=run.tokens + tokens)
     if not draft.done and not draft.text.strip():
         return local_failed(run, DraftFailure(reason="the draft is empty", hard=False))
-    asked = _why_asked(run, reviews)
-    pending = PendingDraft(id=prompt, text=draft.text, reviews=asked, took_ms=draft.duration_ms, done=draft.done)
+    why = _why_asked(run, reviews)
+    pending = PendingDraft(id=prompt, text=draft.text, reviews=why, took_ms=draft.duration_ms, done=draft.done)
     run = replace(run, failures=0, failure="", recorded_failure="", pending=pending)
     if not draft.done and _is_out_of_tokens(run, 1):
         return end_at(run, "max_tokens_budget")
@@ -158,7 +158,7 @@ def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...]
         return Transition(replace(run, back=SessionState.READY_TO_SEND))
     if draft.done:
         return complete(run, draft.text)
-    return ask(run, pending) if asked else send(run, pending.text, "auto_sent", now_ms)
+    return ask(run, pending) if why else send(run, pending.text, "auto_sent", now_ms)
 
 
 def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
@@ -174,8 +174,8 @@ def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
 
 
 def ask(run: Overlay, pending: PendingDraft) -> Transition:
-    asked = moves.AskPerson(draft=pending.id, text=pending.text, reviews=pending.reviews)
-    return Transition(replace(run, state=SessionState.READY_TO_SEND), (asked,))
+    effect = moves.AskPerson(draft=pending.id, text=pending.text, reviews=pending.reviews)
+    return Transition(replace(run, state=SessionState.READY_TO_SEND), (effect,))
 
 
 def complete(run: Overlay, result: str) -> Transition:
@@ -265,15 +265,15 @@ def with_kept(run: Overlay) -> Overlay:
 
 
 def arrived(run: Overlay, text: str, files: tuple[Attachment, ...], now_ms: int) -> Transition | MoveRefused:
-    said = list(run.timeline)
-    while said and said[-1].role == "remote_agent":
-        said.pop()
-    waited = max(0, now_ms - said[-1].at_ms) if said else 0
+    answered = list(run.timeline)
+    while answered and answered[-1].role == "remote_agent":
+        answered.pop()
+    waited = max(0, now_ms - answered[-1].at_ms) if answered else 0
     number = run.entries + 1
     reply = TimelineEntry(
         role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited, number=number, files=files
     )
-    unanswered = len(run.timeline) - len(said)
+    unanswered = len(run.timeline) - len(answered)
     if unanswered + len(run.kept) >= MOST_UNANSWERED:
         return MoveRefused(f"the remote agent sent {MOST_UNANSWERED} messages without an answer; this one is dropped")
     run = replace(run, entries=number)
@@ -303,15 +303,15 @@ def _take_back(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
 
     What a person typed stays in the timeline, marked as failed, so that the text is not lost; it is no turn.
     """
-    (*said, entry), turn = run.timeline, run.turn - 1
+    (*earlier, entry), turn = run.timeline, run.turn - 1
     run = _attached_again(replace(run, typed_before=min(run.typed_before, turn)), entry)
     if run.decides == "person":
         unsent = replace(entry, turn=turn, id="", failed=reason, files=())
-        run = replace(run, timeline=(*said, unsent), turn=turn)
+        run = replace(run, timeline=(*earlier, unsent), turn=turn)
         return run, open_state(run)
     why = Review(rule="held", why=f"It was not sent: {reason}")
     pending = _draft_again(entry, why)
-    return replace(run, timeline=tuple(said), turn=turn, pending=pending), SessionState.READY_TO_SEND
+    return replace(run, timeline=tuple(earlier), turn=turn, pending=pending), SessionState.READY_TO_SEND
 
 
 def _lose(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
@@ -399,9 +399,9 @@ def _take(run: Overlay, event: Event, now_ms: int, by: Person | None) -> Transit
         case moves.LocalFailed(id=prompt, failed=failed):
             return not_awaited(run, prompt) or local_failed(replace(run, prompt=None), failed)
         case moves.Asked(question=question):
-            return _asked(run, question)
+            return _add_question(run, question)
         case moves.Decide(question=question, choice=choice):
-            return _answered(run, question, choice)
+            return _answer_question(run, question, choice)
         case moves.Unasked(question=question):
             return Transition(_without(run, question))
         case moves.Approve(draft=draft, text=text):
@@ -484,19 +484,19 @@ def _reject(run: Overlay, draft: str, reason: str, now_ms: int, by: Person | Non
     return next_turn(replace(run, pending=None, guidance=guidance))
 
 
-def _asked(run: Overlay, question: PermissionRequest) -> Transition | MoveRefused:
+def _add_question(run: Overlay, question: PermissionRequest) -> Transition | MoveRefused:
     if run.prompt is None:
         return MoveRefused("the agent is not drafting for this run")
     return Transition(replace(run, questions=(*run.questions, question)))
 
 
-def _answered(run: Overlay, question: str, choice: str | None) -> Transition | MoveRefused:
-    asked = next((each for each in run.questions if each.id == question), None)
-    if asked is None:
+def _answer_question(run: Overlay, question: str, choice: str | None) -> Transition | MoveRefused:
+    request = next((each for each in run.questions if each.id == question), None)
+    if request is None:
         return MoveRefused(f"the permission request {question[:100]} does not wait for an answer")
-    chosen = next((each for each in asked.choices if each.id == choice), None)
+    chosen = next((each for each in request.choices if each.id == choice), None)
     if chosen is None and choice is not None:
-        offered = ", ".join(each.id for each in asked.choices)
+        offered = ", ".join(each.id for each in request.choices)
         return MoveRefused(f"the agent does not offer the choice {choice[:100]}; it offers {offered}")
     permit = moves.Permit(question=question, choice=choice, kind="" if chosen is None else chosen.kind)
     return Transition(_without(run, question), (permit,))

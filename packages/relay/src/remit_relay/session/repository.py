@@ -94,7 +94,7 @@ class RunRepository:
     def all(self) -> list[Overlay]:
         """Return the stored runs, oldest first."""
         runs: dict[str, Overlay] = {}
-        said: dict[str, Names] = {}
+        named: dict[str, Names] = {}
         texts: dict[tuple[str, str], str] = {}
         # In one query, for a consistent snapshot.
         for name, value in self._file.rows("SELECT name, value FROM facts WHERE name >= 'run/' AND name < 'run0'"):
@@ -102,12 +102,12 @@ class RunRepository:
                 case ["run", run]:
                     runs[run] = self._file.unlock(value, f"facts/{name}", Overlay)
                 case ["run", run, "said"]:
-                    said[run] = self._file.unlock(value, f"facts/{name}", Names)
+                    named[run] = self._file.unlock(value, f"facts/{name}", Names)
                 case ["run", run, "said", text]:
                     texts[run, text] = self._file.unlock(value, f"facts/{name}", str)
                 case _:
                     pass
-        for run, names in said.items():
+        for run, names in named.items():
             try:
                 pairs = zip(_texts(runs[run]), names, strict=True)
                 runs[run] = _with(runs[run], [texts[run, name] if name else text for text, name in pairs])

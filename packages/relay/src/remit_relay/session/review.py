@@ -76,8 +76,8 @@ class Review(Struct, frozen=True, kw_only=True):
 def reviews(draft: Draft, facts: ReviewFacts, rules: ReviewRules = ReviewRules()) -> tuple[Review, ...]:  # noqa: B008 (it is frozen)
     """Return the rules that ask for a review, in the order of `RULES`; if none, the draft may be sent."""
     look = _Look(draft, facts, rules)
-    found = ((rule, _ASKED[rule](look)) for rule in RULES if rule not in rules.off)
-    return tuple(Review(rule=rule, why=why) for rule, why in found if why)
+    reasons = ((rule, _ASKED[rule](look)) for rule in RULES if rule not in rules.off)
+    return tuple(Review(rule=rule, why=why) for rule, why in reasons if why)
 
 
 class _Look:
@@ -102,11 +102,11 @@ def _plain(text: str) -> str:
 
 
 def _low_confidence(look: _Look) -> str:
-    sure, wanted = look.draft.confidence, look.rules.min_confidence
+    sure, least = look.draft.confidence, look.rules.min_confidence
     if sure is None:
         return "The agent did not say how sure it is."
     # Written so that NaN asks too.
-    return "" if sure >= wanted else f"The agent is sure to {sure:.2f}, and {wanted:.2f} is wanted."
+    return "" if sure >= least else f"The agent is sure to {sure:.2f}, and {least:.2f} is wanted."
 
 
 def _first_contact(look: _Look) -> str:
@@ -140,8 +140,8 @@ def _money(look: _Look) -> str:
     return "It speaks of paying." if _PAYING.search(look.text) else ""
 
 
-def _is_amount(found: re.Match[str]) -> bool:
-    return bool(found["before"]) or (found["unit"] or "").strip(" -").lower() in _CURRENCIES
+def _is_amount(match: re.Match[str]) -> bool:
+    return bool(match["before"]) or (match["unit"] or "").strip(" -").lower() in _CURRENCIES
 
 
 def _credentials(look: _Look) -> str:
@@ -166,18 +166,18 @@ _LINK = re.compile(
 
 
 def _links(look: _Look) -> str:
-    places = list(dict.fromkeys(map(_place, _LINK.finditer(look.text))))
+    places = list(dict.fromkeys(map(_link_target, _LINK.finditer(look.text))))
     if not places:
         return ""
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     return f"It links to {places[0]}{more}."
 
 
-def _place(found: re.Match[str]) -> str:
-    if found["scheme"]:
-        return f"a {found['scheme'].lower()}: address"
+def _link_target(match: re.Match[str]) -> str:
+    if match["scheme"]:
+        return f"a {match['scheme'].lower()}: address"
     # The part before an @ is a user name and a password.
-    host = (found["bare"] or found["host"]).rpartition("@")[2].lower()
+    host = (match["bare"] or match["host"]).rpartition("@")[2].lower()
     return host[:60] or "an unnamed place"
 
 
@@ -232,13 +232,13 @@ def _off_objective(look: _Look) -> str:
 
 def _telling(text: str) -> set[str]:
     """Return the stems of the content words of a text."""
-    found: set[str] = set()
+    stems: set[str] = set()
     for word in _WORD.findall(text.casefold()):
         if _IS_UNSPACED(word):
-            found.update(word[place : place + 2] for place in range(max(1, len(word) - 1)))
+            stems.update(word[place : place + 2] for place in range(max(1, len(word) - 1)))
         elif word not in _SAYING_NOTHING:
-            found.add(word[:_STEM])
-    return found
+            stems.add(word[:_STEM])
+    return stems
 
 
 _ASKED: dict[Rule, Callable[[_Look], str]] = {

@@ -173,8 +173,8 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     @property
     def asked(self) -> str | None:
         """The id of the last message, if it has no answer yet and was not lost."""
-        said = reversed((*self.timeline, *self.kept))
-        last = next((entry for entry in said if entry.role == "remote_agent" or entry.id), None)
+        entries = reversed((*self.timeline, *self.kept))
+        last = next((entry for entry in entries if entry.role == "remote_agent" or entry.id), None)
         return None if last is None or last.role == "remote_agent" or last.failed else last.id
 
     @property
@@ -297,8 +297,8 @@ def _changed(run: Overlay, message: str, progress: MessageProgress) -> Overlay:
 
 def _reply(run: Overlay, entry: TimelineEntry) -> TimelineEntry | None:
     """Return the first reply after a message, if one came before the next message."""
-    said = (*run.timeline, *run.kept)
-    after = next((later for each, later in pairwise(said) if each is entry), None)
+    entries = (*run.timeline, *run.kept)
+    after = next((later for each, later in pairwise(entries) if each is entry), None)
     return after if after is not None and after.role == "remote_agent" else None
 
 
@@ -353,17 +353,17 @@ class CredentialFilter:
         return self._without_credentials(whole)
 
     def _without_credentials(self, text: str) -> str:
-        return with_kinds(text, (found for found in self._detect(text) if found.kind in CREDENTIALS))
+        return with_kinds(text, (finding for finding in self._detect(text) if finding.kind in CREDENTIALS))
 
 
 def with_kinds(text: str, findings: Iterable[Finding]) -> str:
     """Return a text in which each finding is replaced by its kind."""
     parts: list[str] = []
     end = 0
-    for found in findings:
-        if found.start >= end:
-            parts += [text[end : found.start], f"[{found.kind}]"]
-            end = found.end
+    for finding in findings:
+        if finding.start >= end:
+            parts += [text[end : finding.start], f"[{finding.kind}]"]
+            end = finding.end
     return "".join([*parts, text[end:]])
 
 
@@ -468,5 +468,5 @@ def _earlier(count: int) -> str:
 def _line(turn: ConversationTurn, length: int) -> str:
     """Return the beginning of a turn as one line, without reading more of a long text than needed."""
     head = turn.text[: 4 * length]
-    said = squeezed(head) + ("…" if len(head) < len(turn.text) else "")
-    return f"{turn.role}: {cut(said, length - len(turn.role) - 2)}"
+    text = squeezed(head) + ("…" if len(head) < len(turn.text) else "")
+    return f"{turn.role}: {cut(text, length - len(turn.role) - 2)}"

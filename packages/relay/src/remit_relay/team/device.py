@@ -55,7 +55,7 @@ def create_device(
 ) -> Device:
     """Create a device for the team, or raise a `RemitError` if it has one; its card names *gateway*."""
     relay = RELAY.of(team)
-    said = "" if relay is None else relay.gateway
+    configured = "" if relay is None else relay.gateway
     folder = device_path(team).parent
     try:
         make_private(folder)
@@ -63,13 +63,13 @@ def create_device(
         raise _unwritable(folder, error) from error
     state = _opened(team, environ)
     try:
-        if (found := Device.load(state)) is not None:
-            why = f"this team has a device already: {found.card.name}, in {device_path(team)}"
+        if (existing := Device.load(state)) is not None:
+            why = f"this team has a device already: {existing.card.name}, in {device_path(team)}"
             todo = (
                 "To start over with a new identity, move that file and device.key away. To see it: remit devices show"
             )
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
-        return Device.create(state, name=name, gateway=said if gateway is None else gateway)
+        return Device.create(state, name=name, gateway=configured if gateway is None else gateway)
     except BaseException:
         state.close()
         raise
@@ -98,9 +98,9 @@ def key_file(path: Path) -> Path:
 def passphrase_of(team: Team, environ: Mapping[str, str] = os.environ) -> str:
     """Return the passphrase of a team's device, empty if it has none; raise a `RemitError` if it is not set."""
     relay = RELAY.of(team)
-    said = relay and relay.passphrase
+    variable = relay and relay.passphrase
     try:
-        return secret_of(said, environ) if said else ""
+        return secret_of(variable, environ) if variable else ""
     except ValueError as error:
         raise team_invalid(str(error)) from error
 
@@ -115,13 +115,13 @@ def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
         why = f"`{named}` is a group of {', '.join(members)}, and one device is needed here"
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion="Name one of its devices."))
     exact = [each for each in known if named in (each.card.name, each.device)]
-    found = [each for each in exact if not each.revoked] or exact
-    if not found and len(named) >= MIN_PREFIX:
-        found = [each for each in known if each.device.startswith(named.lower())]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        which = ", ".join(f"{each.device} ({each.card.name})" for each in found)
+    candidates = [each for each in exact if not each.revoked] or exact
+    if not candidates and len(named) >= MIN_PREFIX:
+        candidates = [each for each in known if each.device.startswith(named.lower())]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        which = ", ".join(f"{each.device} ({each.card.name})" for each in candidates)
         why = f"ambiguous device `{named}`: {which}"
         todo = "Type more of its id."
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=todo))
@@ -163,10 +163,13 @@ def _missing(path: Path) -> RemitError:
 
 def program_of(team: Team, profile: str, environ: Mapping[str, str] = os.environ) -> Program:
     """Return the program of a profile that has one, or raise a `RemitError` if a secret of it is not set."""
-    said = PROFILES.of(team)[profile]
-    command, *args = said.run or said.acp or ("",)
+    profile_section = PROFILES.of(team)[profile]
+    command, *args = profile_section.run or profile_section.acp or ("",)
     try:
-        env = {key: secret_of(value, environ) if value.startswith("$") else value for key, value in said.env.items()}
+        env = {
+            key: secret_of(value, environ) if value.startswith("$") else value
+            for key, value in profile_section.env.items()
+        }
     except ValueError as error:
         raise team_invalid(str(error)) from error
     return Program(command=command, args=tuple(args), env=env, folder=str(team.folder))
@@ -192,10 +195,13 @@ def device_warnings(
         about = f"profiles.{name}"
         granted = [each for each in known if each.may_be_asked_by(name)]
         if not profile.allow_shared_agent_calls and not (granted and profile.allow_shared_agent_calls is None):
-            says, todo = "it may not call shared agents", f"Allow a device, if it may: {allow_command('DEVICE', name)}"
+            message, todo = (
+                "it may not call shared agents",
+                f"Allow a device, if it may: {allow_command('DEVICE', name)}",
+            )
             if profile.allow_shared_agent_calls is False or profile.devices:
                 todo = "Set `allow_shared_agent_calls = true`, if it may."
-            yield DeviceWarning(about, says, todo)
+            yield DeviceWarning(about, message, todo)
             continue
         named = profile.devices if profile.allow_shared_agent_calls else ()
         todo = allow_command("DEVICE", name)
@@ -211,7 +217,7 @@ def device_warnings(
             section.devices,
             known,
             "reach this device",
-            asks=True,
+            is_asking=True,
             granted=granted,
             todo=todo,
         )
@@ -223,11 +229,11 @@ def _stale_grants(team: Team, peer: PeerDevice, shared: Collection[str]) -> Iter
     name = peer.card.name
     take_back = f"Take it back: remit devices allow {quote(name)}"
     for each in sorted(peer.agents.difference(shared)):
-        says = f"{name} was let to ask the agent {each}, which the team does not share"
-        yield DeviceWarning("device", says, f"{take_back} --agent {quote(each)} --remove")
+        message = f"{name} was let to ask the agent {each}, which the team does not share"
+        yield DeviceWarning("device", message, f"{take_back} --agent {quote(each)} --remove")
     for each in sorted(peer.profiles.difference(PROFILES.of(team))):
-        says = f"the profile {each} was let to ask {name}, and the team has no such profile"
-        yield DeviceWarning("device", says, f"{take_back} --profile {quote(each)} --remove")
+        message = f"the profile {each} was let to ask {name}, and the team has no such profile"
+        yield DeviceWarning("device", message, f"{take_back} --profile {quote(each)} --remove")
 
 
 def _warnings_about(
@@ -236,14 +242,14 @@ def _warnings_about(
     known: list[PeerDevice],
     may: str,
     *,
-    asks: bool = False,
+    is_asking: bool = False,
     granted: Collection[PeerDevice] = (),
     todo: str = "",
 ) -> Iterator[DeviceWarning]:
     for each in sorted(named):
-        found = [peer for peer in known if each in peer.names]
-        standing = [peer for peer in found if not peer.revoked]
-        if found and not standing:
+        named_devices = [peer for peer in known if each in peer.names]
+        standing = [peer for peer in named_devices if not peer.revoked]
+        if named_devices and not standing:
             yield DeviceWarning(
                 about, f"the device {each} was revoked", "Pair with its new identity, or remove it from the file."
             )
@@ -256,7 +262,7 @@ def _warnings_about(
             )
         for peer in standing:
             name = peer.card.name if each in peer.groups else each
-            if not (peer.allowed if asks else peer.may_talk):
+            if not (peer.allowed if is_asking else peer.may_talk):
                 allow = f"Allow it, if it may: remit devices allow {quote(name)}"
                 yield DeviceWarning(about, f"the device {name} is known, and may not {may}", allow)
             elif not peer.verified:

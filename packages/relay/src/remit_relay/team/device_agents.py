@@ -18,11 +18,11 @@ log = logging.getLogger("remit")
 
 def connect_device(made: Composition, name: str, agent: AgentSection, device: str) -> None:
     """Add an agent of another device to a team's hub."""
-    said: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
+    limits: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
     if agent.concurrency is not None:
-        said["max_concurrent_shared_calls"] = agent.concurrency
+        limits["max_concurrent_shared_calls"] = agent.concurrency
     caller = RemoteCaller(
-        agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **said
+        agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **limits
     )
     about = remote_options(made.team, agent)
     about["capabilities"] = tuple(about["capabilities"])

@@ -14,8 +14,9 @@ from remit_cli.config.composition import PresentTeam, hub_of
 from remit_cli.config.team import Team
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
-from remit_relay.local_api.device_endpoints import DeviceNews, OwnDeviceStatus, OwnSharedAgent, device_routes
-from remit_relay.local_api.pairing import GrantNames, OnPeers, pairing_routes, policy_routes
+from remit_relay.local_api.access import local_operations
+from remit_relay.local_api.device_endpoints import DeviceEndpoints, DeviceNews, OwnDeviceStatus, OwnSharedAgent
+from remit_relay.local_api.pairing import GrantNames, OnPeers, PairingEndpoints, PolicyEndpoints
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
 from remit_relay.local_api.views import shown_as
 from remit_relay.notifier import needs_person
@@ -82,7 +83,7 @@ async def device_here(
                 share=bool(sections),
                 shared=shared,
                 changed=changes.changed,
-                told=news.told,
+                reported=news.called,
                 unable=news.unable,
                 trouble=news.trouble,
                 linked=news.linked,
@@ -97,9 +98,9 @@ async def device_here(
         pairings = _pairings(relay, team)
         stack.push_async_callback(pairings.close)
         routes = [
-            *device_routes(news, status.now),
-            *pairing_routes(pairings, names_here),
-            *policy_routes(_on_peers(relay), names_here),
+            *local_operations(DeviceEndpoints(news, status.now)),
+            *local_operations(PairingEndpoints(pairings, names_here)),
+            *local_operations(PolicyEndpoints(_on_peers(relay), names_here)),
         ]
         address = await stack.enter_async_context(
             serve_shared(
@@ -180,11 +181,11 @@ class _DeviceState:
             clients=self._news.readers,
         )
 
-    def _callers(self, name: str, said: SharedSection) -> tuple[str, ...]:
+    def _callers(self, name: str, section: SharedSection) -> tuple[str, ...]:
         shared = self._relay.shared.get(name)
         ids = frozenset[str]() if shared is None else shared.profile.allowed_shared_device_ids
         known = {self._news.name_of(each) for each in ids}
-        return tuple(sorted(known | (said.devices - ids - known)))
+        return tuple(sorted(known | (section.devices - ids - known)))
 
 
 def _pairings(relay: Relaying, team: Team) -> PairingService:
@@ -205,9 +206,9 @@ def _pairings(relay: Relaying, team: Team) -> PairingService:
 
 def _on_peers(relay: Relaying) -> OnPeers:
     async def work(on: Callable[[Peers], list[PeerDevice]]) -> list[PeerDevice]:
-        found = await relay.post.do(on, relay.sealer.peers)
+        peers = await relay.post.do(on, relay.sealer.peers)
         await relay.refresh()
-        return found
+        return peers
 
     return work
 
@@ -225,6 +226,6 @@ class _Names:
         self._known = known
 
     def of(self, device: str) -> str:
-        if device not in self._known and (found := self._relay.sealer.peers.get(device)) is not None:
-            self._known[device] = found.card.name
+        if device not in self._known and (peer := self._relay.sealer.peers.get(device)) is not None:
+            self._known[device] = peer.card.name
         return self._known.get(device, device)

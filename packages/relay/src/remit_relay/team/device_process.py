@@ -56,10 +56,10 @@ def find_process(folder: Path) -> DeviceProcess | None:
     if holder is None:
         return None
     try:
-        found = msgspec.json.decode((folder / PROCESS_FILE).read_bytes(), type=DeviceProcess)
+        process = msgspec.json.decode((folder / PROCESS_FILE).read_bytes(), type=DeviceProcess)
     except (OSError, msgspec.DecodeError):  # it has no API, is just starting, or has another version of the file
         return None
-    return found if found.pid == holder else None
+    return process if process.pid == holder else None
 
 
 def holder_of(folder: Path) -> int | None:

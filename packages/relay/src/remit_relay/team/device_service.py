@@ -89,8 +89,8 @@ class PeerSnapshot:
         self.shared.update(
             {
                 # Devices that a command named take the place of those of the team file, and of what was granted.
-                name: shared_of(name, said, peers, self._cards, grants=said is SHARED.of(self._team).get(name))
-                for name, said in self._sections.items()
+                name: shared_of(name, section, peers, self._cards, grants=section is SHARED.of(self._team).get(name))
+                for name, section in self._sections.items()
             }
         )
         self.senders = tuple(sorted(each.device for each in peers if each.may_talk))
@@ -105,77 +105,77 @@ def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
     A device may be named by the team file, which needs `allow_shared_agent_calls = true`, or granted by this device's
     owner (`PeerDevice.may_be_asked_by`), which is enough unless the team file says `false`.
     """
-    said, known = PROFILES.of(team)[name], list(peers)
-    devices = _ids(said.devices, known) if said.allow_shared_agent_calls else frozenset[str]()
-    if said.allow_shared_agent_calls is not False:
+    section, known = PROFILES.of(team)[name], list(peers)
+    devices = _ids(section.devices, known) if section.allow_shared_agent_calls else frozenset[str]()
+    if section.allow_shared_agent_calls is not False:
         devices |= {each.device for each in known if each.may_be_asked_by(name)}
     return Profile(
         id=name,
-        allow_shared_agent_calls=bool(said.allow_shared_agent_calls or devices),
+        allow_shared_agent_calls=bool(section.allow_shared_agent_calls or devices),
         allowed_shared_device_ids=devices,
-        max_concurrent_shared_calls=said.max_concurrent_shared_calls,
-        max_hop_count=said.max_hop_count,
-        rate=said.rate,
-        mode=said.mode,
+        max_concurrent_shared_calls=section.max_concurrent_shared_calls,
+        max_hop_count=section.max_hop_count,
+        rate=section.rate,
+        mode=section.mode,
         limits=ProfileLimits(
-            max_turns=said.limits.max_turns,
-            max_duration_ms=duration_ms(said.limits.max_duration),
-            max_failures=said.limits.max_failures,
-            max_tokens_budget=said.limits.max_tokens,
+            max_turns=section.limits.max_turns,
+            max_duration_ms=duration_ms(section.limits.max_duration),
+            max_failures=section.limits.max_failures,
+            max_tokens_budget=section.limits.max_tokens,
         ),
         rules=review.ReviewRules(
-            off=said.rules.disabled,
-            min_confidence=said.rules.min_confidence,
-            max_chars=said.rules.max_chars,
-            min_shared_words=said.rules.min_shared_words,
+            off=section.rules.disabled,
+            min_confidence=section.rules.min_confidence,
+            max_chars=section.rules.max_chars,
+            min_shared_words=section.rules.min_shared_words,
         ),
         constraints=PromptConstraints(
-            max_output_chars=said.constraints.max_output_chars,
-            allow_tool_use=said.constraints.allow_tool_use,
-            max_history_turns=said.constraints.max_history_turns,
-            max_history_chars=said.constraints.max_history_chars,
-            max_tool_rounds=said.constraints.max_tool_rounds,
-            local_turn_timeout_ms=duration_ms(said.constraints.turn_timeout),
+            max_output_chars=section.constraints.max_output_chars,
+            allow_tool_use=section.constraints.allow_tool_use,
+            max_history_turns=section.constraints.max_history_turns,
+            max_history_chars=section.constraints.max_history_chars,
+            max_tool_rounds=section.constraints.max_tool_rounds,
+            local_turn_timeout_ms=duration_ms(section.constraints.turn_timeout),
         ),
-        files=_file_rules(said.attachments),
-        keep_files_ms=duration_ms(said.attachments.keep),
+        files=_file_rules(section.attachments),
+        keep_files_ms=duration_ms(section.attachments.keep),
     )
 
 
 def shared_of(
     name: str,
-    said: SharedSection,
+    section: SharedSection,
     peers: Iterable[PeerDevice],
     cards: Mapping[str, AgentCard] = {},
     *,
     grants: bool = True,
 ) -> Shared:
     """Return the shared agent of a section, with those devices that the section names, or that were granted it."""
-    agent = said.agent or name
+    agent = section.agent or name
     known = [each for each in peers if each.allowed and not each.revoked]
     granted = {each.device for each in known if grants and each.may_ask(name)}
     profile = Profile(
         id=name,
         # A shared agent is enabled; `devices` and grants say for whom, if those devices may connect at all.
         allow_shared_agent_calls=True,
-        allowed_shared_device_ids=_ids(said.devices, known) | granted,
-        max_concurrent_shared_calls=said.max_concurrent_shared_calls,
-        max_hop_count=said.max_hop_count,
-        rate=said.rate,
-        files=_file_rules(said.attachments),
+        allowed_shared_device_ids=_ids(section.devices, known) | granted,
+        max_concurrent_shared_calls=section.max_concurrent_shared_calls,
+        max_hop_count=section.max_hop_count,
+        rate=section.rate,
+        files=_file_rules(section.attachments),
     )
-    described = cards[agent].description if said.description is None and agent in cards else said.description
+    described = cards[agent].description if section.description is None and agent in cards else section.description
     return Shared(agent=agent, profile=profile, description=described or "")
 
 
-def _file_rules(said: AttachmentsSection) -> FileRules:
-    return FileRules(types=said.types, max_size=said.max_size, max_count=said.max_count)
+def _file_rules(section: AttachmentsSection) -> FileRules:
+    return FileRules(types=section.types, max_size=section.max_size, max_count=section.max_count)
 
 
 def _ids(named: Iterable[str], peers: Iterable[PeerDevice]) -> frozenset[str]:
     """Return the ids of devices that are given by full id, by a unique name, or by a group."""
-    wanted = set(named)
-    return frozenset(each.device for each in peers if not each.revoked and wanted & each.names)
+    names = set(named)
+    return frozenset(each.device for each in peers if not each.revoked and names & each.names)
 
 
 # ── the service ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -223,7 +223,7 @@ async def relaying(
     shared: Mapping[str, SharedSection] | None = None,
     changed: Callable[[Overlay], None] = lambda _: None,
     noted: Callable[[SharedStep], None] = lambda _: None,
-    told: Callable[[SharingEvent], None] = lambda _: None,
+    reported: Callable[[SharingEvent], None] = lambda _: None,
     unable: Callable[[RemoteCommand, str], None] = lambda _command, _why: None,
     trouble: Trouble | None = None,
     linked: Callable[[connection.State, str], None] = lambda _state, _why: None,
@@ -234,7 +234,7 @@ async def relaying(
     The gateway need not answer yet: the device waits for it, and *linked* hears the state of the connection. *hub* is
     open; without one no agent of the team can be shared or used by a profile. Its agents on other devices are called
     through this one. *changed* and *noted* hear of sessions, *unable* of commands of other processes that failed,
-    *told* of calls to shared agents, *trouble* of problems with other devices. Every step is recorded in the team's
+    *reported* of calls to shared agents, *trouble* of problems with other devices. Every step is recorded in the team's
     store. Only one process at a time can run a device; a second one raises a `RemitError`.
     """
     if share and hub is None:
@@ -251,7 +251,7 @@ async def relaying(
         await post.do(known.look)
         sharer = None
         if share and hub is not None:
-            sharer = Sharing(hub, sealer, post, known.shared, now_ms=_now_ms, told=_after(wake, told))
+            sharer = Sharing(hub, sealer, post, known.shared, now_ms=_now_ms, reported=_after(wake, reported))
             stack.push_async_callback(sharer.close)
         runs = None
         if host:
@@ -423,13 +423,13 @@ class _ChangeWatcher:
 
     async def tell(self) -> None:
         """Send the allowed senders to the gateway, which refuses others; raise the reason if the link has ended."""
-        told: tuple[str, ...] | None = None
+        allowed: tuple[str, ...] | None = None
         while True:
             self._news.clear()
-            if self._known.senders != told or self._gateway.state == "ended":
-                told = self._known.senders
-                self._gateway.watch(told)
-                await self._gateway.allow(told if len(told) <= MAX_ALLOWED else None)
+            if self._known.senders != allowed or self._gateway.state == "ended":
+                allowed = self._known.senders
+                self._gateway.watch(allowed)
+                await self._gateway.allow(allowed if len(allowed) <= MAX_ALLOWED else None)
             if self._gateway.one_time_left:
                 self.ready.set()
             await self._news.wait()
@@ -463,18 +463,18 @@ def _local_agent(
     team: Team, hub: Engine | None, device: Device, profile: str, ask_user: AskUser, *, environ: Mapping[str, str]
 ) -> LocalAgent:
     """Return the local agent of a profile; if it is unavailable, one that fails each session with the reason."""
-    said = PROFILES.of(team)[profile]
+    section = PROFILES.of(team)[profile]
     try:
-        if said.agent is not None:
-            return _of_hub(hub, said.agent, relay_of(team).user or device.card.name)
+        if section.agent is not None:
+            return _of_hub(hub, section.agent, relay_of(team).user or device.card.name)
         program = program_of(team, profile, environ)
-        if said.run is not None:
+        if section.run is not None:
             from remit_relay.bridge.ndjson import NdjsonAgent
 
             return NdjsonAgent(profile, program)
         from remit_relay.bridge.acp import AcpAgent
 
-        return AcpAgent(profile, program, ask_user=ask_user, reads_files=said.files == "read")
+        return AcpAgent(profile, program, ask_user=ask_user, reads_files=section.files == "read")
     except RemitError as error:
         return _Unavailable(in_sentences(error.fault.message, error.fault.suggestion))
 
@@ -515,8 +515,8 @@ async def _record(team: Team) -> AsyncGenerator[Recorder]:
 
 def _detector(team: Team) -> Detector:
     """Return the detector of personal data for drafts; they are checked even if redaction is off for agents."""
-    found = detector_of(team)
-    return detector_pipeline() if isinstance(found, bool) else found
+    detector = detector_of(team)
+    return detector_pipeline() if isinstance(detector, bool) else detector
 
 
 def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
@@ -544,19 +544,19 @@ def notifier_of(team: Team, environ: Mapping[str, str] = os.environ) -> Notifier
     Raises a `RemitError` if the variable of a secret is not set.
     """
     relay = RELAY.of(team)
-    said = relay and relay.notify
-    if not said:
+    section = relay and relay.notify
+    if not section:
         return None
-    deliverers: list[Deliver] = [to_desktop()] if said.desktop else []
-    if said.command is not None:
-        deliverers.append(to_program(said.command, team.folder))
-    if said.webhook is not None:
+    deliverers: list[Deliver] = [to_desktop()] if section.desktop else []
+    if section.command is not None:
+        deliverers.append(to_program(section.command, team.folder))
+    if section.webhook is not None:
         try:
-            secret = secret_of(said.secret, environ) if said.secret else ""
+            secret = secret_of(section.secret, environ) if section.secret else ""
         except ValueError as error:
             raise team_invalid(str(error)) from error
-        deliverers.append(to_webhook(said.webhook, secret))
+        deliverers.append(to_webhook(section.webhook, secret))
     if not deliverers:
         return None
-    told = team.store_path.parent / TOLD_FILE
-    return Notifier(deliverers, told, CredentialFilter(detector_pipeline()).run, texts=said.texts)
+    told_file = team.store_path.parent / TOLD_FILE
+    return Notifier(deliverers, told_file, CredentialFilter(detector_pipeline()).run, texts=section.texts)

@@ -110,9 +110,9 @@ class DeviceClient:
         self, profile: str, device: str, objective: str, *, mode: Mode | None, agent: str, by: Person
     ) -> SharedRunView:
         """Start a run."""
-        asked: dict[str, Any] = {"profile": profile, "device": device, "objective": objective}
-        asked |= {name: value for name, value in (("mode", mode), ("agent", agent)) if value}
-        return await self._post("/v1/shared/runs", {**asked, "by": by.name, "via": by.via})
+        request: dict[str, Any] = {"profile": profile, "device": device, "objective": objective}
+        request |= {name: value for name, value in (("mode", mode), ("agent", agent)) if value}
+        return await self._post("/v1/shared/runs", {**request, "by": by.name, "via": by.via})
 
     async def act(self, run: str, event: Event, *, by: Person) -> SharedRunView:
         """Apply an action of a person to a run; raise a `RemitError` if it is not possible now."""
@@ -202,14 +202,14 @@ class DeviceClient:
                     if reply.status >= 400:
                         raise RemitError(_fault_in(await reply.read(), reply.status))
                     async for event in events_in(reply):
-                        self._found()
+                        self._note_answer()
                         last = event.id or last
                         yield event
             except (ClientError, TimeoutError):
                 pass
             await self._return()
 
-    def _found(self) -> None:
+    def _note_answer(self) -> None:
         if self._is_lost:
             self._is_lost = False
             self._lost(None)
@@ -219,15 +219,15 @@ class DeviceClient:
         loop = asyncio.get_running_loop()
         until = loop.time() + (RETURN_S if self.process.command == "up" else 0)
         while True:
-            found = find_process(self._folder)
-            if found is None and loop.time() > until:
+            process = find_process(self._folder)
+            if process is None and loop.time() > until:
                 raise DeviceGone
             if not self._is_lost:
                 self._is_lost = True
                 self._lost(self.process)
             await asyncio.sleep(AGAIN_S)
-            if found is not None:
-                self.process, self._headers = found, _headers_in(self._folder)
+            if process is not None:
+                self.process, self._headers = process, _headers_in(self._folder)
                 return
 
 

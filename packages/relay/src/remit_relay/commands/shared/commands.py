@@ -224,9 +224,9 @@ def _objective(rest: str, run: SharedRunView) -> Meaning:
 
 
 def _mode(rest: str, run: SharedRunView) -> Meaning:
-    wanted = rest.lower().replace("-", "_").replace(" ", "_")
+    name = rest.lower().replace("-", "_").replace(" ", "_")
     for mode in get_args(Mode):
-        if wanted == mode:
+        if name == mode:
             return _possible(moves.SetMode(mode), run)
     if not rest:
         return Tell((f"Mode {run.mode}: {MODES[run.mode]}.", "/mode manual, semi_auto or full_auto changes it."))

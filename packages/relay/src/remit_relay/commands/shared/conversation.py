@@ -47,21 +47,21 @@ from remit_relay.session_service import NEWS_S
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def work_on_file(client: DeviceClient, run: SharedRunView, wanted: OnFile, by: Person) -> list[str]:
+async def work_on_file(client: DeviceClient, run: SharedRunView, command: OnFile, by: Person) -> list[str]:
     """Do what a command says, and return what to tell the person; raise a `RemitError` if it is not possible."""
-    match wanted.what:
+    match command.what:
         case "attach":
-            path = _expanded(wanted.name)
-            files = await client.attach(run.id, path.name, await asyncio.to_thread(_read, path), by=by)
+            path = _expanded(command.name)
+            files = await client.attach(run.id, path.name, await asyncio.to_thread(_read_file, path), by=by)
             return [f"The next message carries: {', '.join(map(file_line, files))}"]
         case "detach":
-            await client.detach(run.id, wanted.name, by=by)
-            return [f"The next message does not carry {one_line(wanted.name)}."]
+            await client.detach(run.id, command.name, by=by)
+            return [f"The next message does not carry {one_line(command.name)}."]
         case "save":
-            name, _, target = wanted.name.partition(" as ")
+            name, _, target = command.name.partition(" as ")
             file, data = await client.file(run.id, name.strip())
             path = _expanded(target.strip() or file.name)
-            await asyncio.to_thread(_save, path, data)
+            await asyncio.to_thread(_write_new_file, path, data)
             return [f"Saved {file_line(file)} as {one_line(str(path))}."]
         case "files":
             files = await client.files(run.id)
@@ -77,7 +77,7 @@ def _expanded(typed: str) -> Path:
         return Path(typed)
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     """Return the content of a file; one that is too large for every rule is not read whole."""
     try:
         # Without waiting, if it is a pipe.
@@ -90,7 +90,7 @@ def _read(path: Path) -> bytes:
         raise RemitError(fault(Code.NOT_FOUND, why, suggestion="Give the path of a file: /attach PATH")) from error
 
 
-def _save(path: Path, data: bytes) -> None:
+def _write_new_file(path: Path, data: bytes) -> None:
     """Write a new file, readable by its owner; never over another, and never through a link."""
     if (why := name_problem(path.name)) is not None:
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, f"cannot save as {path}: the name {why}"))
@@ -157,7 +157,7 @@ class SharedConversation:
         """How many states of the run were shown."""
         self._changed = asyncio.Event()
         self._person = Person(current_user(), "chat")
-        self._asked: set[str] = set()
+        self._noted_questions: set[str] = set()
         """Permission requests that were noticed while nobody can type here."""
         self._pausing = False
         self._editing = False
@@ -173,12 +173,12 @@ class SharedConversation:
 
     # ── lifecycle ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def hold(self, client: DeviceClient, wanted: RequestedRun, *, is_here: bool) -> None:
+    async def hold(self, client: DeviceClient, requested: RequestedRun, *, is_here: bool) -> None:
         """Show the run until it ends or the person leaves, which pauses a run that is executed by this process."""
         self._client, self._is_here = client, is_here
-        run = await _begun(client, wanted, self._person)
-        device = (await client.run(run)).device if wanted.members else wanted.device
-        name = wanted.members.get(device, wanted.device_name)
+        run = await _find_or_start_run(client, requested, self._person)
+        device = (await client.run(run)).device if requested.members else requested.device
+        name = requested.members.get(device, requested.device_name)
         async with self._view.board.open(), asyncio.TaskGroup() as group:
             works = (self._follow_run(run, name), self._follow_device(device), self._tick())
             tasks = [group.create_task(work) for work in works]
@@ -258,8 +258,8 @@ class SharedConversation:
         """Handle a typed line; None is the end of input."""
         run = self._view.run
         seen = run.draft.id if run is not None and run.draft is not None else None
-        asked = run.questions[0].id if run is not None and run.questions else None
-        self._queue.put_nowait(Leave() if line is None else _Typed(line, seen, asked))
+        question = run.questions[0].id if run is not None and run.questions else None
+        self._queue.put_nowait(Leave() if line is None else _Typed(line, seen, question))
 
     def interrupt(self, *, leave: bool) -> None:
         """Handle Ctrl-C: pause the run, or exit if it is paused. Without a terminal, do both."""
@@ -289,14 +289,14 @@ class SharedConversation:
     async def _take(self, typed: "_Typed | Event | Leave") -> None:
         run, board = self._view.run, self._view.board
         assert run is not None, "shown before anything is typed"
-        if isinstance(typed, _Typed) and (answer := _answer(typed, run)) is not None:
+        if isinstance(typed, _Typed) and (answer := _answer_to_question(typed, run)) is not None:
             await self._do(answer)
             return
         if isinstance(typed, _Typed) and self._rows is not None and not typed.line.lstrip().startswith("/"):
             # A line that starts with / is a command of the chat, as always.
             await self._edit_row(self._rows, typed.line, run)
             return
-        match _meant(typed, run) if isinstance(typed, _Typed) else typed:
+        match _understand_typed(typed, run) if isinstance(typed, _Typed) else typed:
             case None:
                 pass
             case Tell(lines=lines, again=again):
@@ -310,9 +310,9 @@ class SharedConversation:
                 await self._edit(run)
             case EditRows():
                 self._open_rows(run)
-            case OnFile() as wanted:
+            case OnFile() as command:
                 assert self._client is not None, "it is held"
-                board.say(*await work_on_file(self._client, run, wanted, self._person))
+                board.say(*await work_on_file(self._client, run, command, self._person))
             case Leave():
                 await self._leave(run)
             case Do(event=event):
@@ -399,8 +399,8 @@ class SharedConversation:
         if rows is None or (run.draft is not None and run.draft.id == rows.draft):
             return
         self._rows = None
-        said = ("Your text was:", *text_lines(rows.text)) if rows.changed else ()
-        self._view.board.say("The draft that you edited is not pending any more.", *said)
+        text = ("Your text was:", *text_lines(rows.text)) if rows.changed else ()
+        self._view.board.say("The draft that you edited is not pending any more.", *text)
 
     def _keep(self, text: str) -> None:
         """Give a line that could not be sent back to the person who typed it."""
@@ -424,9 +424,9 @@ class SharedConversation:
     def _note_questions(self, run: SharedRunView) -> None:
         """Report permission requests, as there is nobody at the terminal; deny them, unless others can answer."""
         for question in run.questions:
-            if question.id in self._asked:
+            if question.id in self._noted_questions:
                 continue
-            self._asked.add(question.id)
+            self._noted_questions.add(question.id)
             title = one_line(question.title, 300)
             if self._is_here:
                 self._queue.put_nowait(moves.Decide(question.id))
@@ -443,20 +443,20 @@ class _Typed(NamedTuple):
     """The permission request that was shown then."""
 
 
-def _answer(typed: _Typed, run: SharedRunView) -> moves.Decide | None:
+def _answer_to_question(typed: _Typed, run: SharedRunView) -> moves.Decide | None:
     """Return the answer to the permission request that was shown when the line was typed; None: it is none."""
-    asks = next((each for each in run.questions if each.id == typed.question), None)
-    if asks is None:
+    question = next((each for each in run.questions if each.id == typed.question), None)
+    if question is None:
         return None
     word = typed.line.strip().lower()
     if word in ("n", "no"):
-        return moves.Decide(asks.id)
-    if word.isdecimal() and 1 <= int(word) <= len(asks.choices):
-        return moves.Decide(asks.id, asks.choices[int(word) - 1].id)
+        return moves.Decide(question.id)
+    if word.isdecimal() and 1 <= int(word) <= len(question.choices):
+        return moves.Decide(question.id, question.choices[int(word) - 1].id)
     return None
 
 
-def _meant(typed: _Typed, run: SharedRunView) -> Meaning | None:
+def _understand_typed(typed: _Typed, run: SharedRunView) -> Meaning | None:
     """Return the meaning of a line; an answer applies only to the draft that was shown when it was typed."""
     meaning = understood(typed.line, run)
     answers = isinstance(meaning, Edit | EditRows) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
@@ -470,54 +470,59 @@ def _meant(typed: _Typed, run: SharedRunView) -> Meaning | None:
 # ── starting and continuing ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _begun(client: DeviceClient, wanted: RequestedRun, by: Person) -> str:
+async def _find_or_start_run(client: DeviceClient, requested: RequestedRun, by: Person) -> str:
     """Start, continue or join a run, and return its id."""
-    if wanted.continued is None:
-        return await _started(client, wanted, by)
-    run = continued(await client.runs(), wanted).id
-    if wanted.objective is not None:
-        await client.act(run, moves.SetObjective(wanted.objective), by=by)
-    if wanted.mode is not None:
-        await client.act(run, moves.SetMode(wanted.mode), by=by)
-    if wanted.agent or "resume" in (await client.run(run)).acts:
-        await client.act(run, moves.Resume(wanted.agent), by=by)
+    if requested.continued is None:
+        return await _start_run(client, requested, by)
+    run = continued(await client.runs(), requested).id
+    if requested.objective is not None:
+        await client.act(run, moves.SetObjective(requested.objective), by=by)
+    if requested.mode is not None:
+        await client.act(run, moves.SetMode(requested.mode), by=by)
+    if requested.agent or "resume" in (await client.run(run)).acts:
+        await client.act(run, moves.Resume(requested.agent), by=by)
     return run
 
 
-async def _started(client: DeviceClient, wanted: RequestedRun, by: Person) -> str:
+async def _start_run(client: DeviceClient, requested: RequestedRun, by: Person) -> str:
     """Start a run; if the device has never announced what it shares, wait for that for a moment."""
-    profile = (await client.profiles()).get(wanted.profile)
+    profile = (await client.profiles()).get(requested.profile)
     for _ in range(round(NEWS_S / POLL_S)):
         known = {each.id: each for each in await client.devices()}
-        if profile is None or wanted.device not in profile.devices or known[wanted.device].offers is not None:
+        if profile is None or requested.device not in profile.devices or known[requested.device].offers is not None:
             break
         await asyncio.sleep(POLL_S)
     run = await client.start(
-        wanted.profile, wanted.device, wanted.objective or "", mode=wanted.mode, agent=wanted.agent, by=by
+        requested.profile,
+        requested.device,
+        requested.objective or "",
+        mode=requested.mode,
+        agent=requested.agent,
+        by=by,
     )
     return run.id
 
 
-def continued(runs: Sequence[SharedRunLine], wanted: RequestedRun) -> SharedRunLine:
+def continued(runs: Sequence[SharedRunLine], requested: RequestedRun) -> SharedRunLine:
     """Return the run to continue, or raise a `RemitError` that lists the candidates."""
-    devices = wanted.members or {wanted.device}
-    ours = [each for each in runs if each.profile == wanted.profile and each.device in devices]
-    name = wanted.continued or NEWEST
-    found = [each for each in ours if name != NEWEST and (each.id.startswith(name) or each.id.endswith(name))]
+    devices = requested.members or {requested.device}
+    ours = [each for each in runs if each.profile == requested.profile and each.device in devices]
+    name = requested.continued or NEWEST
+    candidates = [each for each in ours if name != NEWEST and (each.id.startswith(name) or each.id.endswith(name))]
     left = [each for each in ours if each.state not in ENDED]
     if name == NEWEST:
-        found = left[-1:]
-    if len(found) == 1 and found[0].state not in ENDED:
-        return found[0]
-    between = f"between {wanted.profile} and {wanted.device_name}"
-    if not found:
+        candidates = left[-1:]
+    if len(candidates) == 1 and candidates[0].state not in ENDED:
+        return candidates[0]
+    between = f"between {requested.profile} and {requested.device_name}"
+    if not candidates:
         why = f"no run {between} can be continued"
         if name != NEWEST:
             why = f"no such run `{name[:100]}` {between}"
-    elif len(found) > 1:
-        why = f"ambiguous id `{name[:100]}`: {', '.join(each.id for each in found)}"
+    elif len(candidates) > 1:
+        why = f"ambiguous id `{name[:100]}`: {', '.join(each.id for each in candidates)}"
     else:
-        why = f"the run {found[0].id} has ended and cannot be continued"
+        why = f"the run {candidates[0].id} has ended and cannot be continued"
     others = f"Runs that can be continued: {', '.join(each.id for each in left)}." if left else ""
-    advice = "Type more characters." if len(found) > 1 else others or "Start one with --objective TEXT."
+    advice = "Type more characters." if len(candidates) > 1 else others or "Start one with --objective TEXT."
     raise RemitError(fault(Code.NOT_FOUND, why, suggestion=advice))

@@ -14,13 +14,14 @@ from remit_redaction.pipeline import detector_pipeline
 from remit_relay.commands.shared import wording
 from remit_relay.commands.shared.client import came_too_late
 from remit_relay.device.peers import Peers
-from remit_relay.device.state import LOCK_FILE, DeviceFile, open_keys
+from remit_relay.device.state import DeviceFile, open_keys
 from remit_relay.local_api.views import Surroundings, view
 from remit_relay.session import repository
 from remit_relay.session.moves import Approve, Reject
 from remit_relay.session.repository import RemoteCommand
 from remit_relay.session.run import CredentialFilter
 from remit_relay.team.device import key_file, passphrase_of
+from remit_relay.team.device_process import holder_of
 from remit_server.documents.shared import SharedDraft
 
 # A host checks for answers four times a second; if it is busy, nobody waits longer than this.
@@ -34,8 +35,8 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
         displayed = CredentialFilter(detector_pipeline()).run
         shown = [view(displayed(run), Surroundings(now_ms=0)) for run in repository.waiting(file)]
-        found = [wording.draft_document(run, peers.get(run.device, "")) for run in shown]
-        return [draft for draft in found if draft is not None]
+        documents = [wording.draft_document(run, peers.get(run.device, "")) for run in shown]
+        return [draft for draft in documents if draft is not None]
 
 
 def answer(
@@ -54,25 +55,16 @@ def answer(
     with _opened(path, team_file, overrides) as file:
         name = repository.leave(file, RemoteCommand(run=draft.run, event=event, by=by))
         until = time.monotonic() + HEARD_S
-        while not draft.paused and is_at_work(path) and time.monotonic() < until and repository.is_left(file, name):
+        while (
+            not draft.paused
+            and holder_of(path.parent) is not None
+            and time.monotonic() < until
+            and repository.is_left(file, name)
+        ):
             time.sleep(_LOOK_S)
         if (why := repository.refusal(file, name)) is not None:
             raise came_too_late(why)
         return not repository.is_left(file, name)
-
-
-def is_at_work(path: Path) -> bool:
-    """Return whether a process currently represents the device."""
-    try:
-        from fcntl import LOCK_NB, LOCK_SH, flock
-
-        with path.with_name(LOCK_FILE).open("rb") as file:
-            flock(file, LOCK_SH | LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (ImportError, OSError):  # no process ever represented it, or that is not known here
-        return False
-    return False
 
 
 @contextmanager

@@ -74,8 +74,8 @@ def _objective(text: str) -> str:
 
 
 def _local_agent(team: Team, name: str) -> str:
-    said = PROFILES.of(team)[name]
-    return said.agent or " ".join(said.run or said.acp or ())
+    profile = PROFILES.of(team)[name]
+    return profile.agent or " ".join(profile.run or profile.acp or ())
 
 
 def _devices(team: Team) -> list[tuple[str, str]]:
@@ -91,29 +91,29 @@ def _devices(team: Team) -> list[tuple[str, str]]:
     return [(name if names.count(name) == 1 else each.device, "") for name, each in zip(names, able, strict=True)]
 
 
-def _one(what: str, found: list[tuple[str, str]]) -> str:
-    names = [name for name, _ in found]
+def _one(what: str, options: list[tuple[str, str]]) -> str:
+    names = [name for name, _ in options]
     if len(names) == 1:
         return names[0]
     if not _can_ask():
         raise click.UsageError(f"there are several {what}s: {', '.join(names)}; name one: {_CHAT}")
-    return _choice(f"Which {what}?", [(name, one_line(about, 60)) for name, about in found])
+    return _choice(f"Which {what}?", [(name, one_line(about, 60)) for name, about in options])
 
 
-def _choice(question: str, found: list[tuple[str, str]]) -> str:
+def _choice(question: str, options: list[tuple[str, str]]) -> str:
     """Return the name that the person at the terminal chooses, of some names with what they are."""
-    names = [name for name, _ in found]
-    for number, (name, about) in enumerate(found, 1):
+    names = [name for name, _ in options]
+    for number, (name, about) in enumerate(options, 1):
         click.echo(f"{number:3}  {one_line(name)}  {one_line(about)}".rstrip(), err=True)
 
-    def meant(typed: str) -> str:
+    def parse(typed: str) -> str:
         if typed in names:
             return typed
         if typed.isdecimal() and 1 <= int(typed) <= len(names):
             return names[int(typed) - 1]
         raise click.BadParameter(f"enter a number from 1 to {len(names)}, or a name")
 
-    return click.prompt(question, value_proc=meant, err=True)
+    return click.prompt(question, value_proc=parse, err=True)
 
 
 def _can_ask() -> bool:
@@ -201,12 +201,12 @@ def _with_team_file_hint(error: RemitError, team: Team, peer: PeerDevice, profil
     """Return an error that says what to add to the team file, if that is the problem."""
     if error.fault.code is not Code.PERMISSION_DENIED:
         return error
-    said, where = PROFILES.of(team)[profile], f"[profiles.{profile}] in {team.file}"
+    section, where = PROFILES.of(team)[profile], f"[profiles.{profile}] in {team.file}"
     message = error.fault.message.replace(peer.device, one_line(peer.card.name))
     suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
-    if said.allow_shared_agent_calls is False:
+    if section.allow_shared_agent_calls is False:
         suggestion = f"To allow it, set `allow_shared_agent_calls = true` in {where}."
-    elif not peer.may_be_asked_by(profile) and not (said.allow_shared_agent_calls and said.devices & peer.names):
+    elif not peer.may_be_asked_by(profile) and not (section.allow_shared_agent_calls and section.devices & peer.names):
         suggestion = f"To allow it: {allow_command(peer.card.name, profile)}"
     return RemitError(replace(error.fault, message=message, suggestion=suggestion))
 
@@ -253,7 +253,7 @@ class _SharedChat:
             if peer.revocation:
                 raise _revoked(peer)
             self._introduce(team, client.process, is_here=is_here)
-            wanted = RequestedRun(
+            requested = RequestedRun(
                 profile=order.profile,
                 device=order.device if order.device in peer.groups else peer.device,
                 device_name=_called(members, order.device),
@@ -264,10 +264,10 @@ class _SharedChat:
                 continued=order.continued,
             )
             try:
-                await self.chat.hold(client, wanted, is_here=is_here)
+                await self.chat.hold(client, requested, is_here=is_here)
             except RemitError as error:
                 raise _with_team_file_hint(error, team, peer, order.profile) from error
-            self.hint = await self._continue_command(client, wanted, is_here=is_here)
+            self.hint = await self._continue_command(client, requested, is_here=is_here)
 
     def _introduce(self, team: Team, process: DeviceProcess, *, is_here: bool) -> None:
         """Say where the run is executed, if that is elsewhere, and what else happens meanwhile."""
@@ -296,7 +296,7 @@ class _SharedChat:
         names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"
         return f"→ remit chat {names} --continue {run.id}{order.team}"
 
-    async def _continue_command(self, client: DeviceClient, wanted: RequestedRun, *, is_here: bool) -> str:
+    async def _continue_command(self, client: DeviceClient, requested: RequestedRun, *, is_here: bool) -> str:
         """Return what becomes of the run, and the command that continues it."""
         run, order, process = self._view.run, self._order, client.process
         if run is None or run.state in ENDED:
@@ -310,7 +310,7 @@ class _SharedChat:
             run = await client.run(run.id)
         command = self._join(run)
         with suppress(RemitError):
-            newest = continued(await client.runs(), replace(wanted, continued=NEWEST))
+            newest = continued(await client.runs(), replace(requested, continued=NEWEST))
             command = command.replace(f" --continue {run.id}", " --continue") if newest.id == run.id else command
         if run.state in ENDED:
             return ""
@@ -336,22 +336,22 @@ class _SharedChat:
         """Handle signals during the chat."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "signals are heard in a task"
-        heard = 0
+        signals = 0
 
         def act(number: int) -> None:
-            nonlocal heard
+            nonlocal signals
             if self._view.run is None:
                 task.cancel()
                 return
             self.chat.interrupt(leave=number != signal.SIGINT)
             if not self.chat.is_leaving:
-                heard = 0
+                signals = 0
 
         # Not `loop.add_signal_handler`: an agent that blocks the loop must not delay the last signal.
         def hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
-            nonlocal heard
-            heard += 1
-            if heard > PATIENCE:
+            nonlocal signals
+            signals += 1
+            if signals > PATIENCE:
                 self._view.board.abandon()
                 os._exit(INTERRUPTED)
             loop.call_soon_threadsafe(act, number)

@@ -83,16 +83,16 @@ def edit(editor: RowEditor, typed: str) -> Edited | Finished | NotUnderstood:
         case "show":
             return Edited(editor, shown(editor))
         case "d" | "i" as act:
-            return _placed(editor, act, rest)
+            return _edit_at(editor, act, rest)
         case _:
-            return _placed(editor, "", typed.lstrip())
+            return _edit_at(editor, "", typed.lstrip())
 
 
-def _placed(editor: RowEditor, act: str, typed: str) -> Edited | NotUnderstood:
-    found = _PLACE.fullmatch(typed)
-    if found is None:
+def _edit_at(editor: RowEditor, act: str, typed: str) -> Edited | NotUnderstood:
+    match = _PLACE.fullmatch(typed)
+    if match is None:
         return NotUnderstood(HELP)
-    first, last, text = int(found[1]), int(found[2] or found[1]), found[3] or ""
+    first, last, text = int(match[1]), int(match[2] or match[1]), match[3] or ""
     count = len(editor.rows)
     most = count + 1 if act == "i" else count
     if not 1 <= first <= last <= most:
@@ -135,16 +135,16 @@ def _with(rows: tuple[Row, ...], place: int, text: str) -> tuple[Row, ...]:
 
 def _rows(text: str) -> Iterator[Row]:
     for line in re.findall(r"[^\n]*\n+|[^\n]+\Z", text):
-        said = line.rstrip("\n")
+        content = line.rstrip("\n")
         row = ""
-        for word in re.findall(r"\s*\S+\s*?(?=\s|\Z)|\s+\Z", said):
+        for word in re.findall(r"\s*\S+\s*?(?=\s|\Z)|\s+\Z", content):
             if row and len(row) + len(word) > WIDTH:
                 spaces = word[: len(word) - len(word.lstrip())]
                 yield Row(row, spaces)
                 word = word.lstrip()
                 row = ""
             row += word
-        yield Row(row, line[len(said) :])
+        yield Row(row, line[len(content) :])
 
 
 def _lines(number: int, row: Row) -> Iterator[str]:

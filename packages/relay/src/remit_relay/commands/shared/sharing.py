@@ -78,9 +78,9 @@ async def _starting(folder: Path) -> DeviceProcess | None:
     loop = asyncio.get_running_loop()
     until = loop.time() + STARTING_S
     while True:
-        found = find_process(folder)
-        if found is not None or loop.time() > until:
-            return found
+        process = find_process(folder)
+        if process is not None or loop.time() > until:
+            return process
         await asyncio.sleep(_LOOK_S)
 
 
@@ -164,9 +164,9 @@ async def run_sharing(
     with using_device(team) as own:  # report what is missing before the hub is opened
         known = Peers(own.state).list()
     names = {each.device: each.card.name for each in known}
-    for about, says, todo in device_warnings(team, known, shared):
+    for about, message, todo in device_warnings(team, known, shared):
         if about.startswith("shared."):
-            click.echo(f"{one_line(says)} ({about}).\n→ {todo}", err=True)
+            click.echo(f"{one_line(message)} ({about}).\n→ {todo}", err=True)
     printer = EventPrinter(to)
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
         async with reach_device(team, command="share", overrides=overrides, shared=shared) as (client, is_here):
@@ -188,14 +188,14 @@ async def _follow(
     client: DeviceClient, printer: "EventPrinter", to: Documents | None, names: Mapping[str, str], *, is_here: bool
 ) -> None:
     """Print what is shared once others can reach it, then the calls and the state of the connection."""
-    told = False
+    is_announced = False
     try:
         async for news in client.follow_device():
             printer.show(news)
             if isinstance(news, EndedNews):
                 raise RemitError(news.fault)
-            if isinstance(news, OwnDeviceStatus) and news.ready and not told:
-                told = True
+            if isinstance(news, OwnDeviceStatus) and news.ready and not is_announced:
+                is_announced = True
                 _tell(news, to, names, client.process if not is_here else None)
     except DeviceGone:
         why = f"{client.process.title} has ended, and shares nothing any more"

@@ -202,7 +202,7 @@ def detach(order: UpOrder, *, as_json: bool) -> int:
             order.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     until = time.monotonic() + START_S
-    while (found := find_process(order.folder)) is None or found.pid != process.pid:
+    while (running := find_process(order.folder)) is None or running.pid != process.pid:
         if process.poll() is not None:
             raise _died(process.returncode, log)
         if time.monotonic() > until:
@@ -211,10 +211,10 @@ def detach(order: UpOrder, *, as_json: bool) -> int:
         time.sleep(_LOOK_S)
     process.returncode = 0  # it outlives this process; prevents Python's warning
     if as_json:
-        Data(sys.stdout).document(document_of(asyncio.run(_status(order.folder, found)), found))
+        Data(sys.stdout).document(document_of(asyncio.run(_status(order.folder, running)), running))
         return 0
     team = same_team(order.named_team)
-    print_text(f"The device is up: {found.title}, local API at {found.address}")
+    print_text(f"The device is up: {running.title}, local API at {running.address}")
     click.echo(f"Its log is {relative_path(log)}\n→ remit up --status{team}, or remit up --stop{team}", err=True)
     return 0
 
@@ -223,15 +223,15 @@ def _refuse_second(order: UpOrder) -> None:
     pid = holder_of(order.folder)
     if pid is None:
         return
-    found = find_process(order.folder)
-    where = found.title if found else f"process {pid or 'unknown'}"
-    todo = "See: remit up --status" if found and found.command == "up" else "End that process first."
+    process = find_process(order.folder)
+    where = process.title if process else f"process {pid or 'unknown'}"
+    todo = "See: remit up --status" if process and process.command == "up" else "End that process first."
     raise RemitError(fault(Code.STATE_CONFLICT, f"the device is already running, in {where}", suggestion=todo))
 
 
 def _died(code: int, log: Path) -> RemitError:
     words = several_lines(log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:]).strip()
-    said = f":\n{words}" if words else ""
-    why = f"the process of the device exited with code {code}{said}"
+    output = f":\n{words}" if words else ""
+    why = f"the process of the device exited with code {code}{output}"
     todo = "Run it without --detach to see more."
     return RemitError(fault(Code.DELEGATION_FAILED, why, suggestion=todo))

@@ -148,7 +148,7 @@ class SharedRunDisplay:
         self._device = ""
         self._shown_ms = 0
         """When the run was shown: its clock goes on from there."""
-        self._told = set[str]()
+        self._shown_entries = set[str]()
         """The messages that were shown."""
         self._draft = ""
         self._documented: object = None
@@ -170,8 +170,8 @@ class SharedRunDisplay:
         self._shown_ms = now_ms()
         self._document_state(run)
         for entry in (*run.timeline, *run.kept_replies):
-            if entry.id not in self._told:
-                self._told.add(entry.id)
+            if entry.id not in self._shown_entries:
+                self._shown_entries.add(entry.id)
                 self._show_entry(run, entry)
         if before is not None:
             self._document_delivery(before, run)
@@ -243,11 +243,11 @@ class SharedRunDisplay:
 
     def _note_question(self, before: SharedRunView | None, run: SharedRunView) -> None:
         """Print a new permission request of the local agent, if it does not stay visible by itself."""
-        asks = _asks(run)
-        if asks is None or self._line is None or self.board.redraws:
+        question = _open_question(run)
+        if question is None or self._line is None or self.board.redraws:
             return
         if before is None or before.questions[:1] != run.questions[:1]:
-            self.board.tell(wording.permission_lines(asks))
+            self.board.tell(wording.permission_lines(question))
 
     def show_draft(self) -> None:
         """Show the whole pending draft."""
@@ -259,8 +259,8 @@ class SharedRunDisplay:
         """Print again what waits for an answer, if it does not stay visible by itself."""
         if self.board.redraws or self.run is None or self._line is None:
             return
-        if (asks := _asks(self.run)) is not None:
-            self.board.say(wording.permission_keys(asks))
+        if (question := _open_question(self.run)) is not None:
+            self.board.say(wording.permission_keys(question))
         elif self.run.state is SessionState.READY_TO_SEND and self.run.draft is not None:
             self.board.say(f"The draft for turn {self.run.turn + 1} needs your review: {wording.KEYS} · /show")
 
@@ -300,8 +300,8 @@ class SharedRunDisplay:
                 self._note("Pending messages were sent.")
         elif known != message:
             name = one_line(self._device) or "The other device"
-            says = f"{name} is not reachable yet: {one_line(message)}. Retrying. {one_line(suggestion)}"
-            self._note(says.rstrip())
+            message_line = f"{name} is not reachable yet: {one_line(message)}. Retrying. {one_line(suggestion)}"
+            self._note(message_line.rstrip())
 
     def lost(self, process: DeviceProcess | None) -> None:
         """Report that the process of the device does not answer; None: it does again."""
@@ -328,7 +328,7 @@ class SharedRunDisplay:
         return wording.footer(
             replace(self.run, active_ms=self.run.active_ms + passed_ms),
             connection=self.connection,
-            asks=_asks(self.run),
+            question=_open_question(self.run),
             now_ms=now,
             width=width,
             height=height,
@@ -362,7 +362,7 @@ class SharedRunDisplay:
             self._data.document(document)
 
 
-def _asks(run: SharedRunView) -> QuestionView | None:
+def _open_question(run: SharedRunView) -> QuestionView | None:
     """Return the permission that the local agent asks for; others are asked after it."""
     return run.questions[0] if run.questions else None
 

@@ -178,7 +178,7 @@ def footer(
     run: SharedRunView,
     *,
     connection: Connection,
-    asks: QuestionView | None,
+    question: QuestionView | None,
     now_ms: int,
     width: int,
     height: int,
@@ -192,29 +192,31 @@ def footer(
     status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run)
     both = f"{status} · {meter}"
     below = [both] if cells(both) <= width else [*folded(status, width), *folded(meter, width)]
-    keys = folded(able(run), width) if asks is None and able(run) else []
+    keys = folded(able(run), width) if question is None and able(run) else []
     above = _titled(f"Objective: {one_line(run.objective)}", width, min(_MOST_OBJECTIVE, max(1, height // 10)))
     if height - _SPARED - len((*above, *keys, *below)) < _FEWEST_ASKED:
         above, below = [], [cut(both, width)]
         keys = folded(KEYS, width) if able(run) == _KEYS_AND_CONTROLS and keys else keys
     room = max(_FEWEST_ASKED, height - _SPARED - len((*above, *keys, *below)))
-    if asks is not None:
-        asked = [part for line in permission_lines(asks) for part in folded(line, width)]
-        if (hidden := len(asked) - room + 1) > 1:
+    if question is not None:
+        middle = [part for line in permission_lines(question) for part in folded(line, width)]
+        if (hidden := len(middle) - room + 1) > 1:
             rest = cut(f"… {hidden} more lines: enlarge the window to see them", width)
-            asked = [*asked[: room - 2], rest, asked[-1]]
+            middle = [*middle[: room - 2], rest, middle[-1]]
     elif run.state is SessionState.READY_TO_SEND and run.draft is not None:
         # What the objective and the commands take beyond a line each is taken from the draft.
         rows = height // _SHARE - max(0, len(above) - 1) - max(0, len(keys) - 1)
-        asked = _draft(run, width, room, max(_FEWEST_ROWS, rows))
+        middle = _draft(run, width, room, max(_FEWEST_ROWS, rows))
     elif run.state is SessionState.ERROR:
         why, todo = (folded(line, width) for line in trouble(run, device))
-        asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
+        middle = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
     elif connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS and not _has_arrived(run):
-        asked = folded("Its device may be offline, or may not allow this one. The message waits at the gateway.", width)
+        middle = folded(
+            "Its device may be offline, or may not allow this one. The message waits at the gateway.", width
+        )
     else:
-        asked = []
-    return [*above, *asked[:room], *keys, *below]
+        middle = []
+    return [*above, *middle[:room], *keys, *below]
 
 
 def able(run: SharedRunView) -> str:
@@ -285,12 +287,12 @@ def folded(line: str, width: int) -> list[str]:
 def _chopped(word: str, room: int) -> list[str]:
     """Return a word in parts of at most that many cells; the last part has the trailing spaces."""
     parts, used = [""], 0
-    for letter in word:
-        wide = 0 if letter == " " else cells(letter)
+    for char in word:
+        wide = 0 if char == " " else cells(char)
         if used + wide > room and parts[-1]:
             parts.append("")
             used = 0
-        parts[-1] += letter
+        parts[-1] += char
         used += wide
     return parts
 
@@ -301,10 +303,10 @@ def cells(text: str) -> int:
 
 
 @lru_cache(4_096)  # a line is measured at every redraw, and has few different letters
-def _cells_of(letter: str) -> int:
-    if letter == _EMOJI:
+def _cells_of(char: str) -> int:
+    if char == _EMOJI:
         return 1
-    return 2 if east_asian_width(letter) in "WF" else cell_len(letter)
+    return 2 if east_asian_width(char) in "WF" else cell_len(char)
 
 
 def _words(text: str) -> Iterator[str]:
@@ -363,8 +365,8 @@ def _awaited(run: SharedRunView, connection: Connection) -> str:
 def _waiting(run: SharedRunView, connection: Connection, now_ms: int) -> str:
     """Return what a run is waiting for, and for how long, if that is long."""
     waited_ms = _waited_ms(run, now_ms)
-    said = doing(run, connection)
-    return f"{said} for {spoken(waited_ms)}" if waited_ms >= _SHOWN_MS and connection == "connected" else said
+    status = doing(run, connection)
+    return f"{status} for {spoken(waited_ms)}" if waited_ms >= _SHOWN_MS and connection == "connected" else status
 
 
 def _has_arrived(run: SharedRunView) -> bool:

@@ -61,21 +61,21 @@ class Publishing(NamedTuple):
     """A device publishes keys."""
 
     device: int
-    asked: Publish
+    request: Publish
 
 
 class Fetching(NamedTuple):
     """A device asks for the keys of another."""
 
     sender: str
-    asked: Fetch
+    request: Fetch
 
 
 class Allowing(NamedTuple):
     """A device says who may send to it."""
 
     device: int
-    asked: AllowSenders
+    request: AllowSenders
 
 
 Work = Entering | Leaving | SentMessage | Acknowledging | Publishing | Fetching | Allowing
@@ -199,9 +199,9 @@ class DeviceRows:
         await self.lock(ids, ())
         return added
 
-    async def read_pairs(self, wanted: Collection[tuple[int, int]]) -> None:
+    async def read_pairs(self, keys: Collection[tuple[int, int]]) -> None:
         """Read pairs of receiver and sender; the receivers must be locked."""
-        receivers, senders = [pair[0] for pair in wanted], [pair[1] for pair in wanted]
+        receivers, senders = [pair[0] for pair in keys], [pair[1] for pair in keys]
         for receiver, sender, *values in await self._connection.fetch(_PAIRS, receivers, senders):
             self.pairs[receiver, sender] = PairRow(*values)
 
@@ -346,8 +346,8 @@ class GatewayBatch:
             match job.work:
                 case Entering(device=device):
                     ids.add(device)
-                case Fetching(asked=asked):
-                    ids.add(asked.device)
+                case Fetching(request=request):
+                    ids.add(request.device)
                 case SentMessage(put=put):
                     ids.add(put.to)
                 case Leaving(key=key) | Acknowledging(receiver=key) | Publishing(device=key) | Allowing(device=key):
@@ -370,23 +370,25 @@ class GatewayBatch:
         answers: dict[int, Any] = {}
         for place, job in enumerate(jobs):
             match job.work:
-                case Publishing(device=device, asked=asked):
+                case Publishing(device=device, request=request):
                     room = self._limits.total_bytes - self.totals.total
-                    answer, kept = await publish_keys(self._connection, device, asked, self._limits, room)
+                    answer, kept = await publish_keys(self._connection, device, request, self._limits, room)
                     self.totals.kept += kept
                     answers[place] = answer
-                case Allowing(device=device, asked=asked):
-                    answer, kept = await allow_senders(self._connection, device, asked)
+                case Allowing(device=device, request=request):
+                    answer, kept = await allow_senders(self._connection, device, request)
                     self.totals.kept += kept
                     if row := self._rows.by_key.get(device):
-                        row.is_open = asked.senders is None
+                        row.is_open = request.senders is None
                     answers[place] = answer
-                case Fetching(sender=sender, asked=asked):
-                    fetched, freed = await fetch_keys(self._connection, sender, asked, self._wall_ms)
+                case Fetching(sender=sender, request=request):
+                    fetched, freed = await fetch_keys(self._connection, sender, request, self._wall_ms)
                     self.totals.kept -= freed
                     answers[place] = fetched
                     if not isinstance(fetched.answer, Denied) and fetched.answer.one_time is not None:
-                        self._tell(self._rows.by_id.get(asked.device), f"keys {asked.device} {fetched.one_time_left}")
+                        self._tell(
+                            self._rows.by_id.get(request.device), f"keys {request.device} {fetched.one_time_left}"
+                        )
                 case _:
                     pass
         return answers
@@ -404,14 +406,14 @@ class GatewayBatch:
 
     async def _read_pairs(self, messages: Sequence[SentMessage]) -> None:
         rows = self._rows.by_id
-        found = {(row, each.sender_key, each.sender) for each in messages if (row := rows.get(each.put.to))}
-        if not found:
+        routes = {(row, each.sender_key, each.sender) for each in messages if (row := rows.get(each.put.to))}
+        if not routes:
             return
-        await self._rows.read_pairs([(row.key, key) for row, key, _ in found])
-        closed = [(row.key, sender) for row, _, sender in found if not row.is_open]
+        await self._rows.read_pairs([(row.key, key) for row, key, _ in routes])
+        closed = [(row.key, sender) for row, _, sender in routes if not row.is_open]
         if closed:
-            asked = [pair[0] for pair in closed], [pair[1] for pair in closed]
-            self._allowed = {(row[0], row[1]) for row in await self._connection.fetch(_ALLOWED, *asked)}
+            columns = [pair[0] for pair in closed], [pair[1] for pair in closed]
+            self._allowed = {(row[0], row[1]) for row in await self._connection.fetch(_ALLOWED, *columns)}
 
     # ── deciding ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -522,12 +524,12 @@ class GatewayBatch:
         if not keys:
             return
         left = {row[0]: row[1] for row in await self._connection.fetch(_LEFT, keys)}
-        told: dict[int, list[Expired]] = {}
+        notices: dict[int, list[Expired]] = {}
         for sender, to, number in await self._connection.fetch(_EXPIRED, keys):
-            told.setdefault(sender, []).append(expired_notice(self._limits, to, number))
+            notices.setdefault(sender, []).append(expired_notice(self._limits, to, number))
         for place, each in enumerate(results):
             if isinstance(each, AdmittedDevice):
-                expired = tuple(told.get(each.key, ())[:MOST_EXPIRED])
+                expired = tuple(notices.get(each.key, ())[:MOST_EXPIRED])
                 results[place] = each._replace(one_time_left=left.get(each.key, 0), expired=expired)
 
     async def _write(self) -> None:

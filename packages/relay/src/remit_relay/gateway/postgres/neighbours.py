@@ -125,7 +125,7 @@ class Neighbours:
             try:
                 connection = await self._address.connect()
                 if not self._address.pooler:
-                    await connection.add_listener(channel_of(self._gateway), self._heard)
+                    await connection.add_listener(channel_of(self._gateway), self._handle_notices)
                 while not connection.is_closed():
                     # At once too: what was told while nobody listened is lost.
                     await self._poll(connection)
@@ -157,7 +157,7 @@ class Neighbours:
                 self._events.replaced(device, session)
                 self._events.arrived(device, place)
 
-    def _heard(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
+    def _handle_notices(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
         for text in payload.split("\n"):
             match text.split(" "):
                 case ["message", device, place] if place.isdecimal():

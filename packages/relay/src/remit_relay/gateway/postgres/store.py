@@ -99,9 +99,9 @@ class PostgresMailboxes:
         async def insert(connection: PgConnection) -> int | None:
             await connection.execute(_DROP, timeout=ANSWER_S)
             for _ in range(NUMBER_TRIES):
-                found = await connection.fetchval(_OPEN, random_number(), _ms(seconds), most, timeout=ANSWER_S)
-                if found is not None:
-                    return found
+                number = await connection.fetchval(_OPEN, random_number(), _ms(seconds), most, timeout=ANSWER_S)
+                if number is not None:
+                    return number
             return None
 
         return await self._do(insert)
@@ -125,11 +125,11 @@ class PostgresMailboxes:
         await self._do(update)
 
     async def read_mailboxes(self, numbers: Iterable[int]) -> Mapping[int, MailboxContent]:
-        wanted = list(numbers)
+        ids = list(numbers)
 
         async def read(connection: PgConnection) -> Mapping[int, MailboxContent]:
             # First whether it has ended: then all its notes are there.
-            ended = dict(await connection.fetch(_BOXES, wanted, timeout=ANSWER_S))
+            ended = dict(await connection.fetch(_BOXES, ids, timeout=ANSWER_S))
             notes: defaultdict[tuple[int, str], list[bytes]] = defaultdict(list)
             for mailbox, side, body in await connection.fetch(_NOTES, list(ended), timeout=ANSWER_S):
                 notes[mailbox, side].append(bytes(body))
@@ -185,14 +185,14 @@ _PRESENCE = f"""
 async def read_page(connection: PgConnection, *, receiver: int, after: int, messages: int, size: int) -> Page:
     """Return the messages after a place: at least one if there is any, up to *messages* and *size* bytes."""
     rows = await connection.fetch(_PAGE, receiver, after, messages + 1, size)
-    found: list[Delivery] = []
+    deliveries: list[Delivery] = []
     for last, place, sender, number, body in rows:
         if place is None:
             return Page([], more=False, upto=last)
-        if body is None or len(found) == messages:
-            return Page(found, more=True)
-        found.append(Delivery(place, sender, number, body))
-    return Page(found, more=False, upto=rows[0][0] if rows else 0)
+        if body is None or len(deliveries) == messages:
+            return Page(deliveries, more=True)
+        deliveries.append(Delivery(place, sender, number, body))
+    return Page(deliveries, more=False, upto=rows[0][0] if rows else 0)
 
 
 async def look(connection: PgConnection, *, device: str) -> StoredDevice | None:
@@ -372,14 +372,14 @@ class PostgresGatewayStore:
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    def publish(self, device: int, asked: Publish, then: Callable[[Done | Denied], None]) -> None:
-        self._do(Publishing(device, asked), then)
+    def publish(self, device: int, request: Publish, then: Callable[[Done | Denied], None]) -> None:
+        self._do(Publishing(device, request), then)
 
-    def fetch(self, sender: str, asked: Fetch, then: Callable[[Fetched], None]) -> None:
-        self._do(Fetching(sender, asked), then)
+    def fetch(self, sender: str, request: Fetch, then: Callable[[Fetched], None]) -> None:
+        self._do(Fetching(sender, request), then)
 
-    def allow(self, device: int, asked: AllowSenders, then: Callable[[Done], None]) -> None:
-        self._do(Allowing(device, asked), then)
+    def allow(self, device: int, request: AllowSenders, then: Callable[[Done], None]) -> None:
+        self._do(Allowing(device, request), then)
 
     async def cleanup(self) -> AsyncIterator[CleanupResult]:
         cleanup = Cleanup(self._connections, gateway=self._gateway, limits=self._limits, wall_ms=self._clock.wall_ms)

@@ -260,24 +260,24 @@ class Cleanup:
             # Marked as used now, so that the sender is notified even if it connects only weeks later.
             columns = [pair[0] for pair in last], [pair[1] for pair in last], list(last.values())
             await connection.execute(_MARK, *columns, self._wall_ms())
-        told = await self._told(connection, last)
-        return CleanupResult(full, told, expired=len(deleted), devices=devices)
+        notices = await self._notices_for_senders(connection, last)
+        return CleanupResult(full, notices, expired=len(deleted), devices=devices)
 
-    async def _told(
+    async def _notices_for_senders(
         self, connection: PgConnection, last: dict[tuple[int, int], int]
     ) -> tuple[tuple[str, Expired], ...]:
         """Return the notices for senders; those that may be connected elsewhere are told there."""
         rows = await connection.fetch(_IDS, sorted({key for pair in last for key in pair}))
         ids = {key: (device, gateway) for key, device, gateway in rows}
-        told: list[tuple[str, Expired]] = []
+        notices: list[tuple[str, Expired]] = []
         for (receiver, sender), number in last.items():
             if receiver not in ids or sender not in ids:
                 continue
             (to, _), (device, gateway) = ids[receiver], ids[sender]
-            told.append((device, expired_notice(self._limits, to, number)))
+            notices.append((device, expired_notice(self._limits, to, number)))
             if gateway not in (None, self._gateway):
                 self.notices.append(GatewayNotice(gateway, f"expired {device} {to} {number}"))
-        return tuple(told)
+        return tuple(notices)
 
     async def _pairs(self, connection: PgConnection, totals: Totals) -> CleanupResult:
         """Forget pairs of sender and receiver that are so old that no repeat can come."""
@@ -345,8 +345,8 @@ class Cleanup:
 
 def _summed(rows: list[tuple[Any, ...]]) -> list[tuple[int, int, int, int]]:
     """Sum deleted messages (receiver, sender, number, size) by pair, as (receiver, sender, messages, size)."""
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+    sums: dict[tuple[int, int], tuple[int, int]] = {}
     for receiver, sender, _, size in rows:
-        messages, total = found.get((receiver, sender), (0, 0))
-        found[receiver, sender] = messages + 1, total + size
-    return [(*pair, *counted) for pair, counted in found.items()]
+        messages, total = sums.get((receiver, sender), (0, 0))
+        sums[receiver, sender] = messages + 1, total + size
+    return [(*pair, *counted) for pair, counted in sums.items()]

@@ -16,5 +16,5 @@ async def answer(brief: Brief) -> str:
     brief.spend(prompt=len(brief.text) // 4, estimated=True)
     text = brief.text.lower()
     return next(
-        (said for word, said in KNOWN.items() if word in text), "That I do not know. Ask about logins or tokens."
+        (message for word, message in KNOWN.items() if word in text), "That I do not know. Ask about logins or tokens."
     )
