@@ -2,13 +2,14 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from msgspec import Struct
 from msgspec.structs import replace
 
 from properties import share
@@ -59,8 +60,6 @@ from remit_relay.session.reducer import (
     MOST_UNANSWERED,
     MoveRefused,
     Overlay,
-    PendingDraft,
-    TimelineEntry,
     Transition,
     is_changed_by_restart,
     step,
@@ -77,9 +76,8 @@ FILE = Attachment(id="f", name="notes.txt", media_type="text/plain", size=5, at_
 
 
 def a_run(mode: Mode = "full_auto", **fields: Any) -> Overlay:
-    return Overlay(
-        id="r", profile="mine", device="theirs", session="s", objective="review this API", mode=mode, **fields
-    )
+    known: dict[str, Any] = {"objective": "review this API", "mode": mode}
+    return Overlay(id="r", profile="mine", device="theirs", session="s", **{**known, **fields})
 
 
 class Host:
@@ -113,20 +111,20 @@ class Host:
 
     def drafts(self, text: str = "hello", *reviews: Review, **fields: Any) -> tuple[Effect, ...]:
         """Let the local agent answer the prompt that is due."""
-        if self.run.state is not SessionState.WAITING_LOCAL:
+        if (self.run.state, Prompted) in TABLE:
             assert self.says(Prompted(self.prompt)) == ()
         return self.says(Drafted(self.prompt, Draft(text=text, **fields), reviews))
 
-    def sends(self, text: str = "hello") -> None:
+    def sends(self, text: str = "hello") -> tuple[Effect, ...]:
         """Let a draft go out, of a run that asks nobody."""
-        self.drafts(text)
-        assert self.says(Sent(f"r.m{self.run.turn}")) == ()
+        effects = self.drafts(text)
+        return (*effects, *self.says(Sent(f"r.m{self.run.turn}")))
 
-    def turns(self, count: int) -> "Host":
+    def turns(self, count: int) -> tuple[Effect, ...]:
+        effects: tuple[Effect, ...] = ()
         for number in range(count):
-            self.sends(f"question {number}")
-            self.says(Arrived(f"answer {number}"))
-        return self
+            effects = (*self.sends(f"question {number}"), *self.says(Arrived(f"answer {number}")))
+        return effects
 
 
 def started(mode: Mode = "full_auto", **fields: Any) -> Host:
@@ -135,686 +133,407 @@ def started(mode: Mode = "full_auto", **fields: Any) -> Host:
     return host
 
 
-# ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── scenarios ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Does = Callable[[Host], tuple[Effect, ...]]
+Step = Event | Does | int
+"""An event, several of them, or how many milliseconds pass."""
 
 
-def test_a_run_goes_from_draft_to_message_to_reply_to_the_next_draft() -> None:
-    """S2, S9: the loop, and each state of it."""
-    host = Host(a_run())
-    assert host.says(Start()) == (
-        Prompt(id="r.p1", turn_index=1, mode="full_auto", objective="review this API", turns=()),
-    )
-    assert host.run.state is SessionState.PLANNING
-    assert host.says(Prompted("r.p1")) == ()
-    assert host.run.state is SessionState.WAITING_LOCAL
-    drafted = Drafted("r.p1", Draft(text="Which endpoints?", tokens=7, duration_ms=40), ())
-    assert host.after(50).says(drafted) == (Send(id="r.m1", turn=1, text="Which endpoints?", label="auto_sent"),)
-    assert host.run.state is SessionState.READY_TO_SEND
-    assert host.after(2).says(Sent("r.m1")) == ()
-    assert host.run.state is SessionState.WAITING_REMOTE
-    assert host.after(300).says(Arrived("Three.")) == (
-        Prompt(
-            id="r.p2",
-            turn_index=2,
-            mode="full_auto",
-            objective="review this API",
-            turns=(
-                ConversationTurn(role="local_agent", text="Which endpoints?"),
-                ConversationTurn(role="remote_agent", text="Three."),
-            ),
-        ),
-    )
-    assert host.run == a_run(
-        state=SessionState.PROCESSING_REMOTE,
-        turn=1,
-        tokens=7,
-        active_ms=352,
-        since_ms=1_352,
-        prompts=2,
-        prompt="r.p2",
-        timeline=(
-            TimelineEntry(
-                role="local_agent",
-                text="Which endpoints?",
-                turn=1,
-                at_ms=1_050,
-                took_ms=40,
-                id="r.m1",
-                label="auto_sent",
-                sent_ms=1_052,
-                number=1,
-            ),
-            TimelineEntry(role="remote_agent", text="Three.", turn=1, at_ms=1_352, took_ms=302, number=2),
-        ),
-        entries=2,
-    )
-    host.says(Prompted("r.p2"))
-    assert host.run.state is SessionState.WAITING_LOCAL
+def drafts(text: str = "hello", *reviews: Review, **fields: Any) -> Does:
+    return lambda host: host.drafts(text, *reviews, **fields)
 
 
-def test_an_agent_that_says_done_completes_the_run_and_nothing_more_is_sent() -> None:
-    host = started().turns(1)
-    assert host.drafts("All is reviewed.", done=True) == (Ended(state=SessionState.COMPLETED, why="done"),)
-    assert (host.run.state, host.run.ended, host.run.result) == (SessionState.COMPLETED, "done", "All is reviewed.")
-    assert (host.run.turn, host.run.pending, host.run.banner) == (1, None, "")
+def sends(text: str = "hello") -> Does:
+    return lambda host: host.sends(text)
 
 
-def test_a_run_without_an_objective_does_not_start() -> None:
-    host = Host(msgspec.structs.replace(a_run(), objective=" \n"))
-    assert host.refuses(Start()) == "a run cannot start without an objective"
+def turns(count: int) -> Does:
+    return lambda host: host.turns(count)
 
 
-# ── modes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+def by(person: Person, event: Event) -> Does:
+    return lambda host: host.says(event, person)
 
 
-def test_in_manual_mode_a_person_approves_each_message() -> None:
-    """S6: manual is the default."""
-    assert Overlay(id="r", profile="p", device="d", session="s", objective="o").mode == "manual"
-    host = started("manual")
-    assert host.drafts("hello", LINKS) == (AskPerson(draft="r.p1", text="hello", reviews=(MANUAL, LINKS)),)
-    assert host.run.pending == PendingDraft(id="r.p1", text="hello", reviews=(MANUAL, LINKS))
-    assert host.says(Approve("r.p1")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
-    assert host.run.timeline[0].label == "approved"
-    assert host.run.timeline[0].reviews == (MANUAL, LINKS)
+def fails(reason: str = "busy", *, hard: bool = False) -> Does:
+    """Let the prompt that is due fail."""
+    return lambda host: host.says(LocalFailed(host.prompt, DraftFailure(reason=reason, hard=hard)))
 
 
-def test_in_semi_auto_a_person_is_asked_only_if_a_rule_asks() -> None:
-    """S6: review on a rule, and each review says which."""
-    assert started("semi_auto").drafts("hello") == (Send(id="r.m1", turn=1, text="hello", label="auto_sent"),)
-    assert started("semi_auto").drafts("hello", LINKS) == (AskPerson(draft="r.p1", text="hello", reviews=(LINKS,)),)
+def refused_here(reason: str) -> Does:
+    """Let the message that is being sent be refused by this device."""
+
+    def does(host: Host) -> tuple[Effect, ...]:
+        host.run = replace(host.run, unsent=reason)
+        return host.says(RemoteFailed(reason, lost=True))
+
+    return does
 
 
-def test_in_full_auto_nobody_is_asked() -> None:
-    assert started().drafts("hello", LINKS) == (Send(id="r.m1", turn=1, text="hello", label="auto_sent"),)
-
-
-def test_a_person_can_edit_what_is_sent() -> None:
-    host = started("manual")
-    host.drafts("hello")
-    assert host.refuses(Approve("r.p1", "  ")) == "an empty message cannot be sent; reject the draft instead"
-    assert host.says(Approve("r.p1", "hello there")) == (Send(id="r.m1", turn=1, text="hello there", label="edited"),)
-
-
-def test_a_draft_that_was_not_changed_after_all_is_not_called_edited() -> None:
-    host = started("manual")
-    host.drafts("hello")
-    assert host.says(Approve("r.p1", "hello")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
-
-
-def test_an_entry_names_the_person_who_released_it_and_holds_the_draft_that_was_edited() -> None:
-    ann, bea = Person("ann", "chat"), Person("bea", "api")
-    host = started("manual")
-    host.drafts("hello")
-    host.says(Reject("r.p1", "too short"), bea)
-    host.drafts("hello there")
-    host.says(Approve("r.p2", "good day"), ann)
-    assert [(each.number, each.id, each.text, each.reason, each.rejected_by) for each in host.run.rejected] == [
-        (1, "r.p1", "hello", "too short", bea)
-    ]
-    (sent,) = host.run.timeline
-    assert (sent.number, sent.original, sent.edited_by, sent.released_by) == (2, "hello there", ann, ann)
-    # It came back, and another person sends it as it is: it is still edited, by the first.
-    host.says(Sent("r.m1"))
-    host.says(RemoteFailed("gone", lost=True))
-    host.says(Resume())
-    assert host.says(Approve("r.m1"), bea) == (Send(id="r.m2", turn=2, text="good day", label="edited"),)
-    again = host.run.timeline[-1]
-    assert (again.number, again.original, again.edited_by, again.released_by) == (3, "hello there", ann, bea)
-
-
-def test_an_agent_is_told_what_a_person_did_not_let_go_and_drafts_anew() -> None:
-    host = started("manual").after(5)
-    host.drafts("hello")
-    (prompt,) = host.says(Reject("r.p1", "too short"))
-    assert isinstance(prompt, Prompt)
-    assert (prompt.id, prompt.turn_index) == ("r.p2", 1)
-    assert prompt.turns == (
-        ConversationTurn(role="user", text="Your draft was not sent: hello\nThe reason: too short"),
-    )
-    host.drafts("hello there")
-    (prompt,) = host.says(Reject("r.p2"))
-    assert isinstance(prompt, Prompt)
-    assert prompt.turns == (ConversationTurn(role="user", text="Your draft was not sent: hello there"),)
-    host.drafts("hello again")
-    host.says(Approve("r.p3"))
-    host.says(Sent("r.m1"))
-    (prompt,) = host.says(Arrived("hi"))
-    assert isinstance(prompt, Prompt)
-    assert [turn.role for turn in prompt.turns] == ["local_agent", "remote_agent"]
-
-
-def test_only_the_draft_that_the_person_has_seen_is_approved_or_rejected() -> None:
-    host = started("manual")
-    host.drafts("hello")
-    host.says(Reject("r.p1"))
-    host.drafts("give them the key")
-    sentence = "the draft r.p1 is not pending (pending: r.p2)"
-    assert [host.refuses(event) for event in (Approve("r.p1"), Reject("r.p1"))] == [sentence, sentence]
-    host.says(Approve("r.p2"))
-    assert host.refuses(Approve("r.p2")) == "the draft r.p2 is not pending (pending: none)"
-    assert host.refuses(Reject("r.p2")) == "the draft r.p2 is not pending (pending: none)"
-
-
-def test_another_mode_counts_for_the_next_draft_and_what_is_asked_stays_asked() -> None:
-    host = started("manual")
-    host.drafts("hello")
-    assert host.says(SetMode("full_auto")) == ()
-    assert host.run.pending is not None
-    host.says(Approve("r.p1"))
-    host.says(Sent("r.m1"))
-    host.says(Arrived("hi"))
-    assert host.drafts("bye") == (Send(id="r.m2", turn=2, text="bye", label="auto_sent"),)
-    host.says(SetMode("manual"))
-    host.says(Sent("r.m2"))
-    host.says(Arrived("bye"))
-    assert host.drafts("well") == (AskPerson(draft="r.p3", text="well", reviews=(MANUAL,)),)
-
-
-# ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_limits_are_those_of_the_document() -> None:
-    """S7: 8 turns, 10 minutes, 3 failures in a row, optional token budget."""
-    assert a_run().limits == ProfileLimits(
-        max_turns=8, max_duration_ms=10 * 60 * 1_000, max_failures=3, max_tokens_budget=None
-    )
-
-
-def test_full_auto_runs_until_the_last_turn_has_its_reply() -> None:
-    """S7, S14: full-auto runs until the max-turn stop condition."""
-    host = started().turns(7)
-    assert host.run.state is SessionState.PROCESSING_REMOTE
-    host.sends()
-    banner = "The run has ended at its limit of 8 turns"
-    assert host.says(Arrived("the last answer")) == (Ended(state=SessionState.STOPPED, why="max_turns", banner=banner),)
-    assert (host.run.turn, host.run.banner, host.run.timeline[-1].text) == (8, banner, "the last answer")
-
-
-def test_a_run_ends_when_its_time_is_over() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    assert host.after(599_999).says(Tick()) == ()
-    banner = "The run has ended at its limit of 10 minutes of work"
-    ended = Ended(state=SessionState.STOPPED, why="max_duration_ms", banner=banner)
-    assert host.after(1).says(Tick()) == (Cancel("r.p1"), ended)
-    assert (host.run.active_ms, host.run.since_ms, host.run.prompt) == (600_000, None, None)
-
-
-@pytest.mark.parametrize(
-    ("limit_ms", "words"),
-    [(3_000, "3 seconds"), (90_000, "90 seconds"), (3_600_000, "1 hour"), (250, "250 milliseconds")],
+ANN, BEA = Person("ann", "chat"), Person("bea", "api")
+PROMPTED = (Start(), Prompted("r.p1"))
+"""A run whose agent drafts."""
+HARD = fails("it crashed", hard=True)
+LEAVE = PermissionRequest(
+    session_id="s",
+    id="q1",
+    title="rm -rf",
+    kind="delete",
+    details="",
+    choices=(Choice(id="yes", name="Allow", kind="allow_once"), Choice(id="no", name="Reject", kind="reject_once")),
 )
-def test_the_banner_says_a_time_in_a_unit_that_fits(limit_ms: int, words: str) -> None:
-    host = started(limits=ProfileLimits(max_duration_ms=limit_ms))
-    host.says(Prompted("r.p1"))
-    host.after(limit_ms).says(Tick())
-    assert host.run.banner == f"The run has ended at its limit of {words} of work"
-
-
-def test_a_draft_that_comes_too_late_is_not_sent_but_can_be_seen() -> None:
-    host = started().after(600_000)
-    (ended,) = host.drafts("hello")
-    assert isinstance(ended, Ended)
-    assert ended.why == "max_duration_ms"
-    assert host.run.pending == PendingDraft(id="r.p1", text="hello")
-    assert host.run.timeline == ()
-
-
-@pytest.mark.parametrize("waits", ["paused", "in error", "asked", "taken over"])
-def test_time_in_which_no_agent_works_does_not_count(waits: str) -> None:
-    """S8: paused time does not count."""
-    host = started("manual" if waits == "asked" else "full_auto").after(10)
-    if waits == "paused":
-        host.says(Pause())
-    elif waits == "in error":
-        host.says(LocalFailed("r.p1", DraftFailure(reason="gone", hard=True)))
-    elif waits == "asked":
-        host.drafts()
-    else:
-        host.says(TakeOver())
-    host.after(3_600_000).says(Tick())
-    assert (host.run.active_ms, host.run.since_ms) == (10, None)
-    host.says(Approve("r.p1") if waits == "asked" else HandBack() if waits == "taken over" else Resume())
-    host.after(5).says(Tick())
-    assert host.run.active_ms == 15
-
-
-def test_a_clock_that_is_set_back_gives_no_time_back() -> None:
-    host = started().after(10)
-    host.says(Tick())
-    host.after(-1_000_000).says(Tick())
-    assert host.run.active_ms == 10
-    host.says(Prompted("r.p1"))
-    host.drafts()
-    host.says(Sent("r.m1"))
-    host.after(-5).says(Arrived("hi"))
-    assert host.run.timeline[-1].took_ms == 0
-
-
-def test_failures_that_are_not_hard_are_tried_again_until_there_are_too_many_in_a_row() -> None:
-    host = started()
-    (prompt,) = host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False)))
-    assert isinstance(prompt, Prompt)
-    assert (prompt.id, host.run.state, host.run.failures) == ("r.p2", SessionState.PLANNING, 1)
-    host.drafts(" ")
-    assert (host.run.prompt, host.run.failures, host.run.failure) == ("r.p3", 2, "the draft is empty")
-    banner = "The run has ended at its limit of 3 failures in a row, the last: busy"
-    assert host.says(LocalFailed("r.p3", DraftFailure(reason="busy", hard=False))) == (
-        Ended(state=SessionState.STOPPED, why="max_failures", banner=banner),
-    )
-
-
-def test_a_success_in_between_starts_the_row_of_failures_anew() -> None:
-    host = started()
-    for _ in range(4):
-        host.says(LocalFailed(host.prompt, DraftFailure(reason="busy", hard=False)))
-        host.says(LocalFailed(host.prompt, DraftFailure(reason="busy", hard=False)))
-        host.turns(1)
-    assert (host.run.failures, host.run.failure, host.run.state) == (0, "", SessionState.PROCESSING_REMOTE)
-
-
-def test_a_draft_ends_a_row_of_failures_also_if_it_is_not_sent() -> None:
-    host = started("manual")
-    for _ in range(2):
-        host.says(LocalFailed(host.prompt, DraftFailure(reason="busy", hard=False)))
-    host.drafts()
-    assert (host.run.failures, host.run.failure) == (0, "")
-
-
-def test_a_reply_ends_a_row_of_failures_too() -> None:
-    host = started()
-    host.sends()
-    for _ in range(2):
-        host.says(RemoteFailed("offline"))
-        host.says(Resume())
-    assert host.run.failures == 2
-    host.says(Arrived("hi"))
-    assert (host.run.failures, host.run.failure) == (0, "")
-
-
-def test_a_budget_that_is_spent_ends_the_run_before_the_next_prompt() -> None:
-    """S7: optional token budget."""
-    host = started(limits=ProfileLimits(max_tokens_budget=10))
-    assert host.drafts("hello", tokens=10) == (Send(id="r.m1", turn=1, text="hello", label="auto_sent"),)
-    host.says(Sent("r.m1"))
-    banner = "The run has ended at its limit of 10 tokens"
-    assert host.says(Arrived("hi")) == (Ended(state=SessionState.STOPPED, why="max_tokens_budget", banner=banner),)
-
-
-def test_a_draft_that_cost_more_than_the_budget_is_not_sent() -> None:
-    host = started(limits=ProfileLimits(max_tokens_budget=10))
-    (ended,) = host.drafts("hello", tokens=11)
-    assert isinstance(ended, Ended)
-    assert (ended.why, host.run.tokens, host.run.turn) == ("max_tokens_budget", 11, 0)
-    assert host.run.pending == PendingDraft(id="r.p1", text="hello")
-
-
-def test_what_an_agent_does_not_say_it_spent_is_estimated() -> None:
-    host = started()
-    host.drafts("hello")
-    assert host.run.tokens == 2
-
-
-# ── controls ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_pause_takes_back_a_prompt_that_was_not_begun() -> None:
-    host = started()
-    assert host.says(Pause()) == (Cancel("r.p1"),)
-    assert (host.run.state, host.run.back) == (SessionState.PAUSED, SessionState.PLANNING)
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert prompt.id == "r.p2"
-
-
-def test_a_draft_that_comes_while_paused_is_kept_and_a_person_is_asked_about_it() -> None:
-    """S8: Pause is immediate, and prevents new sends, in every mode."""
-    host = started()
-    host.says(Prompted("r.p1"))
-    assert host.says(Pause()) == ()
-    assert host.says(Drafted("r.p1", Draft(text="hello"), ())) == ()
-    assert host.run.state is SessionState.PAUSED
-    assert host.says(Resume()) == (AskPerson(draft="r.p1", text="hello", reviews=(WHILE_PAUSED,)),)
-    assert host.says(Approve("r.p1")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
-
-
-def test_an_agent_that_is_done_while_paused_completes_the_run_when_it_is_resumed() -> None:
-    host = started(limits=ProfileLimits(max_tokens_budget=1))
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    assert host.says(Drafted("r.p1", Draft(text="That is all.", done=True), ())) == ()
-    assert host.run.state is SessionState.PAUSED
-    assert host.says(Resume()) == (Ended(state=SessionState.COMPLETED, why="done"),)
-    assert host.run.result == "That is all."
-
-
-def test_a_prompt_that_is_still_in_flight_is_awaited_after_a_pause() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    assert host.says(Resume()) == ()
-    assert host.drafts() == (Send(id="r.m1", turn=1, text="hello", label="auto_sent"),)
-
-
-def test_a_prompt_that_fails_while_paused_is_made_anew_on_resume() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    assert host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))) == ()
-    assert (host.run.state, host.run.back) == (SessionState.PAUSED, SessionState.PLANNING)
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert prompt.id == "r.p2"
-
-
-def test_a_hard_failure_while_paused_is_an_error() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    host.says(LocalFailed("r.p1", DraftFailure(reason="it crashed", hard=True)))
-    assert (host.run.state, host.run.failure) == (SessionState.ERROR, "it crashed")
-
-
-def test_replies_that_come_while_paused_are_kept_and_answered_on_resume() -> None:
-    host = started()
-    host.sends()
-    host.says(Pause())
-    assert host.says(Arrived("one")) == ()
-    assert host.says(Arrived("two")) == ()
-    assert [reply.text for reply in host.run.kept] == ["one", "two"]
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert [turn.text for turn in prompt.turns] == ["hello", "one", "two"]
-    assert host.run.kept == ()
-
-
-def test_a_person_who_was_asked_before_a_pause_is_asked_again_after_it() -> None:
-    host = started("manual")
-    asked = host.drafts()
-    host.says(Pause())
-    assert "Approve is not possible while the run is paused" in host.refuses(Approve("r.p1"))
-    host.says(Arrived("one more thing"))
-    assert host.says(Resume()) == asked
-    assert host.run.timeline[-1].text == "one more thing"
-
-
-def test_stop_ends_a_run_wherever_it_is_and_what_came_is_not_lost() -> None:
-    host = started()
-    host.sends()
-    host.says(Pause())
-    host.says(Arrived("too late"))
-    assert host.says(Stop()) == (Ended(state=SessionState.STOPPED, why="user"),)
-    assert (host.run.timeline[-1].text, host.run.kept, host.run.back) == ("too late", (), None)
-    assert host.refuses(Resume()) == "Resume is not possible: the run is stopped, and that is final"
-
-
-def test_stop_cancels_the_prompt_in_flight() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    assert host.says(Stop()) == (Cancel("r.p1"), Ended(state=SessionState.STOPPED, why="user"))
-
-
-def test_who_takes_over_types_until_the_agent_has_it_back() -> None:
-    """S8: take over."""
-    host = started()
-    host.says(Prompted("r.p1"))
-    assert host.refuses(HandBack()).startswith("HandBack is not possible while the run is waiting_local")
-    assert host.says(TakeOver()) == (Cancel("r.p1"),)
-    assert (host.run.state, host.run.decides) == (SessionState.PLANNING, "person")
-    assert host.refuses(TakeOver()) == "a person has already taken over"
-    assert host.refuses(Say(" ")) == "an empty message cannot be sent"
-    assert host.says(Say("Hello, it is me.")) == (Send(id="r.m1", turn=1, text="Hello, it is me.", label="yours"),)
-    host.says(Sent("r.m1"))
-    assert host.says(Arrived("Oh, hello!")) == ()
-    assert host.run.state is SessionState.PROCESSING_REMOTE
-    (prompt,) = host.says(HandBack())
-    assert isinstance(prompt, Prompt)
-    assert prompt.turns == (
-        ConversationTurn(role="user", text="Hello, it is me."),
-        ConversationTurn(role="remote_agent", text="Oh, hello!"),
-    )
-    assert host.refuses(Say("And another thing")) == "the agent writes the next message; take over first"
-    assert host.refuses(HandBack()) == "the agent already writes the next message"
-
-
-def test_a_chat_that_a_person_begins_asks_the_agent_nothing_and_has_no_limit_until_the_agent_is_to_write() -> None:
-    limits = ProfileLimits(max_turns=2, max_duration_ms=1_000)
-    host = Host(a_run(decides="person", limits=limits))
-    host.run = replace(host.run, objective="")
-    assert host.says(Start()) == ()
-    for turn in range(1, 6):
-        assert host.says(Say("hello")) == (Send(id=f"r.m{turn}", turn=turn, text="hello", label="yours"),)
-        host.says(Sent(f"r.m{turn}"))
-        assert host.run.since_ms is None
-        assert host.after(5_000).says(Tick()) == ()
-        assert host.says(Arrived("hello!")) == ()
-    assert host.refuses(HandBack()) == "the agent needs an objective; set one first"
-    assert host.says(SetObjective("review this API")) == ()
-    (prompt,) = host.says(HandBack())
-    assert isinstance(prompt, Prompt)
-    assert (prompt.turn_index, len(prompt.turns), host.run.counted_turns) == (6, 10, 0)
-    host.turns(1)
-    assert host.run.state is SessionState.PROCESSING_REMOTE
-    host.sends()
-    (ended,) = host.says(Arrived("the last answer"))
-    assert ended == Ended(
-        state=SessionState.STOPPED, why="max_turns", banner="The run has ended at its limit of 2 turns"
-    )
-
-
-def test_a_message_of_such_a_chat_that_was_refused_here_counts_no_more_than_another() -> None:
-    host = Host(a_run(decides="person", limits=ProfileLimits(max_turns=1)))
-    host.says(Start())
-    host.says(Say("hello"))
-    host.run = replace(host.run, unsent="too many")
-    host.says(RemoteFailed("too many", lost=True))
-    assert (host.run.state, host.run.turn, host.run.typed_before) == (SessionState.ERROR, 0, 0)
-    host.says(HandBack())
-    host.says(Resume())
-    host.sends()
-    (ended,) = host.says(Arrived("yes"))
-    assert isinstance(ended, Ended)
-    assert ended.why == "max_turns"
-
-
-def test_what_the_agent_drafts_after_someone_took_over_is_refused() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(TakeOver())
-    host.says(HandBack())
-    host.says(Prompted("r.p2"))
-    assert host.refuses(Drafted("r.p1", Draft(text="too late"), ())) == (
-        "the prompt r.p1 is not the current one (r.p2)"
-    )
-
-
-def test_another_objective_cancels_the_draft_that_is_made_for_the_old_one() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    cancel, prompt = host.says(SetObjective("review its tests"))
-    assert cancel == Cancel("r.p1")
-    assert isinstance(prompt, Prompt)
-    assert (prompt.id, prompt.objective, host.run.state) == ("r.p2", "review its tests", SessionState.PLANNING)
-    assert host.refuses(SetObjective("")) == "the objective must not be empty"
-
-
-def test_another_objective_sets_aside_the_draft_that_a_person_is_asked_about() -> None:
-    host = started("manual")
-    host.drafts()
-    (prompt,) = host.says(SetObjective("review its tests"))
-    assert isinstance(prompt, Prompt)
-    assert host.run.pending is None
-
-
-def test_what_was_said_of_a_draft_for_the_old_objective_does_not_count_for_the_new_one() -> None:
-    host = started("manual")
-    host.drafts()
-    host.says(Reject("r.p1", "too short"))
-    _, prompt = host.says(SetObjective("review its tests"))
-    assert isinstance(prompt, Prompt)
-    assert prompt.turns == ()
-
-
-def test_another_objective_while_paused_counts_when_it_is_resumed() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    assert host.says(SetObjective("review its tests")) == (Cancel("r.p1"),)
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert prompt.objective == "review its tests"
-
-
-@pytest.mark.parametrize("busy", ["idle", "waiting_remote", "taken over"])
-def test_another_objective_where_no_draft_is_made_only_changes_what_comes_later(busy: str) -> None:
-    host = Host(a_run()) if busy == "idle" else started()
-    if busy == "waiting_remote":
-        host.sends()
-    if busy == "taken over":
-        host.says(TakeOver())
-    before = host.run.state
-    assert host.says(SetObjective("review its tests")) == ()
-    assert (host.run.objective, host.run.state) == ("review its tests", before)
-
-
-# ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_hard_failure_of_the_local_agent_halts_the_run_until_a_person_acts() -> None:
-    """S4, S9: `error`, and the user must act."""
-    host = started()
-    host.says(Prompted("r.p1"))
-    assert host.says(LocalFailed("r.p1", DraftFailure(reason="it crashed", hard=True))) == ()
-    assert (host.run.state, host.run.back, host.run.failure) == (
-        SessionState.ERROR,
-        SessionState.PLANNING,
-        "it crashed",
-    )
-    assert host.refuses(Drafted("r.p1", Draft(text="hello"), ())).startswith("Drafted is not possible while")
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert (prompt.id, host.run.failure) == ("r.p2", "")
-
-
-def test_a_message_that_is_only_late_is_awaited_again_and_not_sent_again() -> None:
-    host = started()
-    host.sends()
-    host.says(RemoteFailed("the gateway cannot be reached"))
-    assert (host.run.state, host.run.back) == (SessionState.ERROR, SessionState.WAITING_REMOTE)
-    host.says(Arrived("here I am"))
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert host.run.turn == 1
-
-
-def test_a_message_that_is_lost_is_sent_again_only_if_a_person_says_so() -> None:
-    host = started()
-    host.sends("hello")
-    host.says(RemoteFailed("refused by the other side", lost=True))
-    assert host.run.timeline[0].failed == "refused by the other side"
-    assert host.says(Resume()) == (AskPerson(draft="r.m1", text="hello", reviews=(LOST,)),)
-    assert host.says(Approve("r.m1")) == (Send(id="r.m2", turn=2, text="hello", label="approved"),)
-    host.says(Sent("r.m2"))
-    (prompt,) = host.says(Arrived("hi"))
-    assert isinstance(prompt, Prompt)
-    assert [turn.text for turn in prompt.turns] == ["hello", "hi"]
-
-
-def test_a_lost_message_counts_as_a_turn_so_that_the_limit_holds() -> None:
-    host = started(limits=ProfileLimits(max_turns=1))
-    host.sends()
-    host.says(RemoteFailed("refused", lost=True))
-    host.says(Resume())
-    (ended,) = host.says(Approve("r.m1"))
-    assert isinstance(ended, Ended)
-    assert ended.why == "max_turns"
-
-
-def test_who_typed_a_message_that_is_lost_types_again() -> None:
-    host = started()
-    host.says(TakeOver())
-    host.says(Say("hello"))
-    host.says(Sent("r.m1"))
-    host.says(RemoteFailed("refused", lost=True))
-    assert host.says(Resume()) == ()
-    assert (host.run.state, host.run.pending) == (SessionState.PLANNING, None)
-    assert host.says(Say("hello again")) == (Send(id="r.m2", turn=2, text="hello again", label="yours"),)
-
-
-def test_a_message_that_was_refused_here_is_a_draft_again_and_no_turn() -> None:
-    host = started(limits=ProfileLimits(max_turns=1))
-    host.drafts("hello")
-    host.says(RemoteFailed("too often; try again in 3 s", lost=True))
-    assert (host.run.state, host.run.turn, host.run.timeline) == (SessionState.ERROR, 0, ())
-    held = Review(rule="held", why="It was not sent: too often; try again in 3 s")
-    assert host.says(Resume()) == (AskPerson(draft="r.m1", text="hello", reviews=(held,)),)
-    assert host.says(Approve("r.m1")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
-    host.says(Sent("r.m1"))
-    assert [(entry.turn, entry.failed) for entry in host.run.timeline] == [(1, "")]
-
-
-def test_what_a_person_typed_and_was_refused_here_stays_to_be_read_and_is_no_turn() -> None:
-    host = started()
-    host.says(TakeOver())
-    host.says(Say("hello"))
-    host.says(RemoteFailed("too often", lost=True))
-    assert [(entry.text, entry.turn, entry.failed) for entry in host.run.timeline] == [("hello", 0, "too often")]
-    assert host.says(Resume()) == ()
-    assert host.says(Say("hello again")) == (Send(id="r.m1", turn=1, text="hello again", label="yours"),)
-    host.says(Sent("r.m1"))
-    assert [entry.sent_ms is None for entry in host.run.timeline] == [True, False]
-
-
-def test_a_message_that_fails_while_paused_is_an_error() -> None:
-    host = started()
-    host.sends()
-    host.says(Pause())
-    host.says(RemoteFailed("offline"))
-    assert (host.run.state, host.run.back) == (SessionState.ERROR, SessionState.WAITING_REMOTE)
-
-
-def test_what_is_not_under_way_cannot_fail() -> None:
-    host = started("manual")
-    host.drafts()
-    assert host.refuses(RemoteFailed("offline")) == "no message is being sent that could have failed"
-
-
-def test_too_many_failures_of_the_way_end_the_run() -> None:
-    host = started(limits=ProfileLimits(max_failures=1))
-    host.sends()
-    (ended,) = host.says(RemoteFailed("offline"))
-    assert isinstance(ended, Ended)
-    assert ended.banner == "The run has ended at its limit of 1 failure in a row, the last: offline"
-
-
-# ── what comes out of turn ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_reply_that_is_here_before_the_message_is_known_to_be_sent_is_answered_then() -> None:
-    host = started()
-    host.drafts()
-    assert host.says(Arrived("hi")) == ()
-    assert host.run.state is SessionState.READY_TO_SEND
-    (prompt,) = host.says(Sent("r.m1"))
-    assert isinstance(prompt, Prompt)
-    assert [turn.text for turn in prompt.turns] == ["hello", "hi"]
-
-
-def test_what_the_other_side_says_out_of_turn_is_in_the_next_prompt() -> None:
-    host = started()
-    assert host.says(Arrived("before you ask")) == ()
-    asked = TimelineEntry(role="remote_agent", text="before you ask", turn=0, at_ms=1_000, number=1)
-    assert host.run.timeline[0] == asked
-    host.says(Prompted("r.p1"))
-    host.says(Arrived("and also"))
-    (prompt,) = host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False)))
-    assert isinstance(prompt, Prompt)
-    assert [turn.text for turn in prompt.turns] == ["before you ask", "and also"]
-    assert host.run.state is SessionState.PROCESSING_REMOTE
+AFTER_A_PAUSE: dict[str, tuple[Mode, tuple[Step, ...], Event]] = {
+    "paused": ("full_auto", (Pause(),), Resume()),
+    "in error": ("full_auto", (fails("gone", hard=True),), Resume()),
+    "asked": ("manual", (drafts(),), Approve("r.p1")),
+    "taken over": ("full_auto", (TakeOver(),), HandBack()),
+}
+
+SCENARIOS: dict[str, tuple[Overlay, tuple[Step, ...]]] = {
+    # The loop.
+    "The loop, and each state of it (S2, S9)": (
+        a_run(),
+        (
+            *PROMPTED,
+            50,
+            Drafted("r.p1", Draft(text="Which endpoints?", tokens=7, duration_ms=40), ()),
+            2,
+            Sent("r.m1"),
+            300,
+            Arrived("Three."),
+            Prompted("r.p2"),
+        ),
+    ),
+    "An agent that says done completes the run, and nothing more is sent": (
+        a_run(),
+        (Start(), turns(1), drafts("All is reviewed.", done=True)),
+    ),
+    "A run without an objective does not start": (a_run(objective=" \n"), (Start(),)),
+    # Modes.
+    "In manual mode a person approves each message (S6)": (
+        a_run("manual"),
+        (Start(), drafts("hello", LINKS), Approve("r.p1")),
+    ),
+    "In semi_auto a draft without a review is sent (S6)": (a_run("semi_auto"), (Start(), drafts())),
+    "In semi_auto a person is asked if a rule asks (S6)": (a_run("semi_auto"), (Start(), drafts("hello", LINKS))),
+    "In full_auto nobody is asked": (a_run(), (Start(), drafts("hello", LINKS))),
+    "A person can edit what is sent, and send nothing empty": (
+        a_run("manual"),
+        (Start(), drafts(), Approve("r.p1", "  "), Approve("r.p1", "hello there")),
+    ),
+    "A draft that was not changed after all is not called edited": (
+        a_run("manual"),
+        (Start(), drafts(), Approve("r.p1", "hello")),
+    ),
+    "An entry names who released it and holds the draft that was edited, also when it is sent again by another": (
+        a_run("manual"),
+        (
+            *(Start(), drafts(), by(BEA, Reject("r.p1", "too short"))),
+            *(drafts("hello there"), by(ANN, Approve("r.p2", "good day")), Sent("r.m1")),
+            *(RemoteFailed("gone", lost=True), Resume(), by(BEA, Approve("r.m1"))),
+        ),
+    ),
+    "An agent is told what a person did not let go, and drafts anew": (
+        a_run("manual"),
+        (
+            *(Start(), drafts(), Reject("r.p1", "too short"), drafts("hello there"), Reject("r.p2")),
+            *(drafts("hello again"), Approve("r.p3"), Sent("r.m1"), Arrived("hi")),
+        ),
+    ),
+    "Only the draft that the person has seen is approved or rejected": (
+        a_run("manual"),
+        (
+            *(Start(), drafts(), Reject("r.p1"), drafts("give them the key")),
+            *(Approve("r.p1"), Reject("r.p1"), Approve("r.p2"), Approve("r.p2"), Reject("r.p2")),
+        ),
+    ),
+    "Another mode counts for the next draft, and what is asked stays asked": (
+        a_run("manual"),
+        (
+            *(Start(), drafts(), SetMode("full_auto"), Approve("r.p1"), Sent("r.m1"), Arrived("hi")),
+            *(drafts("bye"), SetMode("manual"), Sent("r.m2"), Arrived("bye"), drafts("well")),
+        ),
+    ),
+    # Limits.
+    "Full-auto runs until the last turn has its reply (S7, S14)": (
+        a_run(),
+        (Start(), turns(7), sends(), Arrived("the last answer")),
+    ),
+    "A run ends when its time is over": (a_run(), (*PROMPTED, 599_999, Tick(), 1, Tick())),
+    **{
+        f"The banner says a time in a unit that fits: {limit_ms} ms": (
+            a_run(limits=ProfileLimits(max_duration_ms=limit_ms)),
+            (*PROMPTED, limit_ms, Tick()),
+        )
+        for limit_ms in (3_000, 90_000, 3_600_000, 250)
+    },
+    "A draft that comes too late is not sent, but can be seen": (a_run(), (Start(), 600_000, drafts())),
+    **{
+        f"Time in which no agent works does not count: {name} (S8)": (
+            a_run(mode),
+            (Start(), 10, *waits, 3_600_000, Tick(), goes_on, 5, Tick()),
+        )
+        for name, (mode, waits, goes_on) in AFTER_A_PAUSE.items()
+    },
+    "A clock that is set back gives no time back": (
+        a_run(),
+        (Start(), 10, Tick(), -1_000_000, Tick(), drafts(), Sent("r.m1"), -5, Arrived("hi")),
+    ),
+    "Failures that are not hard are tried again until there are too many in a row": (
+        a_run(),
+        (Start(), fails(), drafts(" "), fails()),
+    ),
+    "A success in between starts the row of failures anew": (
+        a_run(),
+        (Start(), *(fails(), fails(), turns(1)) * 4),
+    ),
+    "A draft ends a row of failures also if it is not sent": (a_run("manual"), (Start(), fails(), fails(), drafts())),
+    "A reply ends a row of failures too": (
+        a_run(),
+        (Start(), sends(), *(RemoteFailed("offline"), Resume()) * 2, Arrived("hi")),
+    ),
+    "A budget that is spent ends the run before the next prompt (S7)": (
+        a_run(limits=ProfileLimits(max_tokens_budget=10)),
+        (Start(), drafts("hello", tokens=10), Sent("r.m1"), Arrived("hi")),
+    ),
+    "A draft that cost more than the budget is not sent": (
+        a_run(limits=ProfileLimits(max_tokens_budget=10)),
+        (Start(), drafts("hello", tokens=11)),
+    ),
+    # Controls.
+    "Pause takes back a prompt that was not begun": (a_run(), (Start(), Pause(), Resume())),
+    "A draft that comes while paused is kept, and a person is asked about it (S8)": (
+        a_run(),
+        (*PROMPTED, Pause(), drafts(), Resume(), Approve("r.p1")),
+    ),
+    "An agent that is done while paused completes the run when it is resumed": (
+        a_run(limits=ProfileLimits(max_tokens_budget=1)),
+        (*PROMPTED, Pause(), drafts("That is all.", done=True), Resume()),
+    ),
+    "A prompt that is still in flight is awaited after a pause": (a_run(), (*PROMPTED, Pause(), Resume(), drafts())),
+    "A prompt that fails while paused is made anew on resume": (a_run(), (*PROMPTED, Pause(), fails(), Resume())),
+    "A hard failure while paused is an error": (a_run(), (*PROMPTED, Pause(), HARD)),
+    "Replies that come while paused are kept and answered on resume": (
+        a_run(),
+        (Start(), sends(), Pause(), Arrived("one"), Arrived("two"), Resume()),
+    ),
+    "A person who was asked before a pause is asked again after it": (
+        a_run("manual"),
+        (Start(), drafts(), Pause(), Approve("r.p1"), Arrived("one more thing"), Resume()),
+    ),
+    "Stop ends a run wherever it is, and what came is not lost": (
+        a_run(),
+        (Start(), sends(), Pause(), Arrived("too late"), Stop(), Resume()),
+    ),
+    "Stop cancels the prompt in flight": (a_run(), (*PROMPTED, Stop())),
+    "Who takes over types until the agent has it back (S8)": (
+        a_run(),
+        (
+            *(*PROMPTED, HandBack(), TakeOver(), TakeOver(), Say(" "), Say("Hello, it is me."), Sent("r.m1")),
+            *(Arrived("Oh, hello!"), HandBack(), Say("And another thing"), HandBack()),
+        ),
+    ),
+    "A chat that a person begins has no limit until the agent is to write, for which it needs an objective": (
+        a_run(decides="person", objective="", limits=ProfileLimits(max_turns=2, max_duration_ms=1_000)),
+        (
+            Start(),
+            *(
+                step
+                for turn in range(1, 4)
+                for step in (Say("hello"), Sent(f"r.m{turn}"), 5_000, Tick(), Arrived("hello!"))
+            ),
+            *(HandBack(), SetObjective("review this API"), HandBack(), turns(1), sends(), Arrived("the last answer")),
+        ),
+    ),
+    "A message of such a chat that was refused here counts no more than another": (
+        a_run(decides="person", limits=ProfileLimits(max_turns=1)),
+        (Start(), Say("hello"), refused_here("too many"), HandBack(), Resume(), sends(), Arrived("yes")),
+    ),
+    "What the agent drafts after someone took over is refused": (
+        a_run(),
+        (*PROMPTED, TakeOver(), HandBack(), Prompted("r.p2"), Drafted("r.p1", Draft(text="too late"), ())),
+    ),
+    "Another objective cancels the draft that is made for the old one": (
+        a_run(),
+        (*PROMPTED, SetObjective("review its tests"), SetObjective("")),
+    ),
+    "Another objective sets aside the draft that a person is asked about, and what was said of the one before": (
+        a_run("manual"),
+        (Start(), drafts(), Reject("r.p1", "too short"), drafts(), SetObjective("review its tests")),
+    ),
+    "Another objective forgets why the draft before was rejected": (
+        a_run("manual"),
+        (Start(), drafts(), Reject("r.p1", "too short"), SetObjective("review its tests")),
+    ),
+    "Another objective while paused counts when it is resumed": (
+        a_run(),
+        (*PROMPTED, Pause(), SetObjective("review its tests"), Resume()),
+    ),
+    **{
+        f"Another objective where no draft is made only changes what comes later: {name}": (
+            a_run(),
+            (*before, SetObjective("review its tests")),
+        )
+        for name, before in (("idle", ()), ("waiting", (Start(), sends())), ("taken over", (Start(), TakeOver())))
+    },
+    # Errors.
+    "A hard failure of the local agent halts the run until a person acts (S4, S9)": (
+        a_run(),
+        (*PROMPTED, HARD, Drafted("r.p1", Draft(text="hello"), ()), Resume()),
+    ),
+    "A message that is only late is awaited again and not sent again": (
+        a_run(),
+        (Start(), sends(), RemoteFailed("the gateway cannot be reached"), Arrived("here I am"), Resume()),
+    ),
+    "A message that is lost is sent again only if a person says so": (
+        a_run(),
+        (
+            *(Start(), sends(), RemoteFailed("refused by the other side", lost=True), Resume(), Approve("r.m1")),
+            *(Sent("r.m2"), Arrived("hi")),
+        ),
+    ),
+    "A lost message counts as a turn, so that the limit holds": (
+        a_run(limits=ProfileLimits(max_turns=1)),
+        (Start(), sends(), RemoteFailed("refused", lost=True), Resume(), Approve("r.m1")),
+    ),
+    "Who typed a message that is lost types again": (
+        a_run(),
+        (
+            *(Start(), TakeOver(), Say("hello"), Sent("r.m1"), RemoteFailed("refused", lost=True), Resume()),
+            Say("hello again"),
+        ),
+    ),
+    "A message that was refused here is a draft again and no turn": (
+        a_run(limits=ProfileLimits(max_turns=1)),
+        (Start(), drafts(), RemoteFailed("too often", lost=True), Resume(), Approve("r.m1"), Sent("r.m1")),
+    ),
+    "What a person typed and was refused here stays to be read and is no turn": (
+        a_run(),
+        (
+            *(Start(), TakeOver(), Say("hello"), RemoteFailed("too often", lost=True), Resume()),
+            *(Say("hello again"), Sent("r.m1")),
+        ),
+    ),
+    "A message that fails while paused is an error": (a_run(), (Start(), sends(), Pause(), RemoteFailed("offline"))),
+    "What is not under way cannot fail": (a_run("manual"), (Start(), drafts(), RemoteFailed("offline"))),
+    "Too many failures of the way end the run": (
+        a_run(limits=ProfileLimits(max_failures=1)),
+        (Start(), sends(), RemoteFailed("offline")),
+    ),
+    # What comes out of turn.
+    "A reply that is here before the message is known to be sent is answered then": (
+        a_run(),
+        (Start(), drafts(), Arrived("hi"), Sent("r.m1")),
+    ),
+    "What the other side says out of turn is in the next prompt": (
+        a_run(),
+        (Start(), Arrived("before you ask"), Prompted("r.p1"), Arrived("and also"), fails()),
+    ),
+    "Only the message that is being sent can be sent": (
+        a_run(),
+        (Start(), drafts(), Sent("r.m2"), Pause(), Sent("r.m1"), Sent("r.m1")),
+    ),
+    # Permission requests.
+    "The clock stands still while a person is asked for a permission": (
+        a_run(),
+        (*PROMPTED, 1_000, Asked(LEAVE), 9_000, Decide("q1", "yes"), 500, Tick()),
+    ),
+    "An answer names a request that waits and a choice that is offered": (
+        a_run(),
+        (Start(), Asked(LEAVE), Prompted("r.p1"), Decide("q1"), Asked(LEAVE), Decide("q1", "maybe"), Decide("q1")),
+    ),
+    **{
+        f"What was asked is over when the agent has answered or is gone: {type(event).__name__}": (
+            a_run(),
+            (*PROMPTED, *(each for each in (Pause(),) if isinstance(event, Unasked)), Asked(LEAVE), event),
+        )
+        for event in (Drafted("r.p1", Draft(text="hello"), ()), TakeOver(), Restarted(), Unasked("q1"))
+    },
+    # A restart.
+    "A run that was going comes back paused and is asked anew (S9)": (
+        a_run(),
+        (*PROMPTED, 1_000_000, Restarted(), Drafted("r.p1", Draft(text="hello"), ()), Resume()),
+    ),
+    "A message that was committed before a restart is not sent twice": (
+        a_run(),
+        (Start(), drafts(), Restarted(), Sent("r.m1"), Resume()),
+    ),
+    "A message that is not known to be sent is awaited and not sent again": (
+        a_run(),
+        (Start(), drafts(), Pause(), Resume(), Sent("r.m1")),
+    ),
+    "A draft that waits for a person survives a restart": (a_run("manual"), (Start(), drafts(), Restarted(), Resume())),
+    "A run that was paused while its agent drafted asks anew after a restart": (
+        a_run(),
+        (*PROMPTED, Pause(), Restarted(), Resume()),
+    ),
+}
+
+
+def short(value: Any) -> str:
+    """Return a value in words, without the fields that have nothing in them."""
+    match value:
+        case Review(rule=rule, why=why):
+            return f"{rule} ({why})"
+        case ConversationTurn(role=role, text=text):
+            return f"{role}: {text!r}"
+        case Person(name=name, via=via):
+            return f"{name} by {via}"
+        case Struct():
+            held = {name: getattr(value, name) for name in value.__struct_fields__}
+            return ", ".join(f"{name} {short(each)}" for name, each in held.items() if each or name == "turn")
+        case tuple():
+            return f"[{'; '.join(map(short, value))}]"  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return str(value) if isinstance(value, SessionState) else repr(value)
+
+
+def changes(before: Overlay, after: Overlay) -> Iterator[str]:
+    """Yield what a step has changed in a run; of the timeline the entries that are new."""
+    for name in before.__struct_fields__:
+        old, new = getattr(before, name), getattr(after, name)
+        if name == "timeline":
+            if len(new) < len(old):
+                yield f"timeline {len(new)} left"
+            yield from (f"entry {{{short(entry)}}}" for entry in new if entry not in old)
+        elif old != new:
+            yield f"{name} {short(new)}"
+
+
+def played(run: Overlay, steps: tuple[Step, ...]) -> Iterator[str]:
+    """Yield what each step of a scenario causes: effects, changes, or why it was refused."""
+    host = Host(run)
+    for each in steps:
+        before, effects = host.run, ()
+        match each:
+            case int():
+                host.after(each)
+                yield f"  {each:+,} ms"
+                continue
+            case Struct():
+                yield f"  {type(each).__name__} {short(each)}".rstrip()
+                taken = step(host.run, each, host.now)
+                if isinstance(taken, MoveRefused):
+                    yield f"    refused: {taken.why}"
+                    continue
+                host.run, effects = taken.overlay, taken.effects
+            case does:
+                yield "  …"
+                effects = does(host)
+        yield from (f"    → {type(effect).__name__} {short(effect)}" for effect in effects)
+        if changed := "; ".join(changes(before, host.run)):
+            yield f"    {changed}"
+
+
+def test_runs_go_as_these_scenarios_say(transcript: Callable[[str], None]) -> None:
+    """Each heading is a promise; below it stands what every step of the run causes and changes."""
+    transcript("\n".join(line for name, (run, steps) in SCENARIOS.items() for line in (name, *played(run, steps), "")))
 
 
 def test_a_flood_of_messages_is_not_kept() -> None:
-    host = started().turns(1)
+    host = started()
+    host.turns(1)
     host.says(Pause())
     for number in range(MOST_UNANSWERED - 1):
         host.says(Arrived(str(number)))
@@ -826,110 +545,11 @@ def test_a_flood_of_messages_is_not_kept() -> None:
     host.says(Arrived("now it is asked"))
 
 
-def test_only_the_message_that_is_being_sent_can_be_sent() -> None:
-    host = started()
-    host.drafts()
-    assert host.refuses(Sent("r.m2")) == "the message r.m2 is not the one being sent (r.m1)"
-    host.says(Pause())
-    host.says(Sent("r.m1"))
-    assert host.refuses(Sent("r.m1")) == "the message r.m1 is not the one being sent (none)"
-
-
-# ── permission requests ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_clock_stands_still_while_a_person_is_asked_for_a_permission() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.now += 1_000
-    assert host.says(Asked(LEAVE)) == ()
-    assert (host.run.questions, host.run.since_ms) == ((LEAVE,), None)
-    host.now += 9_000
-    assert host.says(Decide("q1", "yes")) == (Permit(question="q1", choice="yes", kind="allow_once"),)
-    host.now += 500
-    assert (host.run.questions, host.run.spent_ms(host.now)) == ((), 1_500)
-
-
-def test_an_answer_names_a_request_that_waits_and_a_choice_that_is_offered() -> None:
-    host = started()
-    assert "not possible while the run is planning" in host.refuses(Asked(LEAVE))
-    host.says(Prompted("r.p1"))
-    assert host.refuses(Decide("q1")) == "the permission request q1 does not wait for an answer"
-    host.says(Asked(LEAVE))
-    assert host.refuses(Decide("q1", "maybe")) == "the agent does not offer the choice maybe; it offers yes, no"
-    assert host.says(Decide("q1")) == (Permit(question="q1", choice=None, kind=""),)
-
-
-def test_what_was_asked_is_over_when_the_agent_has_answered_or_is_gone() -> None:
-    for event in (Drafted("r.p1", Draft(text="hello"), ()), TakeOver(), Restarted()):
-        host = started()
-        host.says(Prompted("r.p1"))
-        host.says(Asked(LEAVE))
-        host.says(event)
-        assert host.run.questions == ()
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    host.says(Asked(LEAVE))
-    host.says(Unasked("q1"))
-    assert host.run.questions == ()
-
-
-# ── a restart ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_run_that_was_going_comes_back_paused_and_is_asked_anew() -> None:
-    """S9: every state survives a restart of the host."""
-    host = started()
-    host.says(Prompted("r.p1"))
-    assert host.after(1_000_000).says(Restarted()) == ()
-    assert (host.run.state, host.run.back, host.run.prompt) == (SessionState.PAUSED, SessionState.PLANNING, None)
-    assert host.run.active_ms == 0
-    assert host.refuses(Drafted("r.p1", Draft(text="hello"), ())) == ("the prompt r.p1 is not the current one (none)")
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert prompt.id == "r.p2"
-
-
-def test_a_message_that_was_committed_before_a_restart_is_not_sent_twice() -> None:
-    host = started()
-    host.drafts()
-    host.says(Restarted())
-    assert (host.run.state, host.run.back, host.run.sending) == (
-        SessionState.PAUSED,
-        SessionState.READY_TO_SEND,
-        "r.m1",
-    )
-    assert host.says(Sent("r.m1")) == ()
-    assert host.says(Resume()) == ()
-    assert (host.run.state, host.run.turn) == (SessionState.WAITING_REMOTE, 1)
-
-
-def test_a_message_that_is_not_known_to_be_sent_is_awaited_and_not_sent_again() -> None:
-    host = started()
-    host.drafts()
-    host.says(Pause())
-    assert host.says(Resume()) == ()
-    assert host.run.state is SessionState.READY_TO_SEND
-    host.says(Sent("r.m1"))
-    assert host.run.state is SessionState.WAITING_REMOTE
-
-
-def test_a_draft_that_waits_for_a_person_survives_a_restart() -> None:
-    host = started("manual")
-    asked = host.drafts()
-    host.says(Restarted())
-    assert host.says(Resume()) == asked
-
-
-def test_a_run_that_was_paused_while_its_agent_drafted_asks_anew_after_a_restart() -> None:
-    host = started()
-    host.says(Prompted("r.p1"))
-    host.says(Pause())
-    host.says(Restarted())
-    (prompt,) = host.says(Resume())
-    assert isinstance(prompt, Prompt)
-    assert prompt.id == "r.p2"
+def test_the_defaults_are_those_of_the_document() -> None:
+    """S6: manual; S7: 8 turns, 10 minutes, 3 failures in a row, optional token budget."""
+    limits = ProfileLimits(max_turns=8, max_duration_ms=600_000, max_failures=3, max_tokens_budget=None)
+    run = Overlay(id="r", profile="p", device="d", session="s", objective="o")
+    assert (run.mode, run.limits) == ("manual", limits)
 
 
 def test_a_restart_changes_nothing_for_a_run_that_was_not_going() -> None:
@@ -950,16 +570,6 @@ def test_the_states_are_those_of_the_document() -> None:
     assert " ".join(SessionState) == (
         "idle planning waiting_local ready_to_send waiting_remote processing_remote completed paused error stopped"
     )
-
-
-LEAVE = PermissionRequest(
-    session_id="s",
-    id="q1",
-    title="rm -rf",
-    kind="delete",
-    details="",
-    choices=(Choice(id="yes", name="Allow", kind="allow_once"), Choice(id="no", name="Reject", kind="reject_once")),
-)
 
 
 SAMPLES: dict[type[Event], Event] = {
