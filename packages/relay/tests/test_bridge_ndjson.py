@@ -504,39 +504,39 @@ async def test_one_that_ended_well_between_turns_is_simply_started_again(make: M
 # ── one that cannot be started ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_command_that_is_not_there_is_named(make: Make, tmp_path: Path) -> None:
-    nothing = make(Program(command="no-such-agent"))
-    expected = "the local agent's program no-such-agent was not found"
-    # Nothing was started, so nothing has to be waited for.
-    assert [failed(await nothing.prompt(request()), hard=True) for _ in range(2)] == [expected] * 2
-    here = make(Program(command="./agent", folder=str(tmp_path)))
-    assert failed(await here.prompt(request()), hard=True) == (
-        f"the local agent's program {tmp_path}/agent was not found"
-    )
-
-
-async def test_a_command_that_may_not_be_executed_is_named(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "agent").write_text("#!/bin/sh\n")
-    agent = make(Program(command="./agent", folder=str(tmp_path)))
-    expected = f"permission denied: the local agent's program {tmp_path}/agent is not executable"
+@pytest.mark.parametrize(
+    ("command", "content", "mode", "folder", "reason"),
+    [
+        ("no-such-agent", None, 0, ".", "the local agent's program no-such-agent was not found"),
+        ("./agent", None, 0, ".", "the local agent's program HERE/agent was not found"),
+        (
+            "./agent",
+            "#!/bin/sh\n",
+            0o644,
+            ".",
+            "permission denied: the local agent's program HERE/agent is not executable",
+        ),
+        (
+            "./agent",
+            "#!/no/such/interpreter\n",
+            0o755,
+            ".",
+            f"{ENDED}exit code 127; last output: cannot run HERE/agent: No such file or directory",
+        ),
+        ("./agent", None, 0, "away", "the local agent's folder HERE/away does not exist"),
+    ],
+)
+async def test_what_cannot_be_started_is_named(
+    make: Make, tmp_path: Path, command: str, content: str | None, mode: int, folder: str, reason: str
+) -> None:
+    if content is not None:
+        (tmp_path / "agent").write_text(content)
+        (tmp_path / "agent").chmod(mode)
+    agent = make(Program(command=command, folder=str(tmp_path / folder)))
+    expected = reason.replace("HERE", str(tmp_path))
     assert failed(await agent.prompt(request()), hard=True) == expected
-
-
-async def test_a_command_that_is_no_program_is_named(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "agent").write_text("#!/no/such/interpreter\n")
-    (tmp_path / "agent").chmod(0o755)
-    reason = failed(await make(Program(command=str(tmp_path / "agent"))).prompt(request()), hard=True)
-    assert reason == (
-        "the local agent's process ended without an answer: exit code 127; "
-        f"last output: cannot run {tmp_path}/agent: No such file or directory"
-    )
-
-
-async def test_a_folder_that_is_not_there_is_named(make: Make, tmp_path: Path) -> None:
-    agent = make(rogue("echo", folder=str(tmp_path / "away")))
-    assert (
-        failed(await agent.prompt(request()), hard=True) == f"the local agent's folder {tmp_path}/away does not exist"
-    )
+    if "exit code" not in reason:  # nothing was started, so nothing has to be waited for
+        assert failed(await agent.prompt(request()), hard=True) == expected
 
 
 # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────────────────

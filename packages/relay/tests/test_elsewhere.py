@@ -181,23 +181,6 @@ async def test_a_task_that_has_come_too_far_is_refused(
         assert f"{name} says: " in response.fault.message
 
 
-async def test_a_third_hop_is_refused_by_default(tmp_path: Path) -> None:
-    """S10, S11: two hops, unless both who pass it on and who is asked say more."""
-    anna, bob, carl = crew = three(tmp_path)
-    dora = Neighbour(tmp_path, "dora")
-    dora.hub.add("last", heard)
-    dora.shares("last", carl)
-    carl.knows("doras-last", dora)
-    asker(carl, "pass-on", "doras-last")
-    carl.shares("pass-on", bob)
-    carl.shared.pop("oracle")
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [*crew, dora]), asyncio.timeout(PATIENCE_S):
-        response = await anna.hub.ask("boss", "which one?", user=USER)
-        assert (response.fault and response.fault.code) is Code.MAX_DEPTH_EXCEEDED
-        assert len(await carl.hub.store.runs(limit=10)) == 1
-        assert await dora.hub.store.runs(limit=1) == []
-
-
 async def test_a_task_that_would_come_back_is_a_loop(tmp_path: Path) -> None:
     """S11: refused where it would be sent; and where it arrives, should it be sent."""
     anna, bob, carl = crew = three(tmp_path)

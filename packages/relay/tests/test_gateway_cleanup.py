@@ -74,28 +74,6 @@ async def stored(client: Client, count: int) -> None:
 # ── messages that nobody fetches ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_nobody_fetches_is_deleted_and_its_sender_is_told_at_once(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with gateway_of(tmp_path, clock) as (gateway, url):
-        await come_and_go(url, "b")
-        async with client_at(url, "a") as a:
-            for number in (1, 2):
-                await a.put(B, number, b"old")
-            await stored(a, 2)
-            clock.advance(20 * DAY_S)
-            await a.put(B, 3, b"young")
-            await stored(a, 1)
-            await gateway.tidy()
-            clock.advance(11 * DAY_S)
-            await gateway.tidy()
-            assert await a.hear() == Expired(to=B, number=2, reason=WHY)
-            async with client_at(url, "b") as b:
-                found = await b.hear()
-                assert isinstance(found, Delivery)
-                assert (found.number, found.body) == (3, b"young")
-    assert rows(tmp_path, "SELECT number FROM message") == [(3,)]
-
-
 async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tmp_path: Path) -> None:
     clock = ManualClock()
     async with (

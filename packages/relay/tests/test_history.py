@@ -61,48 +61,23 @@ def without_the_latest_reply(said: list[ConversationTurn]) -> list[ConversationT
 @given(turns, constraints)
 @example(said("a" * 50_000), PromptConstraints())
 @example(said("👩‍👩‍👧‍👦" * 10_000, "ok", "e\u0301" * 30_000), PromptConstraints())
-def test_what_is_shown_keeps_within_both_bounds(said: list[ConversationTurn], held: PromptConstraints) -> None:
-    """S5: bounded by turns and by characters, the summary included."""
+def test_what_is_shown_is_bounded_the_newest_and_the_last_reply_verbatim(
+    said: list[ConversationTurn], held: PromptConstraints
+) -> None:
+    """S5: by turns and by characters, the summary included; deterministically."""
     shown = bounded(said, held)
     assert len(shown.history) <= held.max_history_turns
+    assert len(shown.history_summary) <= held.max_history_chars // 4
     assert sum(len(turn.text) for turn in shown.history) + len(shown.history_summary) <= held.max_history_chars
-
-
-@given(turns, constraints)
-def test_what_is_shown_are_the_newest_turns_in_their_order_and_whole(
-    said: list[ConversationTurn], held: PromptConstraints
-) -> None:
     others = without_the_latest_reply(said)
-    shown = bounded(said, held).history
-    assert list(shown) == others[len(others) - len(shown) :]
-
-
-@given(turns, constraints)
-def test_the_last_reply_stays_verbatim_whatever_its_length(
-    said: list[ConversationTurn], held: PromptConstraints
-) -> None:
-    """S5: the last remote message stays verbatim."""
+    assert list(shown.history) == others[len(others) - len(shown.history) :]
     replies = [turn.text for turn in said if turn.role == "remote_agent"]
-    assert bounded(said, held).remote_message == (replies[-1] if replies else "")
-
-
-@given(turns, constraints)
-def test_the_same_turns_are_always_shown_in_the_same_way(said: list[ConversationTurn], held: PromptConstraints) -> None:
-    """S5: deterministically."""
-    assert bounded(said, held) == bounded(
-        tuple(ConversationTurn(role=turn.role, text=turn.text) for turn in said), held
-    )
-
-
-@given(turns, constraints)
-def test_there_is_a_summary_only_where_turns_are_left_out(
-    said: list[ConversationTurn], held: PromptConstraints
-) -> None:
-    shown = bounded(said, held)
-    left_out = len(without_the_latest_reply(said)) - len(shown.history)
+    assert shown.remote_message == (replies[-1] if replies else "")
+    left_out = len(others) - len(shown.history)
     assert left_out or not shown.history_summary
     if left_out and held.max_history_chars >= 4 * len("Left out: 10 earlier turns."):
         assert f"{left_out} earlier turn" in shown.history_summary
+    assert shown == bounded(tuple(ConversationTurn(role=turn.role, text=turn.text) for turn in said), held)
 
 
 @given(turns)
@@ -165,14 +140,6 @@ def test_a_turn_too_large_to_be_shown_is_told_by_its_beginning() -> None:
     assert shown.history == ()
     assert shown.history_summary.startswith("1 earlier turn, the last 1 in short:\nlocal_agent: Here is the log: all")
     assert 500 < len(shown.history_summary) < 700
-
-
-def test_bounds_are_kept_to_the_character() -> None:
-    run = said(*(f"message {number} and so on" * (1 + number % 3) for number in range(12)))
-    for chars in range(1_500):
-        shown = bounded(run, PromptConstraints(max_history_turns=4, max_history_chars=chars))
-        assert len(shown.history_summary) <= chars // 4
-        assert sum(len(turn.text) for turn in shown.history) + len(shown.history_summary) <= chars
 
 
 def test_what_fits_exactly_is_shown_whole() -> None:

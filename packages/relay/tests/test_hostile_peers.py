@@ -95,7 +95,7 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
         await mine.send(bob.id, types.write(question(anna, "met")))
         await answer_to(mine)
         # What is turned away is under way until it is answered, which takes long here.
-        say, gate = bob.sharing._say, asyncio.Event()  # pyright: ignore[reportPrivateUsage]
+        say, gate = bob.sharing._send_outcome, asyncio.Event()  # pyright: ignore[reportPrivateUsage]
 
         async def slowly(question: Any, message: Any, asked: Any) -> None:
             if question.opened.sender == eve.id:
@@ -103,7 +103,7 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
                 await gate.wait()
             await say(question, message, asked)
 
-        bob.sharing._say = slowly  # pyright: ignore[reportPrivateUsage]
+        bob.sharing._send_outcome = slowly  # pyright: ignore[reportPrivateUsage]
         for number in range(5):
             await theirs.send(bob.id, types.write(question(eve, f"e{number}", agent="expert")))
         await told.wait()

@@ -65,6 +65,10 @@ def code(found: Fault | None) -> Code | None:
     return found.code if found else None
 
 
+LOOP = (Code.LOOP_DETECTED, "", None)
+BUSY = "the profile p has 3 calls in progress; the limit is 3"
+
+
 # ── defaults ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -117,25 +121,74 @@ def test_a_control_that_counts_no_hop_is_not_read(hops: int) -> None:
 # ── who may ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_nothing_is_allowed_until_it_is_switched_on() -> None:
-    """S10: deny by default, also for a device that is named already."""
-    off = a_profile(allow_shared_agent_calls=False)
-    assert [code(outgoing(off)), code(incoming(off))] == [Code.PERMISSION_DENIED] * 2
-    assert [outgoing(), incoming()] == [None, None]
+FAR = a_control(origin_agent_device_id=OTHER, hop_count=2)
+"""A task that began on another device."""
+BACK = a_control(origin_agent_device_id=THEIRS, hop_count=2)
+"""A task that would return to the other device."""
 
 
-def test_only_devices_that_are_named_may_be_called_and_may_call() -> None:
-    """S10, S14: policy blocks a disallowed target."""
-    denied = outgoing(target=OTHER)
-    assert denied is not None
-    assert denied.code is Code.PERMISSION_DENIED
-    assert denied.message == "the profile p may not use the device device-other"
-    assert denied.suggestion == "Allow it: remit devices allow device-other --profile p"
-    refused = incoming(sender=OTHER, control=a_control(origin_agent_device_id=OTHER))
-    assert refused is not None
-    assert refused.code is Code.PERMISSION_DENIED
-    assert refused.message == "no agent `p` is shared with the device device-other"
-    assert refused.suggestion == "Ask its owner to share it with your device.", "who asks reads it"
+@pytest.mark.parametrize(
+    ("fault", "code", "message", "suggestion"),
+    [
+        # S10: deny by default, also for a device that is named already.
+        (outgoing(), None, "", ""),
+        (incoming(), None, "", ""),
+        (
+            outgoing(a_profile(allow_shared_agent_calls=False)),
+            Code.PERMISSION_DENIED,
+            "the profile p may not use shared agents",
+            "Allow the device: remit devices allow device-theirs --profile p",
+        ),
+        (
+            incoming(a_profile(allow_shared_agent_calls=False)),
+            Code.PERMISSION_DENIED,
+            "no agent `p` is shared with the device device-theirs",
+            "Ask its owner to share it with your device.",
+        ),
+        # S10, S14: policy blocks a disallowed target. Who asks reads the second.
+        (
+            outgoing(target=OTHER),
+            Code.PERMISSION_DENIED,
+            "the profile p may not use the device device-other",
+            "Allow it: remit devices allow device-other --profile p",
+        ),
+        (
+            incoming(sender=OTHER, control=a_control(origin_agent_device_id=OTHER)),
+            Code.PERMISSION_DENIED,
+            "no agent `p` is shared with the device device-other",
+            "Ask its owner to share it with your device.",
+        ),
+        (
+            incoming(control=a_control(origin_agent_device_id=OTHER)),
+            Code.PERMISSION_DENIED,
+            "the device device-theirs sent a first message with device-other as its origin",
+            "Send it with your own device as `origin_agent_device_id`, or count the hops.",
+        ),
+        # S11: self-loops, back to where a task began, and tasks that are worked on here already.
+        *(
+            (outgoing(a_profile(allowed_shared_device_ids=frozenset({MINE, THEIRS})), control, target=MINE), *LOOP)
+            for control in (None, FAR)
+        ),
+        *((fault, *LOOP) for fault in (outgoing(control=BACK), incoming(control=BACK))),
+        (incoming(control=a_control(hop_count=2)), *LOOP),
+        (incoming(control=FAR, standing=ProfileActivity(traces=frozenset({"t"}))), *LOOP),
+        (incoming(control=FAR, standing=ProfileActivity(traces=frozenset({"u"}))), None, "", ""),
+        # S10: 3 concurrent calls.
+        (outgoing(standing=ProfileActivity(in_flight=2)), None, "", ""),
+        (incoming(standing=ProfileActivity(in_flight=2)), None, "", ""),
+        (outgoing(standing=ProfileActivity(in_flight=3)), Code.FAN_OUT_EXCEEDED, BUSY, None),
+        (incoming(standing=ProfileActivity(in_flight=3)), Code.OVERLOADED, BUSY, None),
+    ],
+)
+def test_who_may_call_whom_and_how_often_at_once(
+    fault: Fault | None, code: Code | None, message: str, suggestion: str | None
+) -> None:
+    if fault is None:
+        assert code is None
+        return
+    assert fault.code is code
+    assert message in fault.message
+    assert suggestion in (None, fault.suggestion)
 
 
 @given(st.sets(st.sampled_from([THEIRS, OTHER, "x"])), st.sampled_from([THEIRS, OTHER, "x"]), st.booleans())
@@ -167,36 +220,6 @@ def test_what_is_passed_on_keeps_its_origin_and_trace_and_counts_a_hop() -> None
 # ── circles ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_device_does_not_call_itself() -> None:
-    """S11: self-loops are refused."""
-    allowed = a_profile(allowed_shared_device_ids=frozenset({MINE, THEIRS}))
-    assert code(outgoing(allowed, target=MINE)) is Code.LOOP_DETECTED
-    passed_on = a_control(origin_agent_device_id=OTHER, hop_count=2)
-    assert code(outgoing(allowed, passed_on, target=MINE)) is Code.LOOP_DETECTED
-
-
-def test_a_task_does_not_go_back_to_where_it_began() -> None:
-    """S11, S14: loop prevention blocks recursive chains."""
-    began_there = a_control(origin_agent_device_id=THEIRS, hop_count=2)
-    assert code(outgoing(control=began_there)) is Code.LOOP_DETECTED
-    assert code(incoming(control=began_there)) is Code.LOOP_DETECTED
-    assert code(incoming(control=a_control(hop_count=2))) is Code.LOOP_DETECTED
-
-
-def test_a_task_that_is_worked_on_here_already_does_not_come_in_again() -> None:
-    """S11: also where the circle does not go by its origin."""
-    again = a_control(origin_agent_device_id=OTHER, hop_count=2)
-    assert code(incoming(control=again, standing=ProfileActivity(traces=frozenset({"t"})))) is Code.LOOP_DETECTED
-    assert incoming(control=again, standing=ProfileActivity(traces=frozenset({"u"}))) is None
-
-
-def test_nobody_begins_a_task_in_the_name_of_another_device() -> None:
-    refused = incoming(control=a_control(origin_agent_device_id=OTHER))
-    assert refused is not None
-    assert refused.code is Code.PERMISSION_DENIED
-    assert refused.message == "the device device-theirs sent a first message with device-other as its origin"
-
-
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=2, max_size=6))
 def test_no_chain_of_honest_devices_comes_by_the_same_device_twice(route: list[str]) -> None:
     """S11: whatever the way, as long as each device says what it works on."""
@@ -219,21 +242,6 @@ def test_no_chain_of_honest_devices_comes_by_the_same_device_twice(route: list[s
 
 
 # ── how much ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_so_many_calls_are_under_way_at_once() -> None:
-    """S10: 3 concurrent calls."""
-    assert [outgoing(standing=ProfileActivity(in_flight=2)), incoming(standing=ProfileActivity(in_flight=2))] == [
-        None,
-        None,
-    ]
-    assert code(outgoing(standing=ProfileActivity(in_flight=3))) is Code.FAN_OUT_EXCEEDED
-    refused = incoming(standing=ProfileActivity(in_flight=3))
-    assert refused is not None
-    assert (refused.code, refused.message) == (
-        Code.OVERLOADED,
-        "the profile p has 3 calls in progress; the limit is 3",
-    )
 
 
 def test_messages_between_a_profile_and_a_device_are_counted() -> None:

@@ -79,6 +79,13 @@ CREATE TABLE one_time (
     UNIQUE (device, digest)
 );
 CREATE INDEX one_time_left ON one_time (device) WHERE body IS NOT NULL;
+-- A mailbox in which two devices meet to pair, and what they tell each other. Both are gone after minutes.
+CREATE TABLE mailbox (
+    number INTEGER PRIMARY KEY, is_joined INTEGER NOT NULL, is_ended INTEGER NOT NULL, until_ms INTEGER NOT NULL
+);
+CREATE TABLE note (
+    mailbox INTEGER, side TEXT, place INTEGER, body BLOB NOT NULL, PRIMARY KEY (mailbox, side, place)
+) WITHOUT ROWID;
 """
 # Checkpoint less often than the default of SQLite: most messages are deleted before that.
 _CHECKPOINT_PAGES = 4_000

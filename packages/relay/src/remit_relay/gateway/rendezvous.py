@@ -7,11 +7,13 @@ code; the gateway counts, bounds and forwards it. See `relay.pairing`.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
-from remit.runtime.ports import Clock
+from remit.stores.database import NOW_MS, Query, SqlConnection
 from remit_relay.gateway.limits import Addresses, GatewayLimits
 from remit_relay.gateway.ports import ENDED_S, MailboxContent, Mailboxes, MailboxSide
 from remit_relay.pairing.code import FIRST_MAILBOX, LAST_MAILBOX
@@ -31,84 +33,87 @@ from remit_relay.pairing.exchange import (
 from remit_relay.wire import Malformed, encode_text
 from remit_server.websockets import NORMAL, PING, PONG, TEXT, WebSocket
 
-# ── mailboxes in memory ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── mailboxes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # With a thousand mailboxes, a number is taken with a probability of one in nine.
 NUMBER_TRIES = 20
 
+_DROP = f"DELETE FROM remit_gateway.mailbox WHERE until_ms <= {NOW_MS}"
+_DROP_NOTES = """
+    DELETE FROM remit_gateway.note WHERE NOT EXISTS (SELECT 1 FROM remit_gateway.mailbox WHERE number = note.mailbox)
+"""
+_OPEN = f"""
+    INSERT INTO remit_gateway.mailbox (number, is_joined, is_ended, until_ms)
+    SELECT $1::integer, false, false, {NOW_MS} + $2::bigint
+    WHERE (SELECT count(*) FROM remit_gateway.mailbox) < $3::bigint ON CONFLICT (number) DO NOTHING RETURNING number
+"""
+_JOIN = f"""
+    UPDATE remit_gateway.mailbox SET is_joined = true, until_ms = {NOW_MS} + $2::bigint
+    WHERE number = $1 AND NOT is_joined AND NOT is_ended AND until_ms > {NOW_MS} RETURNING number
+"""
+_PUT = """
+    INSERT INTO remit_gateway.note (mailbox, side, place, body)
+    SELECT number, $2, $3, $4 FROM remit_gateway.mailbox WHERE number = $1 AND NOT is_ended
+    ON CONFLICT DO NOTHING
+"""
+_END = f"""
+    UPDATE remit_gateway.mailbox SET is_ended = true, until_ms = least(until_ms, {NOW_MS} + $2::bigint)
+    WHERE number = $1
+"""
+_BOXES = f"SELECT number, is_ended FROM remit_gateway.mailbox WHERE number = ANY ($1) AND until_ms > {NOW_MS}"
+_NOTES = "SELECT mailbox, side, body FROM remit_gateway.note WHERE mailbox = ANY ($1) ORDER BY mailbox, side, place"
 
-def random_number() -> int:
-    """Return a number for a mailbox."""
-    return FIRST_MAILBOX + secrets.randbelow(LAST_MAILBOX - FIRST_MAILBOX + 1)
 
+class SqlMailboxes:
+    """`Mailboxes` in the store of a gateway. *run* runs a query there, once the store is open; it raises `OSError`."""
 
-class _Mailbox:
-    __slots__ = ("is_ended", "is_joined", "notes", "until")
-
-    def __init__(self, until: float) -> None:
-        self.until = until
-        self.is_joined = False
-        self.is_ended = False
-        self.notes: dict[MailboxSide, list[bytes]] = {"host": [], "guest": []}
-
-
-class MemoryMailboxes:
-    """`Mailboxes` in memory; a gateway that is restarted has none, and devices that were pairing begin again."""
-
-    is_shared = False
-
-    def __init__(self) -> None:
-        self._boxes: dict[int, _Mailbox] = {}
-
-    def start(self, clock: Clock) -> None:
-        """Use this clock."""
-        self._clock = clock
+    def __init__(self, run: Callable[[Query[Any]], Awaitable[Any]], *, is_shared: bool) -> None:
+        self._run = run
+        self.is_shared = is_shared
 
     async def open_mailbox(self, most: int, seconds: float) -> int | None:
-        now = self._clock.now()
-        self._boxes = {number: box for number, box in self._boxes.items() if box.until > now}
-        if len(self._boxes) >= most:
+        async def insert(database: SqlConnection) -> int | None:
+            await database.execute(_DROP)
+            await database.execute(_DROP_NOTES)
+            for _ in range(NUMBER_TRIES):
+                number = FIRST_MAILBOX + secrets.randbelow(LAST_MAILBOX - FIRST_MAILBOX + 1)
+                if (opened := await database.fetchval(_OPEN, number, _ms(seconds), most)) is not None:
+                    return opened
             return None
-        for _ in range(NUMBER_TRIES):
-            number = random_number()
-            if number not in self._boxes:
-                self._boxes[number] = _Mailbox(now + seconds)
-                return number
-        return None
+
+        return await self._run(insert)
 
     async def join_mailbox(self, number: int, seconds: float) -> bool:
-        box, now = self._boxes.get(number), self._clock.now()
-        if box is None or box.is_joined or box.is_ended or box.until <= now:
-            return False
-        box.is_joined = True
-        box.until = now + seconds
-        return True
+        return await self._run(lambda database: database.fetchval(_JOIN, number, _ms(seconds))) is not None
 
     async def put_note(self, number: int, side: MailboxSide, place: int, body: bytes) -> None:
-        box = self._boxes.get(number)
-        if box is not None and not box.is_ended and len(box.notes[side]) == place:
-            box.notes[side].append(body)
+        await self._run(lambda database: database.execute(_PUT, number, side, place, body))
 
     async def end_mailbox(self, number: int) -> None:
-        box = self._boxes.get(number)
-        if box is not None:
-            box.is_ended = True
-            box.until = min(box.until, self._clock.now() + ENDED_S)
+        await self._run(lambda database: database.execute(_END, number, _ms(ENDED_S)))
 
     async def read_mailboxes(self, numbers: Iterable[int]) -> Mapping[int, MailboxContent]:
-        now = self._clock.now()
-        boxes = ((number, self._boxes.get(number)) for number in numbers)
-        return {
-            number: MailboxContent(tuple(box.notes["host"]), tuple(box.notes["guest"]), box.is_ended)
-            for number, box in boxes
-            if box is not None and box.until > now
-        }
+        ids = list(numbers)
+
+        async def read(database: SqlConnection) -> Mapping[int, MailboxContent]:
+            # First whether it has ended: then all its notes are there.
+            ended = {number: bool(is_ended) for number, is_ended in await database.fetch(_BOXES, ids)}
+            notes: defaultdict[tuple[int, str], list[bytes]] = defaultdict(list)
+            for mailbox, side, body in await database.fetch(_NOTES, list(ended)):
+                notes[mailbox, side].append(bytes(body))
+            return {
+                number: MailboxContent(tuple(notes[number, "host"]), tuple(notes[number, "guest"]), is_ended)
+                for number, is_ended in ended.items()
+            }
+
+        return await self._run(read)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)
 
 
 # ── the rendezvous ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-# A mailbox has one visitor ever. What the two tell each other is sealed, or proves nothing without the rest of their
-# code; the gateway counts, bounds and forwards it. See `relay.pairing`.
 
 # How soon a note that came through another gateway is found, and how soon an expired mailbox is noticed elsewhere.
 SHARED_POLL_S = 0.2

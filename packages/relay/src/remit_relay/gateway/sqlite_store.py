@@ -12,7 +12,7 @@ import apsw
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import Clock, StoreError
 from remit.stores.connection import TROUBLE, Durability, translate, write_lock
-from remit.stores.database import at_once
+from remit.stores.database import Query, at_once
 from remit.stores.group_commit import GroupCommit, resolve
 from remit_relay.gateway import keys
 from remit_relay.gateway.keys import ROWS
@@ -34,7 +34,7 @@ from remit_relay.gateway.ports import (
     expired_notice,
 )
 from remit_relay.gateway.queue import Queue, open_queue
-from remit_relay.gateway.rendezvous import MemoryMailboxes
+from remit_relay.gateway.rendezvous import SqlMailboxes
 from remit_relay.wire import MAX_BODY, AllowSenders, Denied, Done, Expired, Fetch, Publish, Refused
 
 # ── group commit ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -410,7 +410,7 @@ class SqliteGatewayStore:
         self.path = path
         self._durability: Durability = durability
         self._commit_hook = commit_hook
-        self.mailboxes = MemoryMailboxes()
+        self.mailboxes = SqlMailboxes(self._ask, is_shared=False)
 
     async def open(self, limits: GatewayLimits, clock: Clock, events: StoreEvents) -> None:
         try:
@@ -423,7 +423,6 @@ class SqliteGatewayStore:
             raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
         except TROUBLE as error:
             raise translate(error, self.path) from error
-        self.mailboxes.start(clock)
         self._queue = queue
         self._place = queue.last_place()
         self._writer = GatewayWriter(
@@ -437,6 +436,9 @@ class SqliteGatewayStore:
 
     async def close(self) -> None:
         await self._writer.stop()
+
+    async def _ask(self, query: Query[T]) -> T:
+        return await self._writer.ask(lambda queue: at_once(query(queue.database)))
 
     async def enter(self, connection: int, device: str, *, may_be_new: bool) -> AdmittedDevice | NoRoom:
         return await self._writer.ask(lambda queue: queue.enter(connection, device, may_be_new=may_be_new))

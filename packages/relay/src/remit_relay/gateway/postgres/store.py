@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,12 +24,9 @@ from remit_cluster.postgres.connection import (
 )
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import (
-    ENDED_S,
     AdmittedDevice,
     CleanupResult,
     Fetched,
-    MailboxContent,
-    MailboxSide,
     NoRoom,
     Page,
     Placed,
@@ -53,103 +50,10 @@ from remit_relay.gateway.postgres.batch import (
 )
 from remit_relay.gateway.postgres.neighbours import BEAT_S, Neighbours
 from remit_relay.gateway.postgres.tables import Cleanup, migrate
-from remit_relay.gateway.rendezvous import NUMBER_TRIES, random_number
+from remit_relay.gateway.rendezvous import SqlMailboxes
 from remit_relay.wire import AllowSenders, Delivery, Denied, Done, Fetch, Publish, Refused
 
 T = TypeVar("T")
-
-# ── mailboxes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-# Everything here takes milliseconds.
-ANSWER_S = 5.0
-
-_DROP = f"DELETE FROM remit_gateway.mailbox WHERE until_ms <= {NOW_MS}"
-_OPEN = f"""
-    INSERT INTO remit_gateway.mailbox (number, until_ms)
-    SELECT $1::integer, {NOW_MS} + $2::bigint WHERE (SELECT count(*) FROM remit_gateway.mailbox) < $3::bigint
-    ON CONFLICT (number) DO NOTHING RETURNING number
-"""
-_JOIN = f"""
-    UPDATE remit_gateway.mailbox SET is_joined = true, until_ms = {NOW_MS} + $2::bigint
-    WHERE number = $1 AND NOT is_joined AND NOT is_ended AND until_ms > {NOW_MS} RETURNING number
-"""
-_PUT = """
-    INSERT INTO remit_gateway.note (mailbox, side, place, body)
-    SELECT number, $2, $3, $4 FROM remit_gateway.mailbox WHERE number = $1 AND NOT is_ended
-    ON CONFLICT DO NOTHING
-"""
-_END = f"""
-    UPDATE remit_gateway.mailbox SET is_ended = true, until_ms = least(until_ms, {NOW_MS} + $2::bigint)
-    WHERE number = $1
-"""
-_BOXES = f"SELECT number, is_ended FROM remit_gateway.mailbox WHERE number = ANY($1) AND until_ms > {NOW_MS}"
-_NOTES = "SELECT mailbox, side, body FROM remit_gateway.note WHERE mailbox = ANY($1) ORDER BY mailbox, side, place"
-
-
-class PostgresMailboxes:
-    """`Mailboxes` in a database. *connections* returns those that the store has open."""
-
-    is_shared = True
-
-    def __init__(self, connections: Callable[[], Connections]) -> None:
-        self._connections = connections
-
-    async def open_mailbox(self, most: int, seconds: float) -> int | None:
-        async def insert(connection: PgConnection) -> int | None:
-            await connection.execute(_DROP, timeout=ANSWER_S)
-            for _ in range(NUMBER_TRIES):
-                number = await connection.fetchval(_OPEN, random_number(), _ms(seconds), most, timeout=ANSWER_S)
-                if number is not None:
-                    return number
-            return None
-
-        return await self._do(insert)
-
-    async def join_mailbox(self, number: int, seconds: float) -> bool:
-        async def update(connection: PgConnection) -> bool:
-            return await connection.fetchval(_JOIN, number, _ms(seconds), timeout=ANSWER_S) is not None
-
-        return await self._do(update)
-
-    async def put_note(self, number: int, side: MailboxSide, place: int, body: bytes) -> None:
-        async def insert(connection: PgConnection) -> None:
-            await connection.execute(_PUT, number, side, place, body, timeout=ANSWER_S)
-
-        await self._do(insert)
-
-    async def end_mailbox(self, number: int) -> None:
-        async def update(connection: PgConnection) -> None:
-            await connection.execute(_END, number, _ms(ENDED_S), timeout=ANSWER_S)
-
-        await self._do(update)
-
-    async def read_mailboxes(self, numbers: Iterable[int]) -> Mapping[int, MailboxContent]:
-        ids = list(numbers)
-
-        async def read(connection: PgConnection) -> Mapping[int, MailboxContent]:
-            # First whether it has ended: then all its notes are there.
-            ended = dict(await connection.fetch(_BOXES, ids, timeout=ANSWER_S))
-            notes: defaultdict[tuple[int, str], list[bytes]] = defaultdict(list)
-            for mailbox, side, body in await connection.fetch(_NOTES, list(ended), timeout=ANSWER_S):
-                notes[mailbox, side].append(bytes(body))
-            return {
-                number: MailboxContent(tuple(notes[number, "host"]), tuple(notes[number, "guest"]), is_ended)
-                for number, is_ended in ended.items()
-            }
-
-        return await self._do(read)
-
-    async def _do(self, query: Query[T]) -> T:
-        try:
-            return await self._connections().read(query)
-        except FAULTS as error:
-            raise OSError(str(error)) from error
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1_000)
-
 
 # ── pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,6 +131,8 @@ FIRST_RETRY_S = 0.1
 MOST_RETRY_S = 2.0
 # When the gateway is told to stop, it waits this long for the database.
 CLOSE_S = 5.0
+# Everything that is asked for besides batches takes milliseconds.
+ANSWER_S = 5.0
 
 
 _log = logging.getLogger("remit.relay")
@@ -257,7 +163,7 @@ class PostgresGatewayStore:
         self._size = StoreSize(0, 0, 0, 0)
         self._connection: PgConnection | None = None
         self._closing = False
-        self.mailboxes = PostgresMailboxes(lambda: self._connections)
+        self.mailboxes = SqlMailboxes(self._ask, is_shared=True)
 
     @property
     def is_ready(self) -> bool:
@@ -331,8 +237,12 @@ class PostgresGatewayStore:
             self._do(Leaving(connected.key, connected.session, allowance), forget)
 
     async def look(self, device: str) -> StoredDevice | None:
+        return await self._ask(partial(look, device=device))
+
+    async def _ask(self, query: Query[T]) -> T:
         try:
-            return await self._connections.read(partial(look, device=device))
+            async with asyncio.timeout(ANSWER_S):
+                return await self._connections.read(query)
         except FAULTS as error:
             raise OSError(str(error)) from error
 

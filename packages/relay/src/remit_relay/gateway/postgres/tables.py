@@ -74,11 +74,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX one_time_left ON remit_gateway.one_time (device, key) WHERE body IS NOT NULL;
     -- A mailbox in which two devices meet to pair, and what they tell each other. Both are gone after minutes.
     CREATE TABLE remit_gateway.mailbox (
-        number integer PRIMARY KEY, is_joined boolean NOT NULL DEFAULT false, is_ended boolean NOT NULL DEFAULT false,
-        until_ms bigint NOT NULL
+        number integer PRIMARY KEY, is_joined boolean NOT NULL, is_ended boolean NOT NULL, until_ms bigint NOT NULL
     );
     CREATE TABLE remit_gateway.note (
-        mailbox integer REFERENCES remit_gateway.mailbox (number) ON DELETE CASCADE, side text, place integer,
+        mailbox integer, side text, place integer,
         body bytea NOT NULL, PRIMARY KEY (mailbox, side, place)
     );
     """,
