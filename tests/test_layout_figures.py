@@ -19,7 +19,7 @@ CEILINGS = {
     "package models: lines": 7_515,
     "package orchestrator: lines": 17_600,
     "package otel: lines": 1_855,
-    "package relay: lines": 27_760,
+    "package relay: lines": 27_350,
     "package server: lines": 27_150,
     "package testing: lines": 3_870,
     "lines that Hub needs": 30_200,

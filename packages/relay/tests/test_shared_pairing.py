@@ -13,7 +13,7 @@ from pairing import meeting_at, owner_of
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.local_api.access import local_operations, starlette_routes
-from remit_relay.local_api.pairing import GrantNames, PairingEndpoints, PolicyEndpoints
+from remit_relay.local_api.pairing import GrantEndpoints, GrantNames, PairingEndpoints
 from remit_relay.pairing.client import PairingService, join_pairing
 from remit_relay.pairing.code import read_code
 from remit_server.server import Server
@@ -52,7 +52,7 @@ async def test_a_pairing_is_started_seen_and_joined_and_its_grants_are_changed(t
         names = GrantNames(agents=frozenset({"expert"}), profiles=frozenset({"reviewer"}))
         routes = [
             *local_operations(PairingEndpoints(service, names)),
-            *local_operations(PolicyEndpoints(on_peers, names)),
+            *local_operations(GrantEndpoints(on_peers, names)),
         ]
         app = Starlette(routes=list(starlette_routes(routes)))
         with listening("127.0.0.1", 0) as bound:

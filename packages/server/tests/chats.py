@@ -16,7 +16,7 @@ from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.e2e.channel import Opened
 from remit_relay.local_api.access import local_operations
-from remit_relay.local_api.pairing import GrantNames, PairingEndpoints, PolicyEndpoints
+from remit_relay.local_api.pairing import GrantEndpoints, GrantNames, PairingEndpoints
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
 from remit_relay.messages.types import AgentOffer, OffersMessage, store_offers
 from remit_relay.pairing.client import PairingGateway, PairingService
@@ -50,7 +50,7 @@ class ConsoleWorld:
         pairings = self._pairings()
         routes = [
             *local_operations(PairingEndpoints(pairings, names)),
-            *local_operations(PolicyEndpoints(self._on_peers, names)),
+            *local_operations(GrantEndpoints(self._on_peers, names)),
         ]
         expert = Shared(agent="expert", profile=Profile(id="expert"), description="Knows the stock.")
         serving = serve_shared(

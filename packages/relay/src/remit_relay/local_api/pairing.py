@@ -72,7 +72,7 @@ class GrantNames(Struct, frozen=True, kw_only=True):
         return grants
 
 
-class PolicyEndpoints:
+class GrantEndpoints:
     """Shows and changes grants."""
 
     def __init__(self, on_peers: OnPeers, names: GrantNames) -> None:

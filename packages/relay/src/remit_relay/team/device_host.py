@@ -16,7 +16,7 @@ from remit_relay.device.identity import Card
 from remit_relay.device.peers import Grants, PeerDevice, Peers
 from remit_relay.local_api.access import local_operations
 from remit_relay.local_api.device_endpoints import DeviceEndpoints, DeviceNews, OwnDeviceStatus, OwnSharedAgent
-from remit_relay.local_api.pairing import GrantNames, OnPeers, PairingEndpoints, PolicyEndpoints
+from remit_relay.local_api.pairing import GrantEndpoints, GrantNames, OnPeers, PairingEndpoints
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
 from remit_relay.local_api.views import shown_as
 from remit_relay.notifier import needs_person
@@ -100,7 +100,7 @@ async def device_here(
         routes = [
             *local_operations(DeviceEndpoints(news, status.now)),
             *local_operations(PairingEndpoints(pairings, names_here)),
-            *local_operations(PolicyEndpoints(_on_peers(relay), names_here)),
+            *local_operations(GrantEndpoints(_on_peers(relay), names_here)),
         ]
         address = await stack.enter_async_context(
             serve_shared(
