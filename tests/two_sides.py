@@ -23,8 +23,8 @@ from remit_relay.bridge.ports import AskUser, LocalAgent
 from remit_relay.client.connection import GatewayConnection, ReconnectDelays
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.e2e.channel import MessageCipher
-from remit_relay.messages.types import PeerMessage, write
-from remit_relay.messages.types import decode_message as read_letter
+from remit_relay.messages.types import PeerMessage, ReadReceipt, write
+from remit_relay.messages.types import decode_message as read_message
 from remit_relay.router import route_messages
 from remit_relay.serve_shared import Shared, Sharing
 from remit_relay.session.moves import SessionState
@@ -112,13 +112,15 @@ class Stranger:
     def __init__(self, sealer: MessageCipher, post: MessageDelivery, bob: str) -> None:
         self.sealer, self._post, self.bob = sealer, post, bob
 
-    async def ask(self, letter: PeerMessage) -> PeerMessage:
-        """Send a letter, and return what comes back."""
-        await self._post.send(self.bob, write(letter))
+    async def ask(self, message: PeerMessage, *, receipt: bool = False) -> PeerMessage:
+        """Send a message, and return what comes back; a receipt, which a busy device sends first, only if asked."""
+        await self._post.send(self.bob, write(message))
         async with asyncio.timeout(BOUND_S):
             async for opened in self._post:
                 await self._post.taken(opened)
-                return read_letter(opened.body)
+                reply = read_message(opened.body)
+                if receipt or not isinstance(reply, ReadReceipt):
+                    return reply
         raise AssertionError("nothing came")
 
 

@@ -226,9 +226,9 @@ async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tm
         hop_count=2,
         orchestrator_profile_id=CANARY,
     )
-    letter = QuestionMessage(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
+    question = QuestionMessage(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
     async with together(tmp_path) as pair:
-        await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, types.write(letter), requester="anna")
+        await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, types.write(question), requester="anna")
         found = await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=lambda rows: len(rows) >= 2)
     assert [(each.event, each.profile, each.requester, each.hops, each.code) for each in steps(found)] == [
         ("asked", "", "anna", 2, ""),

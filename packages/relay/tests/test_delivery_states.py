@@ -120,8 +120,8 @@ async def test_a_hub_that_asks_gets_no_receipt(tmp_path: Path, monkeypatch: pyte
         asks = {"id": "q", "session": "s", "text": "hi", "control": {**control, "orchestrator_profile_id": "p"}}
         question = msgspec.convert(asks, QuestionMessage)
         of_hub = replace(question, id="q1", request=Submission(target="-", objective="hi"))
-        assert type(await other.ask(of_hub)).__name__ == "AnswerMessage"
-        assert await other.ask(question) == ReadReceipt(to="q", session="s")
+        assert type(await other.ask(of_hub, receipt=True)).__name__ == "AnswerMessage"
+        assert await other.ask(question, receipt=True) == ReadReceipt(to="q", session="s")
 
 
 async def test_a_message_of_a_kind_that_only_later_versions_know_is_dropped_in_peace(

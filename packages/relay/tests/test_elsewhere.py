@@ -23,7 +23,14 @@ from remit_relay import call_shared
 from remit_relay.call_shared import DeviceAgent, RemoteCaller
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.messages import types
-from remit_relay.messages.types import AnswerMessage, DeclineMessage, PeerMessage, QuestionMessage, WithdrawMessage
+from remit_relay.messages.types import (
+    AnswerMessage,
+    DeclineMessage,
+    PeerMessage,
+    QuestionMessage,
+    ReadReceipt,
+    WithdrawMessage,
+)
 from remit_relay.session.profile import ControlEnvelope
 from two_sides import there
 from waiting import PATIENCE_S, eventually, no_longer
@@ -101,7 +108,7 @@ async def test_a_task_is_passed_on_with_its_origin_trace_and_hops(tmp_path: Path
     assert theirs.user == f"{bob.id}/{anna.id}/{USER}"
 
 
-async def test_a_run_that_is_taken_up_before_its_letter_is_read_is_on_the_same_hop(tmp_path: Path) -> None:
+async def test_a_run_that_is_taken_up_before_its_message_is_read_is_on_the_same_hop(tmp_path: Path) -> None:
     """S11: what a hub goes on with after a restart is passed on under the control that it came with."""
     anna, bob, carl = crew = three(tmp_path)
     bob.remembers = False
@@ -110,7 +117,7 @@ async def test_a_run_that_is_taken_up_before_its_letter_is_read_is_on_the_same_h
     async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         (await anna.hub.ask("boss", "which one?", user=USER)).unwrap()
         assert [(each.control.origin_agent_device_id, each.control.hop_count) for each in seen] == [(anna.id, 2)]
-        # A run of Anna's whose letter is gone: she has had her answer, or does not want one any more.
+        # A run of Anna's whose message is gone: she has had her answer, or does not want one any more.
         sender = Sender(name=anna.id, users=frozenset({anna.id}))
         left = bob.hub.receive(Submission(target="expert", user=anna.id, objective="and now?"), sender)
         going = await bob.hub.begin(left)
@@ -241,7 +248,7 @@ class Slow:
 
 
 async def empty(*neighbours: Neighbour) -> None:
-    """Return once none of them has a letter that nobody has taken."""
+    """Return once none of them has a message that nobody has taken."""
     for each in neighbours:
         await no_longer(lambda at=each: at.post.do(at.sealer.inbox))
 
@@ -343,7 +350,7 @@ async def test_a_run_that_is_handed_back_when_its_hub_closes_goes_on_there_and_i
 
 
 async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path) -> None:
-    """Both letters wait while Bob is away, and are forgotten together."""
+    """Both messages wait while Bob is away, and are forgotten together."""
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
     slow = Slow()
     bob.hub.add("expert", slow)
@@ -407,11 +414,11 @@ class Plain:
 
     async def __call__(self, post: MessageDelivery) -> None:
         async for opened in post:
-            letter = types.decode_message(opened.body)
-            self.asked.append(letter)
+            message = types.decode_message(opened.body)
+            self.asked.append(message)
             await post.taken(opened)
-            if isinstance(letter, QuestionMessage):
-                await post.send(opened.sender, types.write(self._answer(letter)))
+            if isinstance(message, QuestionMessage):
+                await post.send(opened.sender, types.write(self._answer(message)))
 
 
 @asynccontextmanager
@@ -568,8 +575,10 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
             await post.send(bob.id, types.write(asks), requester=requester)
             async for opened in post:
                 await post.taken(opened)
-                heard_back.append(types.decode_message(opened.body))
-                break
+                reply = types.decode_message(opened.body)
+                if not isinstance(reply, ReadReceipt):
+                    heard_back.append(reply)
+                    break
         records = await bob.hub.store.records()
     first, second, third = heard_back
     assert isinstance(first, AnswerMessage)
@@ -611,7 +620,9 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
     assert answers == [answer, answer], "one for both that came at once, and one for the last"
 
 
-async def collect(post: MessageDelivery, letters_: list[PeerMessage]) -> None:
+async def collect(post: MessageDelivery, messages: list[PeerMessage]) -> None:
     async for opened in post:
         await post.taken(opened)
-        letters_.append(types.decode_message(opened.body))
+        message = types.decode_message(opened.body)
+        if not isinstance(message, ReadReceipt):  # a busy device sends one first
+            messages.append(message)

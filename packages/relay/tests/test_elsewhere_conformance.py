@@ -19,7 +19,7 @@ OFTEN = Rate(calls=1_000, seconds=60)
 
 
 class TestOverTheRelay(TransportConformance):
-    no_streaming = no_progress = "A letter is the whole answer: nothing of it is sent before its end."
+    no_streaming = no_progress = "A message is the whole answer: nothing of it is sent before its end."
     no_persons = "The other side is not told that a person is asked here, so that its time goes on."
     no_way_back = "What would come back to the device where it began is a loop, whichever agent it is for."
     no_nesting = "Names of agents and tools stay on their device; time, tokens, depth and leave to delegate go along."

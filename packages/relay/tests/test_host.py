@@ -111,12 +111,12 @@ async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answ
             lambda: pair.host.runs[0], when=lambda now: len(now.timeline) >= 2 and now.pending is not None
         )
         message, here = before.timeline[0].id, pair.anna.device.id
-        for letter in (
+        for message_sent in (
             AnswerMessage(to=message, session=run.session, text="and another"),
             AnswerMessage(to="never-sent", session=run.session, text="unasked"),
             DeclineMessage(to=message, session=run.session, code="DELEGATION_FAILED"),
         ):
-            await asyncio.to_thread(pair.bob.seal, here, types.write(letter))
+            await asyncio.to_thread(pair.bob.seal, here, types.write(message_sent))
         last = AnswerMessage(to="x", session="of no run", text="the last")
         await asyncio.to_thread(pair.bob.seal, here, types.write(last))
         await no_longer(lambda: asyncio.to_thread(pair.bob.unsettled, here))

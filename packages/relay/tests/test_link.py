@@ -458,60 +458,62 @@ def test_why_there_is_no_connection_is_said_in_words(error: Exception, says: str
     assert bye.code in ("full", "trouble")
 
 
-# ── the lanes, without a connection ───────────────────────────────────────────────────────────────────────────────────
+# ── the queues, without a connection ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def lanes_with(*items: tuple[str, int], messages: int = 100) -> tuple[SendQueues, deque[asyncio.Future[Outcome]]]:
-    lanes = SendQueues(messages=messages, size=10**6)
+async def queues_with(
+    *items: tuple[str, int], messages: int = 100
+) -> tuple[SendQueues, deque[asyncio.Future[Outcome]]]:
+    queues = SendQueues(messages=messages, size=10**6)
     futures: deque[asyncio.Future[Outcome]] = deque()
     for to, number in items:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        lanes.add(to, number, b"%d" % number, future)
+        queues.add(to, number, b"%d" % number, future)
         futures.append(future)
-    return lanes, futures
+    return queues, futures
 
 
-def sent(lanes: SendQueues) -> list[tuple[str, int, bool]]:
+def sent(queues: SendQueues) -> list[tuple[str, int, bool]]:
     found: list[tuple[str, int, bool]] = []
-    while put := lanes.next():
+    while put := queues.next():
         assert isinstance(put, Put)
         found.append((put.to, put.number, put.anew))
     return found
 
 
-async def test_lanes_take_turns() -> None:
-    lanes, _ = await lanes_with((A, 1), (A, 2), (A, 3), (B, 1))
-    assert sent(lanes) == [(A, 1, False), (B, 1, False), (A, 2, False), (A, 3, False)]
+async def test_send_queues_take_turns() -> None:
+    queues, _ = await queues_with((A, 1), (A, 2), (A, 3), (B, 1))
+    assert sent(queues) == [(A, 1, False), (B, 1, False), (A, 2, False), (A, 3, False)]
 
 
 async def test_only_so_much_is_under_way() -> None:
-    lanes, _ = await lanes_with((A, 1), (A, 2), (A, 3), messages=2)
-    assert sent(lanes) == [(A, 1, False), (A, 2, False)]
-    lanes.stored(Receipt(A, 1))
-    assert sent(lanes) == [(A, 3, False)]
+    queues, _ = await queues_with((A, 1), (A, 2), (A, 3), messages=2)
+    assert sent(queues) == [(A, 1, False), (A, 2, False)]
+    queues.stored(Receipt(A, 1))
+    assert sent(queues) == [(A, 3, False)]
 
 
-async def test_after_a_refusal_a_lane_begins_where_it_was_refused() -> None:
-    lanes, futures = await lanes_with((A, 1), (A, 2), (A, 3))
-    sent(lanes)
-    lanes.stored(Receipt(A, 1))
-    lane = lanes.refused(Refused(to=A, number=2, code="full"))
-    assert lane
-    assert lanes.refused(Refused(to=A, number=3, code="behind")) is None
-    assert sent(lanes) == []
-    lanes.resume(lane)
-    assert sent(lanes) == [(A, 2, True), (A, 3, False)]
+async def test_after_a_refusal_a_queue_begins_where_it_was_refused() -> None:
+    queues, futures = await queues_with((A, 1), (A, 2), (A, 3))
+    sent(queues)
+    queues.stored(Receipt(A, 1))
+    queue = queues.refused(Refused(to=A, number=2, code="full"))
+    assert queue
+    assert queues.refused(Refused(to=A, number=3, code="behind")) is None
+    assert sent(queues) == []
+    queues.resume(queue)
+    assert sent(queues) == [(A, 2, True), (A, 3, False)]
     assert [future.done() for future in futures] == [True, False, False]
 
 
 async def test_answers_that_fit_nothing_change_nothing() -> None:
-    lanes, futures = await lanes_with((A, 1))
-    lanes.stored(Receipt(B, 9))
-    lanes.stored(Receipt(A, 1))
-    assert lanes.refused(Refused(to=A, number=1, code="full")) is None
+    queues, futures = await queues_with((A, 1))
+    queues.stored(Receipt(B, 9))
+    queues.stored(Receipt(A, 1))
+    assert queues.refused(Refused(to=A, number=1, code="full")) is None
     assert not futures[0].done()
-    sent(lanes)
-    lanes.stored(Receipt(A, 7))
+    sent(queues)
+    queues.stored(Receipt(A, 7))
     assert not futures[0].done()
 
 

@@ -143,9 +143,9 @@ async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path
 async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(tmp_path: Path) -> None:
     async with faced(tmp_path) as face:
         offer = (AgentOffer(name="expert", description="Knows the API."), AgentOffer(name="helper"))
-        letter = OffersMessage(agents=offer)
+        offers_message = OffersMessage(agents=offer)
         said = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
-        await face.sides.ours.do(store_offers, face.sides.anna, said, letter)
+        await face.sides.ours.do(store_offers, face.sides.anna, said, offers_message)
         _, listed = await face.get("/v1/shared/devices")
         (bob,) = listed["devices"]
         assert (bob["shared"], bob["offers"]) == (
