@@ -251,7 +251,7 @@ async def let_go(hub: Any, api: Any) -> None:
 
 def held(hub: Any, api: Any) -> dict[str, int]:
     """Return how much is held for requests that are over."""
-    asked, runs, parts = api.delegations, hub._runs, hub._parts
+    asked, runs, parts = api.delegations, hub._engine.runs, hub._parts
     return {
         "tasks": len(asked._tasks),
         "granted": len(asked._granted),
@@ -265,7 +265,7 @@ def held(hub: Any, api: Any) -> dict[str, int]:
         "passed on": len(parts.passed_on),
         "frames": len(parts.ledger.frames),
         "outbound": len(parts.ledger.outbound),
-        "listening": len(hub._events._listening),
+        "listening": len(hub._engine.events._listening),
         "listeners": len(parts.store._writer._listeners),
         "awaited": len(parts.store._waits),
     }

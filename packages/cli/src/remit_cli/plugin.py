@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from remit.agents.cards import AgentOptions
+    from remit.hub.hub import Hub
     from remit.runtime.brief import Agent
-    from remit.runtime.engine import Engine
 
 
 def isolated_agent(
-    hub: "Engine", name: str, code: object, options: "AgentOptions", secret: Sequence[Path]
+    hub: "Hub", name: str, code: object, options: "AgentOptions", secret: Sequence[Path]
 ) -> "tuple[Agent, Callable[[], Awaitable[None]]]":
     """Return an agent that runs in processes, and what ends them."""
     from remit_cli.processes.isolation import process_agent

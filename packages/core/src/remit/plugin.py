@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from remit.agents.cards import AgentOptions
     from remit.agents.function import AgentFunction
+    from remit.hub.hub import Hub
     from remit.policy.verdict import Detector
     from remit.protocol.card import AgentCard
     from remit.runtime.brief import Agent
-    from remit.runtime.engine import Engine
     from remit.runtime.ports import Store, Summarizer
     from remit.runtime.text_reader import TextReader
 
@@ -64,7 +64,7 @@ class Hooks(Protocol):
         ...
 
     def isolated_agent(
-        self, hub: "Engine", name: str, code: object, options: "AgentOptions", secret: "Sequence[Path]"
+        self, hub: "Hub", name: str, code: object, options: "AgentOptions", secret: "Sequence[Path]"
     ) -> "tuple[Agent, Callable[[], Awaitable[None]]]":
         """Return an agent with `isolation="process"`, and what ends it; it must not read *secret* files.
 
@@ -86,7 +86,7 @@ class Hooks(Protocol):
         """
         ...
 
-    def routed_agent(self, hub: "Engine", card: "AgentCard", agent: "Agent") -> "Agent":
+    def routed_agent(self, hub: "Hub", card: "AgentCard", agent: "Agent") -> "Agent":
         """Return an agent with the option `route`: one that hands a request to another agent where that is better.
 
         def routed_agent(hub, card, agent): return PlacedAgent(agent, card)

@@ -29,7 +29,7 @@ def test_a_script_asks_without_await(make_hub: MakeHub) -> None:
         first = hub.ask_sync("echo", "one", user="u")
         second = hub.ask_sync("echo", "two", user="u", session=first.session)
     assert (first.result, second.result) == ("one in remit-hub", "two in remit-hub")
-    assert hub.loop is None
+    assert not hub.is_open
     assert not any(each.name == "remit-hub" for each in threading.enumerate())
 
 
@@ -37,7 +37,7 @@ def test_a_hub_that_is_not_open_is_opened_for_one_question(make_hub: MakeHub) ->
     hub = echoing(make_hub())
     assert hub.ask_sync("echo", "one", user="u").status is Status.SUCCESS
     assert hub.ask_sync("echo", "two", user="u").status is Status.SUCCESS
-    assert hub.loop is None
+    assert not hub.is_open
 
 
 async def test_it_works_where_a_loop_is_running_already_as_in_a_notebook(make_hub: MakeHub) -> None:
@@ -67,7 +67,7 @@ def test_an_error_within_closes_the_hub_and_goes_on(make_hub: MakeHub) -> None:
     hub = echoing(make_hub())
     with pytest.raises(ZeroDivisionError), hub:
         _ = 1 / 0
-    assert hub.loop is None
+    assert not hub.is_open
 
 
 SCRIPT = """

@@ -576,7 +576,7 @@ async def test_an_answer_counts_though_the_other_had_not_ended_when_the_hub_stop
         try:
             await asyncio.Event().wait()
         finally:
-            run = scene.hub._frames()[0].run  # pyright: ignore[reportPrivateUsage]
+            run = scene.hub._engine.frames()[0].run  # pyright: ignore[reportPrivateUsage]
             while not run.handed_back:
                 await asyncio.sleep(0)
 

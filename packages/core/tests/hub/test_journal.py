@@ -219,7 +219,7 @@ class Silence:
 
 def fall_silent(hub: Hub) -> None:
     """Keep a hub from telling the others that it is alive, and from looking at what they left behind."""
-    heartbeat, keeper, _ = hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
+    heartbeat, keeper, _ = hub._engine.leases._attendants  # pyright: ignore[reportPrivateUsage]
     for task in (heartbeat, keeper):
         task.cancel()
 

@@ -40,7 +40,7 @@ def a_hub(folder: Path, *, fails: set[str] | None = None, rate: Rate | None = No
 
 
 def limits_of(hub: Hub) -> SharedLimits:
-    found = hub._shared  # pyright: ignore[reportPrivateUsage]
+    found = hub._engine.shared_limits  # pyright: ignore[reportPrivateUsage]
     assert found is not None
     return found
 
@@ -104,10 +104,10 @@ async def test_hubs_exchange_by_themselves(tmp_path: Path, monkeypatch: pytest.M
 async def test_a_ranking_counts_what_other_hubs_have_seen(tmp_path: Path) -> None:
     """What succeeded or failed elsewhere decides here, too, who is asked first."""
     async with two_hubs(tmp_path) as (first, second):
-        await second._dispatch.routing.recall()  # pyright: ignore[reportPrivateUsage]
+        await second._engine.dispatch.routing.recall()  # pyright: ignore[reportPrivateUsage]
         for number in range(20):
             await first.ask("worker", f"{number}", user="u", capability="WORK")
         await first.store.flush()
-        await second._dispatch.routing.refresh()  # pyright: ignore[reportPrivateUsage]
+        await second._engine.dispatch.routing.refresh()  # pyright: ignore[reportPrivateUsage]
         track = second._parts.ledger.tracks["WORK", "worker"]  # pyright: ignore[reportPrivateUsage]
         assert not track.is_new

@@ -10,7 +10,6 @@ from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.orchestration import DECISION_MS, THRESHOLDS, Thresholds
 from remit.runtime.brief import Agent
-from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ PlansName = Literal["rules", "model"]
 class Orchestration:
     """Builds the agents of one hub that delegate to others: workflows and orchestrators."""
 
-    def __init__(self, hub: Engine) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._phrases: dict[str, str] = {}
         self._glossary: dict[str, str] = {}

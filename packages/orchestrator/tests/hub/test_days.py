@@ -208,7 +208,7 @@ async def live(folder: Path, days: float) -> None:
     root_runs.LEASE_MS = LEASE_MS
     async with team(folder, Dated(days)) as hub, asyncio.TaskGroup() as group:
         group.create_task(ask(hub))
-        await eventually(lambda: any(frame.pauses for frame in hub._frames()))  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: any(frame.pauses for frame in hub._engine.frames()))  # pyright: ignore[reportPrivateUsage]
         await question(hub.store)  # pyright: ignore[reportArgumentType]
         (folder / "waits").touch()
 

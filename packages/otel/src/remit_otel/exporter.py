@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from remit.hub.hub import Hub
 from remit.protocol.records import Kind, Record
 from remit.runtime.agent_status import AgentStatus
-from remit.runtime.engine import Engine
 from remit.runtime.metrics import HubMetrics
 from remit.runtime.ports import StoreError
 from remit_otel import names
@@ -84,7 +84,7 @@ class Telemetry:
     """
 
     def __init__(
-        self, hub: Engine, sink: Sink, spans: Spans, *, every_s: float | None, wall_ms: Callable[[], int]
+        self, hub: Hub, sink: Sink, spans: Spans, *, every_s: float | None, wall_ms: Callable[[], int]
     ) -> None:
         self._hub = hub
         self._sink = sink

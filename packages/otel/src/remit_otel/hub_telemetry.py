@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 from remit import __version__
 from remit.agents.cards import refuse_unknown
+from remit.hub.hub import Hub
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit_otel.collector import INSTALL, collector_at
 from remit_otel.exporter import Sink, Telemetry
@@ -41,7 +41,7 @@ def sink_for(
 
 
 def telemetry_for(
-    hub: Engine,
+    hub: Hub,
     name: str,
     sink: Sink,
     describe: Callable[[str], AgentKind],
@@ -93,7 +93,7 @@ class TelemetryOptions(TypedDict, total=False):
     """Variables; default: the environment of this process."""
 
 
-def send_telemetry(hub: Engine, endpoint: str | None = None, **options: Unpack[TelemetryOptions]) -> None:
+def send_telemetry(hub: Hub, endpoint: str | None = None, **options: Unpack[TelemetryOptions]) -> None:
     """Send spans of every run of a hub, and metrics, to the OpenTelemetry collector at *endpoint*.
 
     The default endpoint is that in `OTEL_EXPORTER_OTLP_ENDPOINT`. An *exporter* of OpenTelemetry's SDK gets the spans
@@ -110,7 +110,7 @@ def send_telemetry(hub: Engine, endpoint: str | None = None, **options: Unpack[T
 class HubTelemetry:
     """The telemetry of one hub: configured before the hub opens, running until it closes."""
 
-    def __init__(self, hub: Engine, endpoint: str | None, options: TelemetryOptions) -> None:
+    def __init__(self, hub: Hub, endpoint: str | None, options: TelemetryOptions) -> None:
         refuse_unknown(options, TelemetryOptions.__optional_keys__)
         exporter, every_s = options.get("exporter"), options.get("every_s", 60.0)
         self._sample = options.get("sample", 1.0)

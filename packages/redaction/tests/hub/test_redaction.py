@@ -584,7 +584,7 @@ async def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journe
     async with asyncio.timeout(PATIENCE_S), first.hub:
         task = asyncio.create_task(first.hub.ask("root", input=MAIL, user="u-1", request_id="1"))
         await first.reached.wait()
-        heartbeat, keeper, _ = first.hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
+        heartbeat, keeper, _ = first.hub._engine.leases._attendants  # pyright: ignore[reportPrivateUsage]
         for task in (heartbeat, keeper):
             task.cancel()
         take_lease(folder)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.hub.hub import Hub
 from remit.policy.budget import Window
 from remit.protocol.card import Rate
 from remit.protocol.codec import text_of
@@ -21,7 +22,6 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
-from remit.runtime.engine import Engine
 from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.peers import PeerDevice
@@ -516,7 +516,7 @@ class DeviceAccess:
         await self._opened.aclose()
 
 
-def device_access_of(hub: Engine) -> set[DeviceAccess]:
+def device_access_of(hub: Hub) -> set[DeviceAccess]:
     """Return the device access of all agents of a hub that are on other devices."""
     return {each.access for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
 

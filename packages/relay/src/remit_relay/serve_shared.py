@@ -12,13 +12,13 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from remit.hub.hub import Hub
 from remit.policy.budget import Window, count, wait_ms
 from remit.protocol.card import Rate
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.active_runs import ActiveRun
-from remit.runtime.engine import Engine
 from remit.runtime.ports import RunScope, StoreError
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.e2e.channel import MessageCipher, Opened
@@ -169,7 +169,7 @@ class Sharing:
 
     def __init__(
         self,
-        hub: Engine,
+        hub: Hub,
         sealer: MessageCipher,
         delivery: MessageDelivery,
         shared: Mapping[str, Shared],

@@ -10,10 +10,10 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
+from remit.hub.hub import Hub
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import Engine
 from remit_server.access import SenderGate
 from remit_server.access_log import AccessLog
 from remit_server.agent_endpoints import AgentEndpoints
@@ -58,7 +58,7 @@ class Api:
 
     def __init__(
         self,
-        hub: Engine,
+        hub: Hub,
         gate: SenderGate,
         *,
         exposed: Callable[[], Collection[str]] | None = None,

@@ -4,13 +4,13 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
+from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import checked, encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import Approval, Kind, Record, request_in
 from remit.runtime.approvers import answer
-from remit.runtime.engine import Engine
 from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit_server.access import may_see, visible
 from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS
@@ -64,7 +64,7 @@ MOST_ANSWERED = 200
 class ApprovalEndpoints:
     """The endpoints of `/v1/approvals`."""
 
-    def __init__(self, hub: Engine, policy: TeamPolicy) -> None:
+    def __init__(self, hub: Hub, policy: TeamPolicy) -> None:
         self._hub = hub
         self._policy = policy
 

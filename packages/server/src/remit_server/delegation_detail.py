@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from remit.hub.hub import Hub
 from remit.policy.context import PASSED_NOTES, matches, message_of
 from remit.policy.reception import powers_of
 from remit.policy.redaction import TEXT_FIELDS, kind_of
@@ -25,7 +26,6 @@ from remit.protocol.records import (
 )
 from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.audit.chain import KeepsChain
-from remit.runtime.engine import Engine
 from remit.runtime.ports import Store
 from remit.runtime.run_tree import Node, Tree
 from remit_server.delegation_views import (
@@ -77,7 +77,7 @@ class ShownCase(NamedTuple):
     """Whether the reader may also read messages of other runs."""
 
 
-async def shown_to(hub: Engine, case: ShownCase) -> tuple[ShownView, HeldBackView]:
+async def shown_to(hub: Hub, case: ShownCase) -> tuple[ShownView, HeldBackView]:
     """Return what the callee of a request saw, and what it did not."""
     request, cards = case.request, hub.cards
     card = cards.get(request.target)
@@ -329,7 +329,7 @@ MOST_AUDITED = 20_000
 class DelegationDetails:
     """Reads delegations from the record: what a tree says of them, and their texts as they are stored now."""
 
-    def __init__(self, hub: Engine, trees: RunTrees, policy: TeamPolicy) -> None:
+    def __init__(self, hub: Hub, trees: RunTrees, policy: TeamPolicy) -> None:
         self._hub = hub
         self._trees = trees
         self._policy = policy

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
+from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
 from remit.policy.shares import SharedTotal, ShareOwner
 from remit.protocol.envelope import Request, Response
@@ -15,7 +16,6 @@ from remit.protocol.records import Approval, Kind, Notice, Record
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof, StoreError
 from remit.runtime.sessions import session_of
@@ -44,7 +44,7 @@ class Delegations:
 
     def __init__(
         self,
-        hub: Engine,
+        hub: Hub,
         gate: SenderGate,
         exposed: Callable[[], Collection[str]],
         connections: int = MOST_CONNECTIONS,
@@ -396,7 +396,7 @@ class DelayedCalls:
 class RunWaiters:
     """The running runs that this server received, and who waits for them."""
 
-    def __init__(self, hub: Engine) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self.soon = DelayedCalls()
         self._watched: dict[str, _Watched] = {}

@@ -9,13 +9,13 @@ from urllib.parse import parse_qs
 from msgspec.structs import asdict, replace
 from starlette.routing import Route
 
+from remit.hub.hub import Hub
 from remit.plugin import brought, named
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import decode
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import LONGEST_NAME
-from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit_server.bodies import (
     Headers,
@@ -229,7 +229,7 @@ def _answered(operation: ApiOperation, answer: AnswerOf, delegations: Delegation
     return served(operation, endpoint)
 
 
-def of_plugins(hub: Engine, own: Iterable[ApiOperation]) -> Iterator[Operation]:
+def of_plugins(hub: Hub, own: Iterable[ApiOperation]) -> Iterator[Operation]:
     """Yield the operations that plugins add to those of a server; raise a `RemitError` if an address is taken."""
     taken = {(each.method, each.path) for each in own}
     makers = [named(address) for endpoints in brought("endpoints") for address in endpoints()]

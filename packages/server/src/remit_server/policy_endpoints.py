@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from remit.hub.hub import Hub
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.reception import Permission, Sender
@@ -15,7 +16,6 @@ from remit.protocol.envelope import USER, Call, Json, Request, Text
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import Count, Name
-from remit.runtime.engine import Engine
 from remit_server.delegation_views import Advice
 from remit_server.documents.api import ApiOperation
 from remit_server.documents.api_values import DeciderRule
@@ -72,7 +72,7 @@ class TeamPolicy(Protocol):
 class PlainPolicy:
     """The policy of a hub that a Python program made: it has guards and limits, and no team file."""
 
-    def __init__(self, hub: Engine) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def guards(self) -> Sequence[GuardLine]:
@@ -175,7 +175,7 @@ _EXPLAIN = ApiOperation(
 class PolicyEndpoints:
     """The endpoints of `/v1/policy` and `/v1/team`."""
 
-    def __init__(self, hub: Engine, policy: TeamPolicy) -> None:
+    def __init__(self, hub: Hub, policy: TeamPolicy) -> None:
         self._hub = hub
         self._policy = policy
 

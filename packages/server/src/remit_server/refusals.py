@@ -17,12 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from remit.hub.hub import Hub
 from remit.policy.shares import SharedTotal, ShareOwner
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.records import Kind, Notice
 from remit.runtime.aside import current_share
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import Engine
 from remit.runtime.ports import Clock
 from remit_server.access import OPERATION
 from remit_server.bodies import ClientGone, Headers, Receive, Scope, Send, failure_body, headers_of, send_fault
@@ -186,7 +186,7 @@ class _Key(NamedTuple):
 class Refusals:
     """Counts and records what one server refuses."""
 
-    def __init__(self, hub: Engine, *, proxies: Collection[str] = (), clock: Clock | None = None) -> None:
+    def __init__(self, hub: Hub, *, proxies: Collection[str] = (), clock: Clock | None = None) -> None:
         self._hub = hub
         self._clock = clock or LoopClock()
         self._proxies = Proxies(proxies)

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from typing import Any, Unpack, cast, get_args
 
 from remit.agents.cards import RemoteOptions, refuse_unknown, remote_card
+from remit.hub.hub import Hub
 from remit.protocol.problems import did_you_mean
-from remit.runtime.engine import Engine
 from remit.runtime.ports import Credential
 from remit.runtime.registry import team_invalid
 from remit_server.dialects.a2a.types import Binding, PushConfig
@@ -36,7 +36,7 @@ class A2aOptions(RemoteOptions, total=False):
 
 
 def connect(
-    hub: Engine,
+    hub: Hub,
     name: str,
     url: str,
     *,
@@ -54,7 +54,7 @@ def connect(
     hub.register(remote_card(name, options), peer.agent(remote or name), peer.close)
 
 
-def connect_a2a(hub: Engine, name: str, card_url: str, **options: Unpack[A2aOptions]) -> None:
+def connect_a2a(hub: Hub, name: str, card_url: str, **options: Unpack[A2aOptions]) -> None:
     """Add to a hub an agent that speaks A2A, by the URL of its card; it is asked like any other.
 
     *token* authenticates this hub to it, and *credential* does so for each request. With *keys* one of them must have

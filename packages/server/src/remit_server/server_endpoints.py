@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from remit.hub.hub import Hub
 from remit.policy.reception import Permission
-from remit.runtime.engine import Engine
 from remit.runtime.metrics import BUCKETS, PHASES
 from remit.runtime.ports import Store, StoreError
 from remit_server.bodies import JSON, Receive, Scope, Send, headers_of, send_bytes
@@ -123,7 +123,7 @@ _TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 class MetricsPage:
     """The metrics page of a hub."""
 
-    def __init__(self, hub: Engine) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._figures = hub.metrics  # counting starts here
 

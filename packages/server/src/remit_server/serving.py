@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from remit.agents.cards import names_of, permissions_of
+from remit.hub.hub import Hub
 from remit.protocol.problems import did_you_mean
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api
@@ -23,7 +23,7 @@ _ADVICE = "Another name has to be in `hosts` of `serve`."
 
 @asynccontextmanager
 async def serve(
-    hub: Engine,
+    hub: Hub,
     *,
     clients: Mapping[str, str] | None = None,
     hubs: Mapping[str, str] | None = None,

@@ -5,13 +5,13 @@ from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, Refusal
-from remit.runtime.engine import Engine
 from remit.runtime.ports import RecordFilter, SessionFilter, SessionSummary
 from remit_server.access import visible
 from remit_server.delegations import Delegations
@@ -191,7 +191,7 @@ _ERASE = ApiOperation(
 class UserEndpoints:
     """The endpoint for users."""
 
-    def __init__(self, hub: Engine) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     @answers(_ERASE)

@@ -7,11 +7,11 @@ from contextlib import aclosing
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.hub.hub import Hub
 from remit.policy.reception import with_session_of_peer
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outcome_in, outward
-from remit.runtime.engine import Engine
 from remit.runtime.events import Events
 from remit.words.failures import with_plain_summary
 from remit_server.bodies import Receive, Send
@@ -73,7 +73,7 @@ class Following(Struct, frozen=True, kw_only=True):
     """The task that executes the run here, if known: it has the outcome at hand."""
 
 
-async def follow(hub: Engine, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
+async def follow(hub: Hub, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
     """Yield a run's events as bytes, several at a time, and end after the one that holds its outcome."""
     async for records in follow_records(hub, following, events):
         if not records:
@@ -91,7 +91,7 @@ async def follow(hub: Engine, following: Following, events: Events) -> AsyncGene
             yield b"".join(together)
 
 
-async def follow_records(hub: Engine, following: Following, events: Events) -> AsyncGenerator[list[Record], None]:
+async def follow_records(hub: Hub, following: Following, events: Events) -> AsyncGenerator[list[Record], None]:
     """Yield a run's records, several at a time, and end after the one that holds its outcome.
 
     The caller subscribed to *events* before: records committed meanwhile are in them, in the store, or in both. Once
@@ -161,7 +161,7 @@ async def _next_records(events: Events, wait_s: float) -> list[Record] | None:
     return None if first is None else [first, *events.ready(TOGETHER)]
 
 
-async def _whole(hub: Engine, following: Following, record: Record) -> Record:
+async def _whole(hub: Hub, following: Following, record: Record) -> Record:
     if ends(record) and isinstance(record.body, Response):
         if following.task is not None:
             return replace(record, body=with_session_of_peer(await asyncio.shield(following.task), following.peer))

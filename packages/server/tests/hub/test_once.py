@@ -660,7 +660,7 @@ async def test_a_request_that_never_began_may_come_again_though_the_store_was_in
         queued.cancel()
         await asyncio.wait({queued})
         hub.store.finish = finish
-        await hub._runs._records.record_late()  # pyright: ignore[reportPrivateUsage]
+        await hub._engine.runs._records.record_late()  # pyright: ignore[reportPrivateUsage]
         may_end.set()
         await first
         again = await hub.ask("one", "second", user="u-1", request_id="q")

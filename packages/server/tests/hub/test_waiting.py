@@ -118,7 +118,7 @@ class Office:
 
     def waits(self) -> bool:
         """Say whether something in this hub waits for a person."""
-        runs, frames = self.hub._runs, self.hub._frames()  # pyright: ignore[reportPrivateUsage]
+        runs, frames = self.hub._engine.runs, self.hub._engine.frames()  # pyright: ignore[reportPrivateUsage]
         return bool(runs._records.parked) or any(frame.pauses for frame in frames)  # pyright: ignore[reportPrivateUsage]
 
     async def taken_up(self) -> None:
@@ -178,7 +178,7 @@ def take_leases(folder: Path) -> None:
 
 def fall_silent(hub: Hub) -> None:
     """Keep a hub from telling the others that it is alive, and from looking at what they left behind."""
-    heartbeat, keeper, _ = hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
+    heartbeat, keeper, _ = hub._engine.leases._attendants  # pyright: ignore[reportPrivateUsage]
     for task in (heartbeat, keeper):
         task.cancel()
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from remit.hub.hub import Hub
 from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import AFTER_ANSWERS_S, CLOSE_S, Engine
+from remit.runtime.engine import AFTER_ANSWERS_S, CLOSE_S
 from remit.runtime.registry import team_invalid
 from remit_cli.config.composition import PresentTeam, hub_of
 from remit_cli.config.origins import dotted
@@ -57,7 +58,7 @@ class TeamServer(NamedTuple):
     """A server made from a team, ready to serve."""
 
     server: Server
-    hub: Engine
+    hub: Hub
     token: Path | None
     """The file with the only accepted token, if the team names no clients or peers."""
     is_local: bool
@@ -207,13 +208,13 @@ def _hosts(team: Team, host: str, bound: socket.socket) -> ConsoleHosts:
     )
 
 
-def _console(team: Team, hosts: ConsoleHosts, hub: Engine, clients: "Authenticator") -> "Console":
+def _console(team: Team, hosts: ConsoleHosts, hub: Hub, clients: "Authenticator") -> "Console":
     from remit_server.console.console import operator_console
 
     return operator_console(hub, hosts, clients, team=team.name, currency=team.currency)
 
 
-def _exposure(team: Team, hub: Engine, host: str, connections: int, *, shared: bool) -> "Exposure | None":
+def _exposure(team: Team, hub: Hub, host: str, connections: int, *, shared: bool) -> "Exposure | None":
     """Return the A2A settings of a team; None if it does not serve A2A."""
     said = team.a2a
     if said is None:

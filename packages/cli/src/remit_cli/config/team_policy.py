@@ -7,11 +7,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from remit.hub.hub import Hub
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.engine import Engine, TeamChange
+from remit.runtime.preview import TeamChange
 from remit_cli.config.checks import without_secrets
 from remit_cli.config.composition import PresentTeam, differences, guards_of, option_of
 from remit_cli.config.load import load_team, parse_text, read_text
@@ -261,7 +262,7 @@ _LONGEST_VALUE = 200
 class FileTeamPolicy:
     """The policy of a hub that was made from a team file; see `TeamPolicy`."""
 
-    def __init__(self, hub: Engine, present: PresentTeam, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, hub: Hub, present: PresentTeam, environ: Mapping[str, str] = os.environ) -> None:
         self._hub = hub
         self._environ = environ
         self._present = present
@@ -356,7 +357,7 @@ class TeamDraft(NamedTuple):
     ignored: tuple[str, ...]
 
 
-def read_draft(hub: Engine, team: Team, text: str, environ: Mapping[str, str] = os.environ) -> TeamDraft:
+def read_draft(hub: Hub, team: Team, text: str, environ: Mapping[str, str] = os.environ) -> TeamDraft:
     """Return a draft, or raise a `RemitError` that lists its errors as `remit validate` does.
 
     No code that it names is imported, and no file is opened.
@@ -396,7 +397,7 @@ def _considered(old: Team, new: Team) -> Team:
     return replace(old, agents=agents, capabilities=capabilities, **sections)
 
 
-def _cards(hub: Engine, old: Team, now: Team) -> Iterator[AgentCard]:
+def _cards(hub: Hub, old: Team, now: Team) -> Iterator[AgentCard]:
     """Yield the cards that differ from those of the hub."""
     tools = frozenset(hub.tool_cards)
     for name, card in hub.cards.items():

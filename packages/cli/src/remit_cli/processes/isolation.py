@@ -6,8 +6,8 @@ from pathlib import Path
 
 from remit.agents.cards import AgentOptions, Sandbox, names_of
 from remit.agents.function import function_of
+from remit.hub.hub import Hub
 from remit.runtime.brief import Agent
-from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 
 
@@ -21,7 +21,7 @@ class Isolation:
         """Files that no sandbox may open, besides those of the store."""
 
 
-def configure_isolation(hub: Engine, *, folder: Path, environ: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
+def configure_isolation(hub: Hub, *, folder: Path, environ: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
     """Set the code folder and the environment of isolated agents of a hub, and hide files from every sandbox.
 
     It applies to agents that are added later. By default, code is imported from where the hub imports, the environment
@@ -31,7 +31,7 @@ def configure_isolation(hub: Engine, *, folder: Path, environ: Mapping[str, str]
 
 
 def process_agent(
-    hub: Engine, name: str, code: object, options: AgentOptions, secret: Iterable[Path]
+    hub: Hub, name: str, code: object, options: AgentOptions, secret: Iterable[Path]
 ) -> tuple[Agent, Callable[[], Awaitable[None]]]:
     """Return an agent that runs in processes, and what ends them.
 

@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 from nats.aio.msg import Msg
 
+from remit.hub.hub import Hub
 from remit.protocol.card import QUEUE, AgentCard
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
-from remit.runtime.engine import Engine
 from remit.runtime.ports import HostingHub
 from remit.runtime.registry import NAME
 from remit_cluster.nats.agent import BusAgent, RunNews
@@ -52,7 +52,7 @@ _BUS = "bus"
 class Bus:
     """A hub's side of the bus. It is opened with the hub, and works as far as NATS does."""
 
-    def __init__(self, engine: Engine, settings: BusSettings, *, team: str, hosts: Collection[str] | None) -> None:
+    def __init__(self, engine: Hub, settings: BusSettings, *, team: str, hosts: Collection[str] | None) -> None:
         """*hosts* are the agents that this hub takes requests for; None: all of its own."""
         self._engine = engine
         self._shared = engine.shared
@@ -346,7 +346,7 @@ def _followed(card: AgentCard, known: AgentCard) -> AgentCard:
 
 
 def join_bus(
-    hub: Engine,
+    hub: Hub,
     settings: BusSettings,
     *,
     name: str,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 from msgspec.structs import replace
 
 from remit.agents.cards import listed, refuse_unknown, seen_by_server
+from remit.hub.hub import Hub
 from remit.runtime.brief import Brief
-from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no MCP servers
@@ -71,7 +71,7 @@ class McpOptions(TypedDict, total=False):
 class HubMcpServers:
     """The MCP servers of one hub, by the names of their tools."""
 
-    def __init__(self, hub: Engine) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._by_tool: dict[str, McpServer] = {}
 
@@ -107,7 +107,7 @@ class HubMcpServers:
 
 
 def add_mcp(
-    hub: Engine,
+    hub: Hub,
     name: str,
     command: str | None = None,
     args: Sequence[str] = (),
@@ -125,7 +125,7 @@ def add_mcp(
     add_mcp_server(hub, mcp_settings(name, command, args, allow, options))
 
 
-def add_mcp_server(hub: Engine, settings: "Settings") -> None:
+def add_mcp_server(hub: Hub, settings: "Settings") -> None:
     """Add an MCP server as `add_mcp` does, by its settings."""
     servers = hub.kept(HubMcpServers)
     if servers is None:

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from remit.hub.hub import Hub
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError
 from remit.protocol.submission import AskOptions
-from remit.runtime.engine import Engine
 from remit_relay.bridge.ports import (
     WITH_TOOLS_MS,
     Draft,
@@ -33,7 +33,7 @@ class HubAgent:
     """
 
     def __init__(
-        self, hub: Engine, agent: str, *, user: str, max_tokens: int | None = None, ceiling_ms: int = WITH_TOOLS_MS
+        self, hub: Hub, agent: str, *, user: str, max_tokens: int | None = None, ceiling_ms: int = WITH_TOOLS_MS
     ) -> None:
         self._hub = hub
         self._agent = agent

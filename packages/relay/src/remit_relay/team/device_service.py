@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from remit.hub.hub import Hub
 from remit.policy.verdict import Detector
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.records import SharedStep
 from remit.runtime.clock import LoopClock, sleep_to_tick
-from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of
@@ -217,7 +217,7 @@ class Relaying(Struct, frozen=True, kw_only=True):
 async def relaying(
     team: Team,
     *,
-    hub: Engine | None,
+    hub: Hub | None,
     host: bool,
     share: bool,
     shared: Mapping[str, SharedSection] | None = None,
@@ -304,7 +304,7 @@ async def _connect(
     stack: AsyncExitStack,
     team: Team,
     section: RelaySection,
-    hub: Engine | None,
+    hub: Hub | None,
     linked: Callable[[connection.State, str], None],
     trouble: Trouble | None,
     environ: Mapping[str, str],
@@ -326,7 +326,7 @@ async def _start(
     stack: AsyncExitStack,
     device: _Connected,
     known: PeerSnapshot,
-    hub: Engine | None,
+    hub: Hub | None,
     sharer: Sharing | None,
     runs: SessionService | None,
     *,
@@ -460,7 +460,7 @@ async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _local_agent(
-    team: Team, hub: Engine | None, device: Device, profile: str, ask_user: AskUser, *, environ: Mapping[str, str]
+    team: Team, hub: Hub | None, device: Device, profile: str, ask_user: AskUser, *, environ: Mapping[str, str]
 ) -> LocalAgent:
     """Return the local agent of a profile; if it is unavailable, one that fails each session with the reason."""
     section = PROFILES.of(team)[profile]
@@ -479,7 +479,7 @@ def _local_agent(
         return _Unavailable(in_sentences(error.fault.message, error.fault.suggestion))
 
 
-def _of_hub(hub: Engine | None, agent: str, user: str) -> LocalAgent:
+def _of_hub(hub: Hub | None, agent: str, user: str) -> LocalAgent:
     if hub is None:
         return _Unavailable(f"the agent {agent} of this team is not running here")
     from remit_relay.bridge.hub import HubAgent

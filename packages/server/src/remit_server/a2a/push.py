@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.hub.hub import Hub
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Kind, Record
-from remit.runtime.engine import Engine
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.words.names import hidden_names
@@ -68,7 +68,7 @@ _read_index = msgspec.json.Decoder(dict[str, PushIndexEntry]).decode
 class Push:
     """The push notifications of one server. They are in the store, so they survive the server."""
 
-    def __init__(self, hub: Engine, wall_ms: Callable[[], int], reach: OutboundHosts) -> None:
+    def __init__(self, hub: Hub, wall_ms: Callable[[], int], reach: OutboundHosts) -> None:
         from aiohttp import ClientTimeout
 
         self._hub = hub

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Collection
 
 from remit import __version__
+from remit.hub.hub import Hub
 from remit.policy.reception import Sender
 from remit.protocol.codec import decode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
-from remit.runtime.engine import Engine
 from remit_server.access import BROWSER
 from remit_server.bodies import (
     Headers,
@@ -231,7 +231,7 @@ class ConsoleEndpoints:
         )
 
 
-def operator_console(hub: Engine, hosts: ConsoleHosts, clients: Authenticator, *, team: str, currency: str) -> Console:
+def operator_console(hub: Hub, hosts: ConsoleHosts, clients: Authenticator, *, team: str, currency: str) -> Console:
     """Return the console of an open hub; raise a `RemitError` if this installation has none."""
     if not is_built():
         raise not_built()

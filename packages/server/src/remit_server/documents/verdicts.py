@@ -5,6 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
+from remit.hub.hub import Hub
 from remit.policy.budget import FLOOR_MS, estimate_request
 from remit.policy.guards import GUARDS, LAST, explain
 from remit.policy.limits import Limits
@@ -17,7 +18,7 @@ from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
 from remit.protocol.records import Approval
 from remit.runtime.approvers import AllowList
-from remit.runtime.engine import Engine, TeamChange
+from remit.runtime.preview import TeamChange
 from remit.runtime.redactor import Redactor
 from remit.runtime.run_tree import Node, Tree
 from remit.runtime.schemas import unfit_input
@@ -420,7 +421,7 @@ Place = Callable[[Request], Placing | None]
 
 
 def explanation(
-    hub: Engine,
+    hub: Hub,
     origin: str,
     call: Call,
     user: str,

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from remit.agents.piped_process import LineSplitter, OverlongLine
 from remit.agents.threads import Threads
+from remit.hub.hub import Hub
 from remit.policy.reception import Sender
 from remit.protocol.envelope import Request
 from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
-from remit.runtime.engine import Engine
 from remit.runtime.ports import SingleUseProof
 from remit_server.bodies import Headers
 from remit_server.delegations import Delegations
@@ -61,7 +61,7 @@ class _LocalUserGate:
 
 
 async def serve(
-    hub: Engine,
+    hub: Hub,
     user: str,
     name: str,
     exposed: Callable[[], frozenset[str]],

@@ -1,0 +1,91 @@
+"""What would judge a call, without making it."""
+
+import os
+from collections.abc import Iterable
+from copy import copy
+from typing import NamedTuple, cast
+
+from msgspec.structs import replace
+
+from remit.policy.breaker import BreakerSettings
+from remit.policy.guards import GUARDS
+from remit.policy.limits import Limits
+from remit.policy.verdict import Facts, Guard, Sealing
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import checked
+from remit.protocol.envelope import USER, AssignmentOptions, Call, Request
+from remit.protocol.submission import AskOptions
+from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.admission import facts_of_root
+from remit.runtime.delegation.dispatch import attempt_at, draft, facts_of_call
+from remit.runtime.frames import Frame, Run
+from remit.runtime.root_request import root_request
+
+# The run that the request would belong to.
+PREVIEW_RUN = "explained"
+
+
+class HubSettings(NamedTuple):
+    """The settings by which a hub judges requests now."""
+
+    limits: Limits
+    breaker: BreakerSettings
+    guards: tuple[Guard, ...]
+    """The guards before the schema and redaction, in order; the team's own last."""
+
+
+class TeamChange(NamedTuple):
+    """Other settings under which a call is previewed."""
+
+    limits: Limits
+    cards: Iterable[AgentCard]
+    """The cards that differ; all of them are of agents that the hub has."""
+    guards: Iterable[Guard]
+    """The team's own guards."""
+
+
+class CallPreview(NamedTuple):
+    """A call that was not made: the request, and what would judge it."""
+
+    request: Request
+    facts: Facts
+    guards: tuple[Guard, ...]
+
+
+def preview(parts: RuntimeContext, origin: str, call: Call, user: str, change: TeamChange | None = None) -> CallPreview:
+    """Return what would be judged if *user* had asked *origin*, and *origin* nothing but this call.
+
+    *origin* is an agent, or `user` for a request of the user's own. Rates and breakers are those of the hub, also under
+    a *change*. Raises a `RemitError` if the changed cards do not fit together.
+    """
+    parts = parts if change is None else _changed(parts, change)
+    # The tokens of redacted values are made with a key that nobody keeps: they mean nothing in any run.
+    detect = parts.redactor.detector
+    sealing = None if detect is None else Sealing(os.urandom(32), detect)
+    request, facts = _preview(parts, origin, call, user, sealing)
+    return CallPreview(request, facts, parts.guards)
+
+
+def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:
+    registry = copy(parts.registry)
+    registry.agents = dict(registry.agents)
+    registry.replace(change.cards)
+    return replace(parts, registry=registry, limits=change.limits, guards=(*GUARDS, *change.guards))
+
+
+def _preview(
+    parts: RuntimeContext, origin: str, call: Call, user: str, sealing: Sealing | None
+) -> tuple[Request, Facts]:
+    call, limits, now = checked(call), parts.limits, parts.clock.now()
+    target = call.target or ""
+    entry = parts.registry.agents.get(target)
+    if origin == USER:
+        options = cast("AskOptions", {name: getattr(call, name) for name in AssignmentOptions.__optional_keys__})
+        request = root_request(target, call.objective, user, options, run=PREVIEW_RUN, created_ms=0, limits=limits)
+        run = Run(request, 0, None, sealing)
+        return request, facts_of_root(parts, request, run, entry, now)
+    asked = root_request(origin, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=limits)
+    caller = Frame(asked, parts.registry.agents[origin], Run(asked, 0, None, sealing), None, now)
+    attempt = replace(attempt_at(caller, call, parts.registry.agents), entry=entry)
+    request = draft(caller, call, attempt.card, attempt.path, limits.root_time_ms, 0, limits)
+    return request, facts_of_call(parts, attempt, request, caller.card, now, repeated=False)
