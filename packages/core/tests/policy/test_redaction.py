@@ -512,7 +512,6 @@ def test_a_plain_response_is_one_in_which_nothing_is_struck(response: Response) 
     assert not is_plain(response, detect) or struck(response)[0] is response
     assert is_plain(a_response(result=None), detect)
     assert is_plain(a_response(), detect)
-    assert is_plain(a_response(), detect, is_text=True)
 
 
 # ── restoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────

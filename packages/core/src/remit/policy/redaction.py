@@ -132,13 +132,10 @@ def is_clean(request: Request, sealing: Sealing | None) -> bool:
         return False
 
 
-def is_plain(response: Response, detect: Detector, *, is_text: bool = False) -> bool:
-    """Return whether a response is only a harmless text: most are, and a quick check shows it.
-
-    With *is_text* it is known to be only a text.
-    """
+def is_plain(response: Response, detect: Detector) -> bool:
+    """Return whether a response is only a harmless text: most are, and a quick check shows it."""
     result = response.result
-    if not is_text and not _says_only_its_result(response):
+    if not _says_only_its_result(response):
         return False
     try:
         return result is None or (type(result) is str and not detect(result))

@@ -49,10 +49,3 @@ MOVES: dict[DelegationState | Status, frozenset[DelegationState | Status]] = {
 
 class IllegalMoveError(Exception):
     """The hub tried a move that the table does not allow: a bug in the hub."""
-
-
-def advance(state: DelegationState | Status, to: DelegationState | Status) -> DelegationState | Status:
-    """Return *to* if the table allows a delegation to move there from *state*."""
-    if to in MOVES[state]:
-        return to
-    raise IllegalMoveError(f"a delegation cannot move from {state} to {to}")

@@ -189,7 +189,8 @@ class Brief:
     @property
     def text(self) -> str:
         """The input as readable text."""
-        return text_of(self.input)
+        given = self.input
+        return given if type(given) is str else text_of(given)
 
     @property
     def files(self) -> tuple[File, ...]:

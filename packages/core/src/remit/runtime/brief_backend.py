@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.budget import estimate
@@ -225,15 +226,12 @@ log = logging.getLogger("remit")
 MAX_SAMPLED = 4_000
 
 
-class LocalBriefBackend:
+class LocalBriefBackend(Struct, frozen=True, eq=False):
     """Executes what one delegation's agent asks for, within that delegation's frame."""
 
-    __slots__ = ("_dispatch", "_frame", "_tools")
-
-    def __init__(self, dispatch: Delegator, frame: Frame, tools: frozenset[str]) -> None:
-        self._dispatch = dispatch
-        self._frame = frame
-        self._tools = tools
+    _dispatch: Delegator
+    _frame: Frame
+    _tools: frozenset[str]
 
     def delegate(self, call: Call) -> Coroutine[Any, Any, Response]:
         return self._dispatch.delegate(self._frame, call)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -30,7 +29,6 @@ from remit.runtime.brief import Brief, BriefBackend
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.response import (
     answered,
-    answered_with_text,
     can_be_changed,
     ended_response,
     failure,
@@ -273,17 +271,15 @@ class Executor:
             message = f"{card.name} returned a {type(given).__name__}, not an answer"
             return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
         most = parts.limits.max_result_bytes
-        if is_short_text_answer(given, most):
-            response = frame.short_text = answered_with_text(frame, cast("str", given.result))
-        else:
-            response = await self._answered(frame, given, most)
+        # Most answers are only a short text, and valid.
+        is_short = is_short_text_answer(given, most)
+        response = answered(frame, given) if is_short else await self._answered(frame, given, most)
         return await self._fits(frame, response) if response.sources or request.capability is not None else response
 
     async def _answered(self, frame: Frame, given: Answer, most: int) -> Response:
         """Return the response with an agent's answer, once it has been validated."""
-        answer = (
-            verified(frame, given, most) if is_light_answer(given) else await aside.run(verified, frame, given, most)
-        )
+        light = is_light_answer(given)
+        answer = verified(frame, given, most) if light else await aside.run(verified, frame, given, most)
         if isinstance(answer, Fault):
             return ended_response(frame, Status.FAILED, answer)
         if answer.usage is not None:

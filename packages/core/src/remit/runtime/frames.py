@@ -1,12 +1,13 @@
 """The state of runs and of their delegations in flight, and the slots that these hold."""
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from types import TracebackType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from remit.policy import breaker
 from remit.policy.breaker import FaultKey
@@ -17,16 +18,13 @@ from remit.policy.verdict import Guard, Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
-from remit.protocol.lifecycle import DelegationState, Status, advance
-from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER
+from remit.protocol.lifecycle import MOVES, DelegationState, IllegalMoveError, Status
+from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Departure, Remote, Slot
 
 NOTHING = Usage()
-
-# Later attempts append a suffix, up to the length of a name.
-LONGEST_PATH = LONGEST_NAME - 10
 
 
 class RoutedCall(NamedTuple):
@@ -47,17 +45,6 @@ class RoutedCall(NamedTuple):
         return leg_path(self.path, self.leg)
 
 
-def child_path(parent: "Frame", name: str | int) -> str:
-    """Return the path of a delegation in its run: the caller's path and the name of the call.
-
-    Where callers that name their calls call each other, a path may exceed the length of an id; then it is a digest.
-    """
-    path = f"{parent.path}.{name}"
-    if len(path) <= LONGEST_PATH:
-        return path
-    return f"{parent.run.id}.{hashlib.blake2b(path.encode(), digest_size=16).hexdigest()}"
-
-
 def leg_path(path: str, leg: int) -> str:
     """Return the path of an attempt: `run.2`, then `run.2+1`."""
     return f"{path}+{leg}" if leg else path
@@ -73,18 +60,15 @@ class TextFlow:
         self.pending = ""
 
 
-class PastCall:
+class PastCall(Struct, eq=False):
     """A call and its answer, kept to recognise later calls that are nearly the same."""
 
-    __slots__ = ("answer", "answer_words", "circles", "said", "words")
-
-    def __init__(self, said: tuple[Json, ...]) -> None:
-        self.said = said
-        self.circles = False
-        """Whether it nearly repeats several earlier calls that brought nothing new."""
-        self.answer: Json = None
-        self.words: Counter[str] | None = None
-        self.answer_words: Counter[str] | None = None
+    texts: tuple[Json, ...]
+    circles: bool = False
+    """Whether it nearly repeats several earlier calls that brought nothing new."""
+    answer: Json = None
+    words: Counter[str] | None = None
+    answer_words: Counter[str] | None = None
 
 
 class PassedCall(NamedTuple):
@@ -276,8 +260,6 @@ class Frame:
     """The hub's warnings to its caller, besides those of its agent."""
     warned: set[str] | None = None
     """The details of these warnings, which are recorded."""
-    short_text: Response | None = None
-    """Its agent's response, if that is only a short text: nothing else in it has to be examined."""
     partial: Answer | Callable[[], Answer] | None = None
     """The agent's partial answer so far, or a function that makes it."""
     progress_count: int = 0
@@ -312,7 +294,9 @@ class Frame:
 
     def advance(self, to: DelegationState | Status) -> None:
         """Move to a state, as the lifecycle table allows; nothing else changes the state of a delegation."""
-        self.state = advance(self.state, to)
+        if to not in MOVES[self.state]:
+            raise IllegalMoveError(f"a delegation cannot move from {self.state} to {to}")
+        self.state = to
 
     @property
     def used(self) -> int:

@@ -65,7 +65,7 @@ class Redactor:
         """Take the store's secret, unless one was given."""
         self._vault = vault
         self.keys = HubKeys(self._secret or vault.secret())
-        self._own = self._sealing(self.keys.hub)
+        self._own = None if self._detect is None else Sealing(self.keys.hub, self._detect)
 
     def warm(self) -> None:
         """Load the detectors in a thread, if possible: else the first text that needs them would block the loop."""
@@ -76,10 +76,7 @@ class Redactor:
 
     def sealing(self, scope: str) -> Sealing | None:
         """Return the sealing of a conversation's runs; None if nothing is redacted."""
-        return None if self._detect is None else self._sealing(self.keys.of_scope(scope))
-
-    def _sealing(self, key: bytes) -> Sealing | None:
-        return None if self._detect is None else Sealing(key, self._detect)
+        return None if self._detect is None else Sealing(self.keys.of_scope(scope), self._detect)
 
     # ── what is written ───────────────────────────────────────────────────────────────────────────────────────────────
 

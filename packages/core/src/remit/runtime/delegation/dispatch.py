@@ -1,6 +1,7 @@
 """The way of a call from top to bottom: draft, admit, reserve, send; its remit is cut from what the caller has left."""
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from remit.protocol.codec import checked
 from remit.protocol.envelope import NOBODY, VERSION, Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.remit import CONTEXT_TOKENS, meet
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, meet
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission, Heavy, RequestInspection
@@ -31,10 +32,13 @@ from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, restore_departure
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.tasks import CachedAnswers, DelegationTasks
-from remit.runtime.frames import Frame, PassedCall, RoutedCall, SlotGivenUp, child_path
+from remit.runtime.frames import Frame, PassedCall, RoutedCall, SlotGivenUp
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
 from remit.runtime.sessions import ViewRequest, session_of
+
+# Later attempts append a suffix, up to the length of a name.
+LONGEST_PATH = LONGEST_NAME - 10
 
 _NONE: frozenset[str] = frozenset()
 
@@ -103,7 +107,10 @@ def attempt_at(
     tally.by_agent[name] = asked_by_agent = tally.by_agent.get(name, 0) + 1
     if route is None:
         parent.calls += 1
-        path = child_path(parent, parent.calls if call.step is None else call.step)
+        path = f"{parent.path}.{parent.calls if call.step is None else call.step}"
+        # Where callers that name their calls call each other, a path may grow longer than an id.
+        if len(path) > LONGEST_PATH:
+            path = f"{parent.run.id}.{hashlib.blake2b(path.encode(), digest_size=16).hexdigest()}"
     else:
         path = route.leg_path
     return CallAttempt(
@@ -144,7 +151,8 @@ def draft(
     *caller* is the current card of the calling agent, if it has changed since the agent began.
     """
     asking = parent.request
-    time_ms = _time_wanted(call, card, limits)
+    wanted_ms = _time_wanted(call, card, limits)
+    tokens, time_ms = granted(parent, call, card, path, limits), grant_time_ms(wanted_ms, left_ms)
     depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
     if depth_below is not None:
@@ -160,8 +168,8 @@ def draft(
         target=card.name if card is not None else call.target or NOBODY,
         remit=asking.remit.narrow(
             caller=parent.address,
-            time_ms=grant_time_ms(time_ms, left_ms),
-            tokens=granted(parent, call, card, path, limits),
+            time_ms=time_ms,
+            tokens=tokens,
             max_depth=max_depth,
             context_tokens=call.context_tokens,
             tools=tools,
@@ -428,9 +436,9 @@ class Dispatch:
         parts, parent, looked, permitted = self.parts, attempt.parent, None, False
         shown = None if attempt.call.context is None else await self._shown(attempt)
         while True:
-            made = self._draft(attempt)
             if _is_ending(parent):
-                return self._refused(attempt, made.request, _too_late_to_ask(parent))
+                return self._refused(attempt, self._draft(attempt).request, _too_late_to_ask(parent))
+            made = self._draft(attempt)
             if shown is not None:
                 made = made._replace(request=await parts.sessions.shown_aside(made.request, shown))
             request = made.request

@@ -85,7 +85,7 @@ def given_again(request: Request, earlier: EarlierAnswer) -> Response:
     )
 
 
-def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> PastCall | None:
+def watch(parent: Frame, name: str, capability: str | None, *texts: Json) -> PastCall | None:
     """Remember a call to a callee or a tool; None: the calls are not watched any more.
 
     The call `circles` if it nearly repeats earlier ones without progress; its caller is warned once.
@@ -98,10 +98,10 @@ def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> Past
         return None
     if before is None:
         before = parent.asked_of[callee] = []
-    asked = PastCall(said)
+    asked = PastCall(texts)
     before.append(asked)
     # Only the fourth call of its kind can be a repetition, and most calls come earlier.
-    if len(before) > ENOUGH and is_light(*said):
+    if len(before) > ENOUGH and is_light(*texts):
         earlier = [CallWords(_words(each), _answer_words(each)) for each in before[:-1]]
         asked.circles = repeated_without_progress(_words(asked), earlier)
     if asked.circles or len(before) >= MOST_WATCHED:
@@ -120,7 +120,7 @@ def circling(parent: Frame, name: str) -> HubWarning:
 
 def _words(asked: PastCall) -> Counter[str]:
     if asked.words is None:
-        asked.words = words_of(*asked.said) if is_light(*asked.said) else Counter()
+        asked.words = words_of(*asked.texts) if is_light(*asked.texts) else Counter()
     return asked.words
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.restoring import of_kinds, restore
-from remit.policy.weight import is_light
+from remit.policy.weight import is_light, is_short_text_answer
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import MAX_BYTES, checked
 from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
@@ -22,9 +22,9 @@ from remit.runtime.schemas import MAX_MISFITS
 
 MAX_NAME = 100
 
-# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 T = TypeVar("T")
 
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -91,26 +91,6 @@ def answered(frame: Frame, answer: Answer) -> Response:
             metadata=answer.metadata,
             files=answer.files,
         )
-    return response
-
-
-def answered_with_text(frame: Frame, text: str) -> Response:
-    """Return what `answered` returns for an answer that is only a text."""
-    request, card = frame.request, frame.card
-    response = Response(
-        version=VERSION,
-        id=request.id,
-        target=request.target,
-        status=_SUCCESS,
-        run=request.run,
-        session=request.session,
-        result=text,
-        agent_version=card.version,
-    )
-    if frame.tool_calls:
-        response = replace(response, tool_calls=tuple(frame.tool_calls))
-    if request.capability is not None and (capability := card.capability(request.capability)) is not None:
-        response = replace(response, capability_version=capability.version)
     return response
 
 
@@ -189,9 +169,7 @@ def relayed(frame: Frame, given: Response, max_bytes: int, *, known_valid: bool 
 
 def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
     """Return a validated copy of an answer, or the fault."""
-    result = answer.result
-    # The most common answer, a short text and nothing else, is valid without encoding it.
-    if type(result) is str and result.isascii() and len(result) < max_bytes and answer == Answer(result):
+    if is_short_text_answer(answer, max_bytes):
         return answer
     try:
         return checked(answer, max_bytes=_with_files(max_bytes, answer))

@@ -33,10 +33,7 @@ from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 log = logging.getLogger("remit")
 
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
-_RESULT, _SUCCESS = Kind.RESULT, Status.SUCCESS
-
-# A shorter duration is reported as none.
-_HALF_MS = 0.0005
+_RESULT = Kind.RESULT
 
 
 class Settlement:
@@ -77,8 +74,6 @@ class Settlement:
             self.recording.notice(frame, "its result arrived after it was abandoned and was dropped")
             return
         now = self.parts.clock.now()
-        if response is frame.short_text and self._settle_short_text(frame, response, now):
-            return
         if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, looked = _too_late(frame), None
         if frame.stopping is not None and looked is None:
@@ -115,8 +110,12 @@ class Settlement:
         try:
             if frame.lookup is not None:
                 self.cached.land(frame, frame.lookup, response, now)
-            if parent is not None:
-                self._record(frame, _for_record(response, looked))
+            if parent is not None:  # a root response is stored by its run
+                recorded = for_record(response) if looked is None else looked.on_record(response)
+                request, wall_ms = frame.request, self.parts.clock.wall_ms
+                at_ms = request.created_ms + response.duration_ms if request.created_ms else wall_ms()
+                session = response.session or frame.path
+                self.parts.store.append(_RESULT, at_ms, request.run, session, recorded, run.epoch)
             if response.new_facts:
                 self._keep_facts(frame, response.new_facts)
             if run.steps is not None and parent is not None and not run.handed_back:
@@ -126,39 +125,6 @@ class Settlement:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
                 frame.outcome.set_result(outcome)
-
-    def _settle_short_text(self, frame: Frame, response: Response, now: float) -> bool:
-        """End a delegation as `settle` does, where its answer is a harmless short text; False: nothing was done.
-
-        Most end so: in time, with nothing spent, warned of, cached, streamed, redacted or to be journaled.
-        """
-        run, parent = frame.run, frame.parent
-        if (
-            parent is None
-            or now >= frame.deadline
-            or frame.stopping is not None
-            or frame.prompt
-            or frame.completion
-            or frame.warnings
-            or frame.flow is not None
-            or frame.lookup is not None
-            or run.known
-            or run.steps is not None
-            or (run.sealing is not None and not is_plain(response, run.sealing.detect, is_text=True))
-        ):
-            return False
-        if now - frame.started >= _HALF_MS:
-            response = self._with_figures(frame, response, now)
-        frame.advance(_SUCCESS)
-        self._wheel.discard(frame, frame.tick)
-        self.parts.ledger.close(frame, response, now, self.parts.limits.delegation_time_ms)
-        repeats.note_end(frame, parent, response)
-        try:
-            self._record(frame, response)
-        finally:
-            if not frame.outcome.done():
-                frame.outcome.set_result(response)
-        return True
 
     def _is_overdue(self, frame: Frame) -> bool:
         """Return whether an agent's time was over before it ended, and only a blocked loop kept it from being stopped.
@@ -171,7 +137,7 @@ class Settlement:
 
     def _with_figures(self, frame: Frame, response: Response, now: float) -> Response:
         """Return the response with its usage; if it used more than was granted, it has failed."""
-        duration_ms = int((now - frame.started) * 1_000 + 0.5)  # 0 below `_HALF_MS`
+        duration_ms = int((now - frame.started) * 1_000 + 0.5)
         if duration_ms:
             queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
             response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
@@ -179,7 +145,7 @@ class Settlement:
                 response = replace(response, waited_ms=round(frame.waited_s * 1_000))
         if frame.warnings:
             response = replace(response, warnings=(*response.warnings, *frame.warnings))
-        if frame.used:
+        if frame.prompt or frame.completion:
             response = replace(response, usage=frame.usage())
         if frame.drawn:
             self.recording.notice(frame, f"{frame.card.name} took {frame.drawn} more tokens from its caller")
@@ -247,12 +213,6 @@ class Settlement:
             else replace(clean, fault=self.parts.redactor.clean(response.fault, sealing))
         )
 
-    def _record(self, frame: Frame, response: Response) -> None:
-        """Store the response of a delegation; a root response is stored by its run."""
-        request = frame.request
-        at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
-        self.parts.store.append(_RESULT, at_ms, request.run, response.session or frame.path, response, frame.run.epoch)
-
     def _keep_facts(self, frame: Frame, stated: tuple[str, ...]) -> None:
         """Store facts for the user and the conversation, at most a bounded number per answer."""
         facts, user = memorable(stated), frame.request.remit.user
@@ -290,10 +250,6 @@ class ResponseInspection(NamedTuple):
         """Return the response for the record: a copy, so that the caller's changes do not affect it."""
         kept = self.recorded
         return replace(response, result=kept.result, artifacts=kept.artifacts, metadata=kept.metadata)
-
-
-def _for_record(response: Response, looked: ResponseInspection | None) -> Response:
-    return for_record(response) if looked is None else looked.on_record(response)
 
 
 def _stopped(frame: Frame, why: Fault) -> Response:
@@ -504,14 +460,15 @@ class DelegationTasks:
             response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
-        while not frame.abandoned and any(not isinstance(each.state, Status) for each in frame.children or ()):
+        # A delegation is among the children until it has ended.
+        while frame.children and not frame.abandoned:
             # If told to stop meanwhile, they are stopping already: only the waiting begins again.
             with suppress(asyncio.CancelledError):
-                await self.end(tuple(frame.children or ()), f"{frame.card.name} answered without waiting for it")
+                await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
         if frame.flow is not None and self.parts.outflow.is_long(frame):
             with suppress(asyncio.CancelledError):
                 await self.parts.outflow.finish_long(frame)
-        if frame.stopping is not None or not (response is frame.short_text or is_light_response(response)):
+        if frame.stopping is not None or not is_light_response(response):
             await self.settlement.settle_large(frame, response)
         else:
             self.settlement.settle(frame, response)
