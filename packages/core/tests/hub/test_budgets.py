@@ -201,41 +201,6 @@ async def test_however_a_callee_ends_its_reservation_is_settled_by_what_it_spent
     assert (status, spent, left) == (expected, 42, 958)
 
 
-async def test_an_estimate_over_budget_is_refused_before_the_delegate_runs() -> None:
-    """X7: an estimate over budget is refused before the delegate runs."""
-    hub = Hub(store=MemoryStore())
-    ran: list[str] = []
-
-    @hub.agent("callee")
-    async def callee(brief: Brief) -> None:
-        ran.append(brief.objective)
-
-    @hub.agent("boss", may_call=["*"])
-    async def boss(brief: Brief) -> list[object]:
-        response = await brief.delegate("callee", objective="x", input="many words " * 500, max_tokens=100)
-        return [code_of(response), brief.tokens_left()]
-
-    async with hub:
-        response = await hub.ask("boss", user="u", max_tokens=50_000)
-        root = await hub.ask("boss", "many words " * 500, user="u", max_tokens=100)
-    assert response.result == ["TOKEN_BUDGET_EXCEEDED", 50_000]
-    assert (root.status, code_of(root)) == (Status.REFUSED, Code.TOKEN_BUDGET_EXCEEDED)
-    assert ran == []
-
-
-async def test_an_agent_with_nothing_left_cannot_delegate() -> None:
-    hub = Hub(store=MemoryStore())
-    spender(hub)
-
-    @hub.agent("boss", may_call=["*"])
-    async def boss(brief: Brief) -> str:
-        assert brief.spend(prompt=60, completion=40) == 0
-        return str(code_of(await brief.delegate("spender", objective="x")))
-
-    async with hub:
-        assert (await hub.ask("boss", user="u", max_tokens=100)).result == "TOKEN_BUDGET_EXCEEDED"
-
-
 # ── what an agent says of its spending is not trusted ─────────────────────────────────────────────────────────────────
 
 

@@ -121,40 +121,6 @@ async def test_a_guard_that_raises_lets_nothing_pass(make_hub: Callable[..., Hub
     assert team.ran == []
 
 
-@pytest.mark.parametrize("verdict", [None, False, True, "no", Refuse, Code.PERMISSION_DENIED], ids=repr)
-async def test_a_guard_that_gives_no_verdict_lets_nothing_pass(make_hub: Callable[..., Hub], verdict: object) -> None:
-    """C6: forgetting to return a verdict is not the same as allowing."""
-
-    def forgetful(request: Request, facts: Facts) -> Verdict:
-        return verdict  # pyright: ignore[reportReturnType]
-
-    team = Team(make_hub, on_b(forgetful))
-    async with team.hub as hub:
-        reply = await team.reply()
-        root = await hub.ask("b", user="u-1")
-    assert code_of(reply) == code_of(root) == (Status.REFUSED, Code.PERMISSION_DENIED)
-    assert team.ran == []
-
-
-async def test_a_guard_cannot_let_pass_what_another_refuses(make_hub: Callable[..., Hub]) -> None:
-    """C6: the first objection stands; the guards of the team come after the hub's own."""
-    asked: list[str] = []
-
-    def generous(request: Request, facts: Facts) -> Verdict:
-        asked.append(request.target)
-        return ALLOW
-
-    hub = make_hub(guards=[generous])
-
-    @hub.agent("a")
-    async def a(brief: Brief) -> str:
-        return (await brief.delegate("a")).status
-
-    async with hub:
-        assert (await hub.ask("a", user="u-1")).result == "refused"
-    assert asked == ["a"], "asked about the root and not about what was refused before"
-
-
 @pytest.mark.parametrize("widened", ["tokens", "time_ms", "tools", "max_depth", "user", "target"])
 async def test_a_rewrite_cannot_give_a_callee_more_than_its_caller_has(
     make_hub: Callable[..., Hub], widened: str

@@ -330,44 +330,6 @@ async def test_progress_that_makes_no_sense_does_no_harm(hub: Hub, report: Calla
     assert (reply.status, code_of(reply), reply.result) == (Status.TIMEOUT, Code.TIMEOUT, None)
 
 
-@pytest.mark.parametrize("how", ["on the way", "with the answer"])
-async def test_who_spends_more_than_it_was_given_has_failed(hub: Hub, how: str) -> None:
-    """K12, X7: TOKEN_BUDGET_EXCEEDED with the figures, however hard the callee tries to go on."""
-
-    @hub.agent("spender")
-    async def spender(brief: Brief) -> Answer:
-        if how == "with the answer":
-            return Answer("x", usage=Usage(prompt=700))
-        for _ in range(7):
-            with suppress(RemitError):
-                brief.spend(prompt=100)
-        return Answer("x")
-
-    reply = await beside_a_sibling(hub, "spender", max_tokens=500)
-    assert reply.fault is not None
-    assert (reply.status, reply.fault.code) == (Status.FAILED, Code.TOKEN_BUDGET_EXCEEDED)
-    assert "700 tokens of 500" in reply.fault.message
-    assert reply.usage == Usage(prompt=700, overrun=200)
-
-
-@pytest.mark.parametrize("amount", [-1_000, 0.5, "many", None, 2**60])
-async def test_nobody_earns_tokens_by_spending_nonsense(hub: Hub, amount: Any) -> None:
-    """K12, X7: what is spent is a count; anything else changes nothing, and the record can be read."""
-    left: list[int] = []
-
-    @hub.agent("sly")
-    async def sly(brief: Brief) -> str:
-        brief.spend(prompt=400)
-        with suppress(RemitError, TypeError, ValueError):
-            brief.spend(prompt=amount)
-        left.append(brief.tokens_left())
-        return "x"
-
-    reply = await beside_a_sibling(hub, "sly", max_tokens=500)
-    assert left[0] <= 100
-    assert reply.usage.prompt >= 400
-
-
 @pytest.mark.parametrize("act", ["delegate", "use"])
 async def test_who_tries_the_forbidden_without_end_can_still_be_stopped(hub: Hub, act: str) -> None:
     """K12: refusals give way to others, so the deadline is kept and the record does not grow without bound."""

@@ -58,14 +58,6 @@ def stock(what: str = "bolts") -> Call:
     return Call(target="store", capability="STOCK", objective="How many?", input={"what": what})
 
 
-async def test_the_same_action_with_other_arguments_is_another_call() -> None:
-    """X5: the objective names an action, its arguments are in the input."""
-    shop = Shop()
-    await shop.run(*(Call(target="store", objective="get_order", input={"id": n}) for n in (1, 2, 1)))
-    assert shop.codes() == [None, None, Code.CYCLE_DETECTED]
-    assert shop.ran == ['{"id":1}', '{"id":2}']
-
-
 async def test_what_only_reads_and_is_asked_again_is_answered_as_before_with_a_note() -> None:
     shop = Shop()
     root = await shop.run(stock(), stock(" BOLTS"), stock("nuts"))
@@ -154,22 +146,6 @@ async def test_an_agent_that_asks_for_nearly_the_same_again_and_again_is_warned_
     assert warning.startswith("Nearly the same was asked several times, and the answers brought nothing new.")
     assert [each.warnings for each in (*shop.came[:3], shop.came[4])] == [()] * 4
     assert root.warnings == (warning,)
-
-
-async def test_one_that_gets_something_new_each_time_is_not_warned() -> None:
-    hub = Hub(store=MemoryStore(), clock=ManualClock())
-    news = iter(["bolts lie on the left", "six crates came by ship", "none since May", "ask Eve about it"])
-
-    @hub.agent("store")
-    async def store(brief: Brief) -> str:
-        return next(news)
-
-    @hub.agent("boss", may_call=["store"])
-    async def boss(brief: Brief) -> list[str]:
-        return [warning for text in TEXTS for warning in (await brief.delegate("store", objective=text)).warnings]
-
-    async with hub:
-        assert (await hub.ask("boss", "x", user="u")).result == []
 
 
 async def test_a_tool_that_is_used_in_circles_is_named_in_the_response() -> None:

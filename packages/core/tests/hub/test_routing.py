@@ -136,18 +136,6 @@ async def test_who_failed_is_asked_later_and_the_ranking_says_why() -> None:
     assert [each.why for each in ranking] == ["80% success, 0 ms, 0 in progress", "33% success, 0 ms, 0 in progress"]
 
 
-async def test_refusals_and_the_callers_own_errors_say_nothing_about_the_callee() -> None:
-    scene = Scene()
-    shaped = Capability(code="LOOK", read_only=True, input_schema={"type": "integer"})
-    scene.add("strict", capabilities=[shaped])
-    scene.add("sound", capabilities=[shaped])
-    scene.calls = [Call(capability="LOOK", input="text")]
-    async with scene.hub:
-        assert await scene.run() == [["strict", "refused", Code.INPUT_VALIDATION_FAILED]]
-        ranking = await scene.hub.ranking("LOOK")
-    assert [(each.name, each.quality, each.in_flight) for each in ranking] == [("strict", 0.5, 0), ("sound", 0.5, 0)]
-
-
 async def test_an_open_breaker_is_passed_over_and_probed_when_its_time_has_come() -> None:
     """C8, C12: breaker-open targets are skipped and probed."""
     scene = Scene()

@@ -85,22 +85,6 @@ async def test_without_a_filter_a_callee_sees_no_messages(hub: Hub) -> None:
     assert (shown[1].view, shown[1].messages, shown[1].known) == (View(), (), ())
 
 
-async def test_a_view_never_exceeds_the_context_tokens_of_the_remit(make_hub: MakeHub) -> None:
-    """O1, O2: newest first, and the task counts too."""
-
-    def words(text: str) -> int:
-        return len(text.split())
-
-    hub = make_hub(token_counter=words)
-    shown = team(hub, ContextFilter(), context_tokens=9)
-    async with hub:
-        for text in ("one", "two", "three"):
-            await hub.ask("planner", text, user="u", session="s")
-    view = shown[2].view
-    assert (texts(shown[2]), view.tokens) == (["user: two", "assistant: planned two: coded", "user: three"], 7)
-    assert shown[2].remit.context_tokens == 9
-
-
 @pytest.mark.parametrize(("role", "said"), [("tool", "never passed on"), ("asistant", "assistant")])
 async def test_a_filter_for_roles_that_cannot_be_shown_is_refused_before_anything_starts(
     hub: Hub, role: str, said: str

@@ -8,10 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from remit import Brief, Call, Code, Hub, Limits, Priority, Response, Status
-from remit.transports.local import COME_BACK_MS
+from remit import Brief, Call, Hub, Limits, Priority, Response, Status
 from remit_testing.memory import MemoryStore
-from samples import code_of
 from waiting import PATIENCE_S
 
 
@@ -61,50 +59,7 @@ class Door:
 # ── priority ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_callee_is_never_more_urgent_than_its_caller() -> None:
-    """K3, decision 10: priority is part of the remit, and only narrows."""
-    hub = a_hub()
-
-    @hub.agent("leaf")
-    async def leaf(brief: Brief) -> str:
-        return brief.remit.priority
-
-    @hub.agent("boss", may_call=["leaf"])
-    async def boss(brief: Brief) -> list[object]:
-        calls = [Call(target="leaf", objective=str(each), priority=each) for each in (None, *Priority)]
-        return [each.result for each in await brief.fan_out(calls)]
-
-    async with opened(hub):
-        got = {each: (await hub.ask("boss", user="u", priority=each)).result for each in Priority}
-    assert got == {
-        Priority.HIGH: ["HIGH", "HIGH", "NORMAL", "LOW"],
-        Priority.NORMAL: ["NORMAL", "NORMAL", "NORMAL", "LOW"],
-        Priority.LOW: ["LOW", "LOW", "LOW", "LOW"],
-    }
-
-
 # ── the queue ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None:
-    """K3, K10, K12: flooding an agent is refused at its door, with a code and when to come back."""
-    hub, door = a_hub(), Door()
-    hub.agent("clerk", concurrency=2, queue=3)(door)
-
-    @hub.agent("boss", may_call=["clerk"])
-    async def boss(brief: Brief) -> str:
-        return str(code_of(await brief.delegate("clerk", objective="one more")))
-
-    async with opened(hub), asyncio.TaskGroup() as group:
-        asked = [group.create_task(hub.ask("clerk", str(each), user="u")) for each in range(5)]
-        await queued(hub, "clerk", 3)
-        refused = await hub.ask("clerk", "too much", user="u")
-        assert (await hub.ask("boss", user="u")).result == "OVERLOADED"
-        door.open.set()
-    assert refused.fault is not None
-    assert (refused.status, refused.fault.code) == (Status.REFUSED, Code.OVERLOADED)
-    assert (refused.fault.retry_after_ms, refused.fault.recoverable) == (COME_BACK_MS, True)
-    assert [task.result().result for task in asked] == ["0", "1", "2", "3", "4"]
 
 
 async def test_the_time_in_the_queue_is_told_apart_from_the_whole() -> None:

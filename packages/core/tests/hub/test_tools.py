@@ -79,14 +79,6 @@ async def test_a_tool_that_the_card_does_not_name_cannot_be_used(hub: Hub, used:
     assert [(each.agent, each.tool) for each in refused] == [("a", "delete")]
 
 
-async def test_an_agent_without_tools_has_none(hub: Hub, used: list[str]) -> None:
-    """X11: default deny; a tool that does not exist is refused alike."""
-    hub.agent("a")(uses("read", "nonexistent"))
-    async with hub:
-        response = await hub.ask("a", user="u-1")
-    assert (response.result, used) == ({"read": "TOOL_NOT_ALLOWED", "nonexistent": "TOOL_NOT_ALLOWED"}, [])
-
-
 @pytest.mark.parametrize("name", ["", "x" * 500, "a\nb", "\ud800"])
 async def test_a_name_that_no_tool_can_have_is_refused_and_the_record_stays_readable(hub: Hub, name: str) -> None:
     """X11: whatever an agent calls a tool."""

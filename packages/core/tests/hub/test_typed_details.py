@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import pytest
 from pydantic import BaseModel
@@ -14,10 +14,6 @@ from samples import code_of
 class Order(BaseModel):
     item: str
     count: int = 1
-
-
-class Parcel(BaseModel):
-    weight: float
 
 
 @dataclass
@@ -95,73 +91,6 @@ async def test_fields_that_only_are_missing_are_told_as_missing_of_every_kind_of
             response = await hub.ask(name, user="u-1", input={"count": 2})
             assert code_of(response) is Code.DATA_MISSING_REQUIRED_INPUT
             assert problems(response) == [("$.item", "is required but missing")]
-
-
-async def test_a_field_of_a_typed_dict_that_may_be_left_out_is_checked_if_it_is_there(hub: Hub) -> None:
-    @hub.agent("shop")
-    async def shop(brief: Brief, order: Line) -> str:
-        return order["item"]
-
-    assert shop
-    async with hub:
-        response = await hub.ask("shop", user="u-1", input={"item": "tea", "count": "two"})
-    assert problems(response) == [("$.count", "Expected `int`, got `str`")]
-
-
-async def test_paths_name_fields_of_the_input_and_not_classes(hub: Hub) -> None:
-    @hub.agent("shop")
-    async def shop(brief: Brief, goods: list[Order | Parcel]) -> str:
-        return str(goods)
-
-    @hub.agent("table")
-    async def table(brief: Brief, rows: dict[int, str]) -> str:
-        return str(rows)
-
-    @hub.agent("map")
-    async def where(brief: Brief, point: Point) -> str:
-        return str(point)
-
-    @hub.agent("switch")
-    async def switch(brief: Brief, state: Literal["on", "off"]) -> str:
-        return state
-
-    assert shop
-    assert table
-    assert where
-    assert switch
-    async with hub:
-        goods = await hub.ask("shop", user="u-1", input=[{"item": 7}])
-        rows = await hub.ask("table", user="u-1", input={"first": "x"})
-        point = await hub.ask("map", user="u-1", input={"x": 1})
-        state = await hub.ask("switch", user="u-1", input="dim")
-    assert problems(goods) == [
-        ("$[0].item", "as Order: Input should be a valid string"),
-        ("$[0].weight", "as Parcel: is required but missing"),
-    ]
-    assert problems(rows) == [("$", "key: Expected `int`, got `str`")]
-    assert problems(point) == [("$", "Expected `array`, got `object`")]
-    assert problems(state) == [("$", "Invalid enum value 'dim'; expected one of 'on', 'off'")]
-
-
-async def test_object_is_anything_for_an_agent_and_for_a_tool(hub: Hub) -> None:
-    @hub.tool()
-    def same(value: object) -> object:
-        return value
-
-    @hub.agent("echo", tools=["same"])
-    async def echo(brief: Brief, value: object) -> object:
-        return await brief.use("same", value=value)
-
-    @hub.agent("second")
-    async def second(brief: Brief, values: dict[str, object]) -> object:
-        return values["b"]
-
-    assert same
-    assert echo
-    assert second
-    async with hub:
-        assert (await hub.ask("echo", user="u-1", input=[1, {"a": None}])).result == [1, {"a": None}]
-        assert (await hub.ask("second", user="u-1", input={"a": 1, "b": [2]})).result == [2]
 
 
 async def briefless() -> str:

@@ -14,7 +14,6 @@ from remit import (
     Brief,
     Call,
     Code,
-    Handoff,
     Hub,
     Kind,
     Record,
@@ -28,7 +27,6 @@ from remit import (
 from remit.protocol.records import Notice
 from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 from remit_testing.memory import MemoryStore
-from samples import code_of
 from waiting import PATIENCE_S
 
 
@@ -223,16 +221,6 @@ async def test_a_refused_stranger_does_not_appear_in_the_conversation(hub: Hub) 
     assert response.result == ["user: one", "a: []"]
 
 
-async def test_a_session_is_one_users_with_one_agent(hub: Hub) -> None:
-    """X10, X16: a session with another agent is refused, even to its user."""
-    hub.agent("a")(says("a"))
-    hub.agent("b")(says("b"))
-    async with hub:
-        first = await hub.ask("a", "one", user="u-1")
-        other = await hub.ask("b", "one", user="u-1", session=first.session)
-    assert code_of(other) is Code.PERMISSION_DENIED
-
-
 async def test_a_refused_request_does_not_take_a_session(hub: Hub) -> None:
     """X10: who was not let in cannot keep others out."""
     hub.agent("a")(says("x"))
@@ -245,30 +233,6 @@ async def test_a_refused_request_does_not_take_a_session(hub: Hub) -> None:
 
 
 # ── references, sources, facts ────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_references_to_what_belongs_to_another_user_are_refused(hub: Hub) -> None:
-    """X10: `owner_scope` of each reference, at the root and below; shared scopes are everyone's."""
-
-    def handoff(*owners: str) -> Handoff:
-        return Handoff(references=tuple(Source(owner_scope=owner, source_id=f"{owner}/doc") for owner in owners))
-
-    hub.agent("b")(says("read"))
-
-    @hub.agent("a", may_call=["b"])
-    async def a(brief: Brief) -> list[str]:
-        replies = [
-            await brief.delegate("b", objective=str(number), handoff=given)
-            for number, given in enumerate([handoff("u-1"), handoff("public"), handoff("u-1", "u-2")])
-        ]
-        return [reply.fault.message if reply.fault else reply.status for reply in replies]
-
-    async with hub:
-        nested = await hub.ask("a", user="u-1")
-        root = await hub.ask("b", user="u-1", handoff=handoff("u-2"))
-    assert nested.unwrap()[:2] == ["success", "success"]
-    assert nested.unwrap()[2] == "User ID mismatch - security violation: reference u-2/doc belongs to another user"
-    assert (root.status, code_of(root)) == (Status.REFUSED, Code.USER_MISMATCH)
 
 
 @pytest.mark.parametrize("path", ["answer", "handed on", "merged"])

@@ -15,7 +15,7 @@ from remit.policy.budget import Window
 from remit.policy.guards import GUARDS, judge, passes_again
 from remit.policy.limits import Limits
 from remit.policy.repeats import call_key_of
-from remit.policy.verdict import Facts, Finding, Rewrite
+from remit.policy.verdict import Facts, Rewrite
 from remit.policy.weight import is_short_text
 from remit.protocol.card import AgentCard, Rate
 from remit.protocol.envelope import Request
@@ -84,10 +84,6 @@ async def nothing(_: object) -> Answer:
 
 def a_caller(card: AgentCard, request: Request) -> Frame:
     return Frame(request, RegisteredAgent(card, nothing, "prime@hub"), Run(request, 1, None), None, 0.0)
-
-
-def finds_mail(text: str) -> list[Finding]:
-    return [Finding(text.index("ann"), len(text), "EMAIL")] if "@" in text else []
 
 
 CALLER = a_card(name="prime", may_call=frozenset({"tag"}))
