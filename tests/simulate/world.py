@@ -27,10 +27,10 @@ from remit.runtime.approvers import answer
 from remit.runtime.aside import Aside
 from remit.runtime.brief import Brief
 from remit.runtime.clock import LoopClock
+from remit.runtime.engine import Watchdog
 from remit.runtime.frames import Frame
 from remit.runtime.ports import AcceptedRequest, Decision, Store, StoreError, TakenRequest
 from remit.runtime.root_runs import LEASE_MS
-from remit.runtime.watchdog import Watchdog
 from remit_cli.config import composition
 from remit_cli.config.code import found
 from remit_cli.config.load import load_team

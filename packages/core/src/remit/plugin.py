@@ -230,9 +230,9 @@ def installed_plugins() -> Iterator[tuple[str, str]]:
     for folder in sys.path:
         with suppress(OSError), os.scandir(folder or ".") as files:
             # Of a package that is installed twice, Python imports the first.
-            found = {name: each.path for each in files if (name := _package(each.name)) not in {"", *packages}}
-            packages.update(found)
-            for path in found.values():
+            paths = {name: each.path for each in files if (name := _package(each.name)) not in {"", *packages}}
+            packages.update(paths)
+            for path in paths.values():
                 yield from _entries(path)
 
 

@@ -225,7 +225,7 @@ async def test_an_answer_that_is_none_is_refused_as_the_callees_fault(hub: Hub, 
     async def odd(brief: Brief) -> object:
         return make()
 
-    reply = await beside_a_sibling(hub, "odd", deadline_ms=2_000)
+    reply = await beside_a_sibling(hub, "odd")
     assert reply.fault is not None, reply.result
     assert (reply.status, reply.fault.code) == (Status.FAILED, Code.RESULT_VALIDATION_FAILED)
     assert (reply.result, reply.new_facts, reply.usage.total) == (None, (), 0)

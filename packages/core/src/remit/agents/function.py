@@ -74,7 +74,7 @@ def _answering(function: AgentFunction, threads: Threads) -> Callable[Concatenat
 # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Said:
+class _StreamedAnswer:
     """What a generator function yields: texts, which are streamed, and then perhaps a result."""
 
     def __init__(self, brief: Brief) -> None:
@@ -99,34 +99,34 @@ class _Said:
 
     def answer(self) -> Answer:
         """Return the result that was yielded, else all texts as one; an answer without a result gets the texts."""
-        told = "".join(self._texts)
-        answer = to_answer(told if self._result is None else self._result)
-        return replace(answer, result=told) if answer.result is None and not answer.calls else answer
+        text = "".join(self._texts)
+        answer = to_answer(text if self._result is None else self._result)
+        return replace(answer, result=text) if answer.result is None and not answer.calls else answer
 
 
 def _streaming(function: AgentFunction, threads: Threads) -> Callable[Concatenate[Brief, ...], Awaitable[Answer]]:
     if not (inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(type(function).__call__)):
 
         async def answer(brief: Brief, **given: Any) -> Answer:
-            said = _Said(brief)
+            stream = _StreamedAnswer(brief)
             async with aclosing(cast("AsyncGenerator[object, None]", function(brief, **given))) as pieces:
                 async for piece in pieces:
-                    said.take(piece)
-            return said.answer()
+                    stream.take(piece)
+            return stream.answer()
 
         return answer
 
     def run(brief: Brief, given: dict[str, Any]) -> Answer:
-        said = _Said(brief)
+        stream = _StreamedAnswer(brief)
         pieces = cast("Generator[object, None, object]", function(brief, **given))
         try:
             while True:
-                said.take(next(pieces))
+                stream.take(next(pieces))
         except StopIteration as end:
-            said.take(end.value)
+            stream.take(end.value)
         finally:
             pieces.close()
-        return said.answer()
+        return stream.answer()
 
     async def answer_from_thread(brief: Brief, **given: Any) -> Answer:
         return await threads.run(lambda brief: run(brief, given), brief)
@@ -225,7 +225,7 @@ def _returned(result: object, tool: str) -> Json:
 
 def _parameters_of(function: Callable[..., object], name: str) -> tuple[dict[str, Member], bool]:
     hints = get_type_hints(function, include_extras=True)
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     parameters = dict(inspect.signature(function).parameters)
     wants_user = parameters.pop("user", None) is not None
     for parameter in parameters.values():
@@ -233,8 +233,8 @@ def _parameters_of(function: Callable[..., object], name: str) -> tuple[dict[str
             raise team_invalid(f"tool `{name}`: parameter `{parameter}` must be one that can be given by name")
         required = parameter.default is parameter.empty
         default = None if required else parameter.default
-        found[parameter.name] = Member(hints.get(parameter.name, Any), required, default)
-    return found, wants_user
+        members[parameter.name] = Member(hints.get(parameter.name, Any), required, default)
+    return members, wants_user
 
 
 def function_of(thing: object) -> AgentFunction:
@@ -254,7 +254,7 @@ def function_of(thing: object) -> AgentFunction:
 
 def described(thing: object, function: AgentFunction) -> str:
     """Return an agent's description: its adapter's, or the docstring of its function."""
-    said = getattr(function, "description", None)
-    if isinstance(said, str):
-        return said
+    description = getattr(function, "description", None)
+    if isinstance(description, str):
+        return description
     return inspect.cleandoc(thing.__doc__ or "") if inspect.isroutine(thing) else ""

@@ -164,12 +164,12 @@ def signature_of(function: Callable[..., object]) -> FunctionSignature | None:
     except (TypeError, ValueError):  # some functions that are not written in Python have no signature
         return None
     if first is None:
-        name = _named(function)
+        name = _function_name(function)
         raise team_invalid(f"`{name}` takes no parameter, and has to take the brief: write `def {name}(brief: Brief)`")
     hints, unread = _hints(function)
     if (kind := hints.get(first.name)) in (str, int, float, bool, bytes) or declares_fields(kind):
-        like = f"def {_named(function)}(brief: Brief, {first.name}: {name_of(kind)})"
-        raise team_invalid(f"`{_named(function)}`: its first parameter takes the brief: write `{like}`")
+        like = f"def {_function_name(function)}(brief: Brief, {first.name}: {name_of(kind)})"
+        raise team_invalid(f"`{_function_name(function)}`: its first parameter takes the brief: write `{like}`")
     parameters: dict[str, Member] = {}
     for each in rest:
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) or each.name.startswith("_"):
@@ -179,7 +179,7 @@ def signature_of(function: Callable[..., object]) -> FunctionSignature | None:
             parameters[each.name] = Member(hints[each.name], required, None if required else each.default)
         elif each.default is each.empty:
             why = unread or "give it a type, which is then read from the input"
-            raise team_invalid(f"`{_named(function)}`: parameter `{each}` cannot be filled: {why}")
+            raise team_invalid(f"`{_function_name(function)}`: parameter `{each}` cannot be filled: {why}")
     if not any(each.required or (each.default is None and declares_fields(each.kind)) for each in parameters.values()):
         parameters = {}  # defaults that bind variables around the function, as in a loop
     result = _result_of(hints.get("return"), is_stream(function))
@@ -189,7 +189,9 @@ def signature_of(function: Callable[..., object]) -> FunctionSignature | None:
     try:
         signature.input_schema()
     except TypeError as error:
-        raise team_invalid(f"`{_named(function)}`: its parameters cannot be described as JSON: {error}") from error
+        raise team_invalid(
+            f"`{_function_name(function)}`: its parameters cannot be described as JSON: {error}"
+        ) from error
     try:
         signature.result_schema()
     except TypeError:
@@ -244,5 +246,5 @@ def _result_of(hint: Any, stream: bool) -> Any:
     return Union[tuple(kinds)]  # noqa: UP007 - made of what is only known now
 
 
-def _named(function: Callable[..., object]) -> str:
+def _function_name(function: Callable[..., object]) -> str:
     return getattr(function, "__name__", type(function).__name__)

@@ -455,8 +455,8 @@ class Hub:
 
     def forward_headers(self, run: str, headers: Mapping[str, str]) -> None:
         """Forward these headers of a request to every hub that its run calls."""
-        if found := passed_on(headers):
-            self._parts.passed_on[run] = found
+        if forwarded := passed_on(headers):
+            self._parts.passed_on[run] = forwarded
 
     async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
         """Start a received request, or attach to an equal one in flight; *once* is its single-use proof, if any."""

@@ -123,7 +123,7 @@ def merge_all(responses: Sequence[Response]) -> Answer | None:
 
 def with_findings(answer: Answer, findings: Findings) -> Answer:
     """Return the answer with the conflicts of its components, and whether the user should be asked."""
-    told = [
+    conflicts = [
         {
             "path": each.path,
             "severity": each.severity,
@@ -135,7 +135,7 @@ def with_findings(answer: Answer, findings: Findings) -> Answer:
     ]
     return replace(
         answer,
-        metadata=answer.metadata | {"agreement": findings.agreement, "conflicts": told},
+        metadata=answer.metadata | {"agreement": findings.agreement, "conflicts": conflicts},
         requires_followup=answer.requires_followup or any(each.question for each in findings.conflicts),
     )
 
@@ -232,20 +232,20 @@ def comparable(components: Sequence[Component], calls: Sequence[Call]) -> list[C
     its own, and what one capability says of two inputs is told apart by a number.
     """
     questions = [_question(call) for call in calls]
-    asked = list(dict.fromkeys(questions))
-    if len(asked) < 2:
+    distinct = list(dict.fromkeys(questions))
+    if len(distinct) < 2:
         return list(components)
-    often = Counter(text for text, _ in asked)
-    told: list[Component] = []
+    often = Counter(text for text, _ in distinct)
+    relabelled: list[Component] = []
     for component, question in zip(components, questions, strict=True):
-        text, place = question[0], asked.index(question) + 1
+        text, place = question[0], distinct.index(question) + 1
         label = text or "answer"
         if often[text] > 1:
             label = f"{label} {place}"
         result: Json = component.result
         apart = often[text] > 1 or not isinstance(result, dict | list | tuple)
-        told.append(replace(component, result={label: result} if apart else result, question=str(place)))
-    return told
+        relabelled.append(replace(component, result={label: result} if apart else result, question=str(place)))
+    return relabelled
 
 
 def _question(call: Call) -> tuple[str, bytes]:
@@ -336,6 +336,6 @@ def _restated(result: Json, depth: int = 0) -> Iterator[str]:
 
 def disagreement(conflict: Conflict) -> str:
     """Return what components say differently, on one line."""
-    values = " or ".join(said_shortly(said.value) or laid_out(said.value) for said in conflict.values)
+    values = " or ".join(said_shortly(each.value) or laid_out(each.value) for each in conflict.values)
     preferred = "" if conflict.preferred is None else f"; more certain: {said_shortly(conflict.preferred)}"
     return f"- {in_words(conflict.path)}: {values}{preferred}"

@@ -13,19 +13,19 @@ RESERVE_MS = 500
 FLOOR_MS = 20
 
 
-def grant_time_ms(asked_ms: int, left_ms: int) -> int:
+def grant_time_ms(wanted_ms: int, left_ms: int) -> int:
     """Return the time of a callee: what was asked for, at most what is left minus the caller's reserve."""
-    if 0 < asked_ms <= left_ms - RESERVE_MS:
-        return asked_ms  # as most are: enough is left
+    if 0 < wanted_ms <= left_ms - RESERVE_MS:
+        return wanted_ms  # as most are: enough is left
     tenth = left_ms // 10
     most = left_ms - (tenth if tenth < RESERVE_MS else RESERVE_MS)
-    granted = asked_ms if asked_ms < most else most
+    granted = wanted_ms if wanted_ms < most else most
     return granted if granted > 0 else 0
 
 
-def grant_tokens(asked: int, left: int) -> int:
+def grant_tokens(wanted: int, left: int) -> int:
     """Return the tokens of a callee: what was asked for, at most what is left."""
-    granted = asked if asked < left else left
+    granted = wanted if wanted < left else left
     return granted if granted > 0 else 0
 
 

@@ -37,8 +37,8 @@ def message_of(record: Record, count: Count) -> Message | None:
     """Return the message that a record adds to a conversation; None for events inside an agent."""
     match record.body:
         case Request() as request:
-            asked, given = request.objective, text_of(request.input)
-            text = "\n".join(part for part in (asked, "" if given == asked else given) if part)
+            objective, given = request.objective, text_of(request.input)
+            text = "\n".join(part for part in (objective, "" if given == objective else given) if part)
             return Message(
                 role="user",
                 text=text,
@@ -84,26 +84,26 @@ def messages_from_records(
     recorded again, as it finally began, replaces its first form: *asked* maps each delegation to the message of its
     last form.
     """
-    found: dict[int, Message] = {}
+    messages: dict[int, Message] = {}
     replaced: set[int] = set()
     forms = dict(asked or {})
     for record in records:
         request = record.body
         if isinstance(request, Request):
             for shown in request.view.messages if request.view else ():
-                source = None if shown.seq in found else original(shown.seq)
+                source = None if shown.seq in messages else original(shown.seq)
                 # It was counted when it was said.
                 message = None if source is None else message_of(source, lambda _, tokens=shown.tokens: tokens)
                 if message is not None:
-                    found[message.seq] = message
+                    messages[message.seq] = message
             if request.path in forms:
                 replaced.add(forms[request.path])
-                found.pop(forms[request.path], None)
+                messages.pop(forms[request.path], None)
             forms[request.path] = record.seq
         message = message_of(record, count)
         if message is not None:
-            found[message.seq] = message
-    return RecordedMessages(list(found.values()), replaced)
+            messages[message.seq] = message
+    return RecordedMessages(list(messages.values()), replaced)
 
 
 # ── the filter ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,8 +176,8 @@ def notes_for(notes: Iterable[Note], callers: Sequence[ContextFilter | None]) ->
     one above allowed. An agent without a filter passes on none; the agent that the user talks to has all, unless the
     user says otherwise.
     """
-    *delegated, asked = callers
-    passed = _passed(asked, "all")
+    *delegated, nearest = callers
+    passed = _passed(nearest, "all")
     for each in delegated:
         passed &= _passed(each, "none")
     return tuple(note for note in notes if note.kind in passed)
@@ -259,6 +259,6 @@ def _end(text: str, most: int) -> int:
     """Return where to cut a text to at most *most* characters: at a line or word end, if one is near enough."""
     # Giving up half of what fits is too much: some texts are one line, and some languages have no spaces.
     for end in "\n", " ":
-        if (found := text.rfind(end, most // 2 + 1, most + 1)) > 0:
-            return found
+        if (at := text.rfind(end, most // 2 + 1, most + 1)) > 0:
+            return at
     return most

@@ -182,26 +182,26 @@ def deadline(request: Request, facts: Facts) -> Verdict:
 
 def tools(request: Request, facts: Facts) -> Verdict:
     """The named tools are the callee's, and within the caller's own remit."""
-    asked = facts.asked_tools
-    if asked is None or facts.target is None:
+    wanted = facts.asked_tools
+    if wanted is None or facts.target is None:
         return ALLOW
-    if excess := asked - facts.target.tools:
+    if excess := wanted - facts.target.tools:
         return refuse(Code.TOOL_NOT_ALLOWED, f"{request.target} not authorized to use {_listed(excess)}")
-    if excess := asked - _passable(facts.caller, facts.target, facts.limits, asked):
+    if excess := wanted - _passable(facts.caller, facts.target, facts.limits, wanted):
         why = f"{request.origin} does not have it, and {request.target} works with the authority of its caller"
         return refuse(Code.TOOL_NOT_ALLOWED, f"{request.target} not authorized to use {_listed(excess)}: {why}")
-    if facts.held is not None and facts.held.tools is not None and (excess := asked - facts.held.tools):
+    if facts.held is not None and facts.held.tools is not None and (excess := wanted - facts.held.tools):
         return refuse(
             Code.TOOL_NOT_ALLOWED, f"{request.origin} cannot pass on {_listed(excess)}: its own remit does not name it"
         )
     return ALLOW
 
 
-def _passable(caller: AgentCard | None, callee: AgentCard, limits: Limits, asked: frozenset[str]) -> frozenset[str]:
+def _passable(caller: AgentCard | None, callee: AgentCard, limits: Limits, wanted: frozenset[str]) -> frozenset[str]:
     """Return the requested tools that a caller can give its callee."""
     # An agent that passes on has no tools: its remit bounds what its callees may use.
     if caller is None or caller.passes_on or authority_of(callee, limits) == "own":
-        return asked
+        return wanted
     return caller.tools
 
 
@@ -225,9 +225,9 @@ def tokens(request: Request, facts: Facts) -> Verdict:
             suggestion="Answer with what you have, or ask again with a larger budget.",
         )
     # A token is at least one byte, and a character at most four bytes: short requests need no counting.
-    said = request.input or ""
+    given = request.input or ""
     if facts.counted or (
-        isinstance(said, str) and not request.files and 4 * (len(request.objective) + len(said)) <= budget
+        isinstance(given, str) and not request.files and 4 * (len(request.objective) + len(given)) <= budget
     ):
         return ALLOW
     estimated = estimate_request(request)

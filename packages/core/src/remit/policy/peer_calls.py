@@ -60,8 +60,8 @@ def cell_of(group: str) -> str:
 def content_of(request: Request) -> bytes:
     """Return what a request asks for; white space and case make no difference."""
     objective = " ".join(request.objective.split()).casefold()
-    asked = (request.target, request.capability, objective, request.input)
-    return hashlib.sha256(encode((*asked, request.files) if request.files else asked)).digest()
+    identity = (request.target, request.capability, objective, request.input)
+    return hashlib.sha256(encode((*identity, request.files) if request.files else identity)).digest()
 
 
 def call_of(request: Request, group: str, key: str, now_ms: int, limits: Limits) -> PeerCall:
@@ -102,9 +102,9 @@ def objection(calls: Iterable[PeerCall], call: PeerCall, request: Request, limit
         repeated=any(each.key == call.key for each in beside),
     )
     # The agent sees its name as it wrote it.
-    said = replace(request, origin=there(request.origin, request.via or ""))
+    judged = replace(request, origin=there(request.origin, request.via or ""))
     for guard in (cycle, fan_out):
-        verdict = guard(said, facts)
+        verdict = guard(judged, facts)
         if isinstance(verdict, Refuse):
             return verdict.fault
     return None

@@ -154,11 +154,11 @@ def receive(
     names = {"origin": origin, "session": session, "parent_session": parent_session}
     if (why := _too_long(names, sender)) is not None:
         return why
-    asked = fields_of(Assignment, sent)
-    asked["session"] = session or run
-    asked["correlation"] = sent.correlation or sent.run or run
+    assignment = fields_of(Assignment, sent)
+    assignment["session"] = session or run
+    assignment["correlation"] = sent.correlation or sent.run or run
     if sent.view is not None:
-        asked["context"] = None
+        assignment["context"] = None
     return Request(
         version=sent.version,
         id=sent.id or run,
@@ -171,7 +171,7 @@ def receive(
         created_ms=created_ms,
         traceparent=sent.traceparent if trace_of(sent.traceparent) else None,
         via=sender.name,
-        **asked,
+        **assignment,
     )
 
 
@@ -210,29 +210,29 @@ def _remit_here(
 
 def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
     """Return the remarks to the sender besides the outcome: what it asked for and cannot have here."""
-    found: list[str] = []
-    asked, granted = sent.context_tokens, request.remit.context_tokens
-    if asked is not None and asked > CONTEXT_TOKENS and asked > granted:
-        found.append(context_cut(asked, granted))
+    warnings: list[str] = []
+    wanted, granted = sent.context_tokens, request.remit.context_tokens
+    if wanted is not None and wanted > CONTEXT_TOKENS and wanted > granted:
+        warnings.append(context_cut(wanted, granted))
     urgent = sent.priority if sent.remit is None else sent.remit.priority
     if urgent not in (None, request.remit.priority):
-        found.append(
+        warnings.append(
             f"The priority {urgent} was lowered to {request.remit.priority}: {request.via} lacks the permission "
             f"`{Permission.PRIORITY}` in the team file."
         )
     goes_on = sent.session is not None or sent.view is not None
     if sent.remit is None and not goes_on and sent.context is not None and reads_conversation(sent.context):
-        found.append(
+        warnings.append(
             "The filter chose nothing, because the request names no conversation. "
             "Name the session to choose from, or put what the callee needs into the task."
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
-def context_cut(asked: int, granted: int, name: str = "max_context_tokens") -> str:
+def context_cut(wanted: int, granted: int, name: str = "max_context_tokens") -> str:
     """Return the warning to a caller that asks for more context than allowed; *name* is its name for the field."""
     return (
-        f"At most {granted:,} tokens of context are passed on here, not {asked:,} as `{name}` asks for. "
+        f"At most {granted:,} tokens of context are passed on here, not {wanted:,} as `{name}` asks for. "
         "The team file says how many (`context_tokens` in `[budgets]`)."
     )
 
@@ -255,21 +255,21 @@ def _too_long(names: Mapping[str, str | None], sender: Sender) -> Fault | None:
 
 
 def _user(sent: Submission, sender: Sender) -> str | Fault:
-    said = sent.user if sent.remit is None else sent.remit.user
-    if said is None and sender.users is not None and len(sender.users) == 1:
-        (said,) = sender.users
-    if said is None:
+    user = sent.user if sent.remit is None else sent.remit.user
+    if user is None and sender.users is not None and len(sender.users) == 1:
+        (user,) = sender.users
+    if user is None:
         problem = Problem("$.user", "name the user of the request")
         return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.user", problems=(problem,))
-    if sent.user is not None and sent.user != said:
+    if sent.user is not None and sent.user != user:
         return fault(
             Code.USER_MISMATCH,
             "User ID mismatch - security violation: the request names two users",
             suggestion="Name one user: `user` and the user of the remit have to be the same.",
         )
-    if sender.users is not None and said not in sender.users:
-        return not_for(sender, said)
-    return said
+    if sender.users is not None and user not in sender.users:
+        return not_for(sender, user)
+    return user
 
 
 def not_for(sender: Sender, user: str) -> Fault:

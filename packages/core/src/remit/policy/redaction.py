@@ -189,11 +189,11 @@ def _strike(value: Json, sealing: Sealing, struck: dict[str, Raw], key: str) -> 
 def _strike_fields(value: Json, sealing: Sealing, struck: dict[str, Raw]) -> Json:
     changes: dict[str, Json] = {}
     for name in TEXT_FIELDS[type(value)]:
-        said = getattr(value, name)
-        if said and (clean := _strike(said, sealing, struck, "")) is not said:
+        content_before = getattr(value, name)
+        if content_before and (clean := _strike(content_before, sealing, struck, "")) is not content_before:
             if name in _ROOM and len(clean) > _ROOM[name]:
-                clean = token_for(sealing.key, "TEXT", said)
-                struck[clean] = said
+                clean = token_for(sealing.key, "TEXT", content_before)
+                struck[clean] = content_before
             changes[name] = clean
     if type(value) is File and (content := _strike_content(value, sealing, struck)) is not None:
         changes["data"] = content
@@ -234,8 +234,8 @@ def _replaced(text: str, shift: int, findings: Iterable[Finding], sealing: Seali
     end = 0
     # A team's own detectors may report overlapping matches in any order: every match is replaced.
     places = [
-        (max(found.start - shift, 0), min(found.end - shift, len(text)), found.kind)
-        for found in sorted(findings, key=_place)
+        (max(finding.start - shift, 0), min(finding.end - shift, len(text)), finding.kind)
+        for finding in sorted(findings, key=_order_of)
     ]
     if places and "[" in text:
         places = [(*place, kind) for start, stop, kind in places for place in _outside_tokens(text, start, stop)]
@@ -280,9 +280,9 @@ def settled(
         signed = getattr(sealing.bare or sealing.detect, "signed", False)
         end = min([_unsettled(text, signed=signed), *(_begun(text, secret) for secret in named)])
     findings = list(sealing.detect(before + text)) if end else []
-    for found in sorted(findings, key=_place, reverse=True):
-        if found.start - shift < end < found.end - shift:
-            end = max(found.start - shift, 0)
+    for finding in sorted(findings, key=_order_of, reverse=True):
+        if finding.start - shift < end < finding.end - shift:
+            end = max(finding.start - shift, 0)
     if not ended:
         end = _before_an_opening(text, end)
     return _replaced(text[:end], shift, findings, sealing, struck), end
@@ -332,8 +332,8 @@ def everything(text: str) -> list[Finding]:
     return [Finding(0, len(text), "UNREAD")]
 
 
-def _place(found: Finding) -> tuple[int, int]:
-    return found.start, -found.end
+def _order_of(finding: Finding) -> tuple[int, int]:
+    return finding.start, -finding.end
 
 
 def _outside_tokens(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -352,13 +352,13 @@ def _strike_number(number: float, sealing: Sealing, struck: dict[str, Raw], key:
     named = abs(whole) < _LONG_NUMBER and sealing.detect is not everything
     if whole != number or (named and not key and sealing.bare is None):
         return number
-    digits, found = str(abs(whole)), dict[str, Raw]()
-    _strike_text(digits, sealing, found, key)
+    digits, in_digits = str(abs(whole)), dict[str, Raw]()
+    _strike_text(digits, sealing, in_digits, key)
     # A short number is only what its field's name says: by itself it could be an amount of money.
-    if not found or (named and any(True for _ in (sealing.bare or sealing.detect)(digits))):
+    if not in_digits or (named and any(True for _ in (sealing.bare or sealing.detect)(digits))):
         return number
     # Part of a number is not a number: it is replaced whole.
-    token = token_for(sealing.key, kind_of(next(iter(found))), whole)
+    token = token_for(sealing.key, kind_of(next(iter(in_digits))), whole)
     struck[token] = whole
     return token
 

@@ -89,8 +89,8 @@ def is_outdated(earlier: EarlierAnswer, request: Request, changes: int) -> bool:
 
 def words_of(*texts: Json) -> Counter[str]:
     """Return the words of a text, with their counts."""
-    said = " ".join(text if isinstance(text, str) else encode(text).decode() for text in texts if text is not None)
-    return Counter(_WORD.findall(said[:MOST_CHARACTERS].lower()))
+    joined = " ".join(text if isinstance(text, str) else encode(text).decode() for text in texts if text is not None)
+    return Counter(_WORD.findall(joined[:MOST_CHARACTERS].lower()))
 
 
 def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:

@@ -42,7 +42,7 @@ def _restore(value: Json, held: Held) -> Json:
         case Struct():
             names = TEXT_FIELDS.get(type(value), ())
             changes = {
-                name: each for name in names if (each := _restore(said := getattr(value, name), held)) is not said
+                name: each for name in names if (each := _restore(field := getattr(value, name), held)) is not field
             }
             return replace(value, **changes) if changes else value
         case _:
@@ -67,7 +67,7 @@ def _restore_file(file: File, held: Held) -> File:
 def _restore_text(text: str, held: Held) -> Raw:
     if text in held:
         return held[text]
-    restored = TOKEN.sub(lambda found: str(held.get(found[0], found[0])), text)
+    restored = TOKEN.sub(lambda match: str(held.get(match[0], match[0])), text)
     return text if restored == text else restored
 
 
@@ -103,10 +103,10 @@ def tokens_in(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
     """Return the tokens in a JSON value, each with its place."""
     match value:
         case str():
-            yield from ((place, found[0]) for found in TOKEN.finditer(value)) if "[" in value else ()
+            yield from ((place, match[0]) for match in TOKEN.finditer(value)) if "[" in value else ()
         case dict():
             for name, each in cast("dict[str, Json]", value).items():
-                yield from ((place, found[0]) for found in TOKEN.finditer(name))
+                yield from ((place, match[0]) for match in TOKEN.finditer(name))
                 yield from tokens_in(each, f"{place}.{name}" if place else name)
         case list():
             for index, each in enumerate(cast("list[Json]", value)):
@@ -254,20 +254,20 @@ def tokens_asked_for(value: Json, held: Held, schema: Schema | None = None) -> d
     and of very many fields only the first are reported.
     """
     root = schema or {}
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     rest = deque([_Field(value, "", "", [schema], _DEEPEST)])
     for _ in range(_MOST_VALUES):
-        if not rest or len(found) == _MOST_FOUND:
+        if not rest or len(tokens) == _MOST_FOUND:
             break
         field = rest.popleft()
         match field.value:
             case str() as text if (token := text.strip()) in held and field.asks(root):
-                found[field.place] = token
+                tokens[field.place] = token
             case dict() | list() if field.depth:
                 rest.extend(islice(field.within(root), _MOST_VALUES - len(rest)))
             case _:
                 pass
-    return found
+    return tokens
 
 
 class _Field(NamedTuple):
@@ -353,10 +353,10 @@ def _parts(schema: Any, root: Schema, hops: int = _MOST_HOPS) -> Iterator[Schema
 
 
 def _at(reference: str, root: Schema) -> Any:
-    found: Any = root
+    part: Any = root
     for step in reference.removeprefix("#/").split("/"):
-        found = cast("Schema", found).get(step) if isinstance(found, dict) else None
-    return found
+        part = cast("Schema", part).get(step) if isinstance(part, dict) else None
+    return part
 
 
 def explain_tokens(problems: tuple[Problem, ...], value: Json, path: str = "$") -> tuple[Problem, ...]:

@@ -75,10 +75,10 @@ class FairQueue(Generic[T]):
     def remove(self, share: ShareOwner, item: T, priority: Priority = Priority.NORMAL) -> bool:
         """Remove an item that does not wait any longer; return whether it was there."""
         users = self._lines[priority].get(share.client)
-        found = users is not None and share.user in users and item in users[share.user]
-        if found:
+        is_waiting = users is not None and share.user in users and item in users[share.user]
+        if is_waiting:
             self._drop(priority, share, item)
-        return found
+        return is_waiting
 
     def make_room(self, share: ShareOwner) -> T | None:
         """Remove the last item of whoever has most in a full queue, and return it; None: that is *share* itself."""

@@ -103,7 +103,7 @@ def _parts_of(value: object) -> Collection[object]:
 _NO_FIELDS = frozenset({"__dict__", "__weakref__"})
 
 
-def said_in(request: Request) -> tuple[Json, ...]:
+def texts_of_request(request: Request) -> tuple[Json, ...]:
     """Return the texts of a request, without its route and its remit."""
     return (
         request.objective,
@@ -125,7 +125,7 @@ def is_light_request(request: Request, most: int = LIGHT) -> bool:
         request.handoff or request.context or request.view or request.hints or request.reason or request.files
     ):
         return len(request.objective) + (0 if given is None else len(given)) <= most
-    return is_light(*said_in(request), most=most)
+    return is_light(*texts_of_request(request), most=most)
 
 
 def is_light_response(response: Response) -> bool:
@@ -149,14 +149,14 @@ def is_light_response(response: Response) -> bool:
 
 def is_light_call(call: Call) -> bool:
     """Return whether a call, which may be invalid, may be validated in the event loop."""
-    said, given = call.objective, call.input
+    objective, given = call.objective, call.input
     # Examining every field costs as much as ten guards, and most calls have only a text or two.
     if (
-        type(said) is str
+        type(objective) is str
         and (given is None or type(given) is str)
         and not (call.handoff or call.context or call.hints or call.files)
     ):
-        return len(said) + (0 if given is None else len(given)) <= LIGHT
+        return len(objective) + (0 if given is None else len(given)) <= LIGHT
     return is_light(call)
 
 
@@ -165,16 +165,16 @@ def is_short_text(call: Call) -> bool:
 
     Most calls are, and they are recognised faster than they could be validated: such a call is valid and light.
     """
-    target, said, tokens = call.target, call.objective, call.max_tokens
+    target, objective, tokens = call.target, call.objective, call.max_tokens
     return (
         type(target) is str
-        and type(said) is str
+        and type(objective) is str
         and (tokens is None or (type(tokens) is int and 0 <= tokens <= MAX_INTEGER))
         and 0 < len(target) <= _SHORT_NAME
-        and len(said) <= LIGHT
+        and len(objective) <= LIGHT
         and target.isprintable()
-        and (target + said).isascii()
-        and call == Call(target=target, objective=said, max_tokens=tokens)
+        and (target + objective).isascii()
+        and call == Call(target=target, objective=objective, max_tokens=tokens)
     )
 
 

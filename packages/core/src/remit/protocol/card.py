@@ -89,18 +89,18 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     def contradictions(self) -> dict[str, str]:
         """Return the inconsistent settings, by field."""
-        found: dict[str, str] = {}
+        problems: dict[str, str] = {}
         if self.cache_similar and (not self.read_only or self.cache_ms is None):
-            found["cache_similar"] = (
+            problems["cache_similar"] = (
                 "only answers that are kept can be given to others, and only those of what changes nothing are: "
                 "say that it is `read_only` and for how long its answers are kept, or leave this out"
             )
         if self.hedge_ms is not None and not self.read_only:
-            found["hedge_ms"] = (
+            problems["hedge_ms"] = (
                 "only what changes nothing may be asked of two agents at once: "
                 "say that it is `read_only`, or leave this out"
             )
-        return found
+        return problems
 
 
 Sees = Names | dict[Name, Names]

@@ -324,6 +324,11 @@ class Request(Assignment, frozen=True, kw_only=True):
         """The sender that chose its id: two clients, or two hubs, may choose the same independently."""
         return self.origin if self.via is None else f"{self.origin}@{self.via}"
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Sender, user and id: equal requests have equal keys."""
+        return self.sender, self.remit.user, self.id
+
 
 class Strategy(StrEnum):
     """How several responses become one answer."""
@@ -411,10 +416,10 @@ class Response(AnswerContent, frozen=True, kw_only=True):
 
         They are not told the model either: that is how an agent is made, not what it is for.
         """
-        told = self.fault and self.fault.outward()
+        shown = self.fault and self.fault.outward()
         if MODEL in self.metadata:
-            return replace(self, fault=told, metadata={k: v for k, v in self.metadata.items() if k != MODEL})
-        return self if told is self.fault else replace(self, fault=told)
+            return replace(self, fault=shown, metadata={k: v for k, v in self.metadata.items() if k != MODEL})
+        return self if shown is self.fault else replace(self, fault=shown)
 
     def unwrap(self) -> Json:
         """Return the result, or raise the fault as a `RemitError`."""

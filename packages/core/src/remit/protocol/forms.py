@@ -71,8 +71,8 @@ def _resolved(field: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
     others = {key: value for key, value in field.items() if key not in ("$ref", "anyOf", "const")}
     match field:
         case {"$ref": str() as ref}:
-            found = definitions.get(ref.removeprefix("#/$defs/"))
-            return _resolved({**found, **others}, {}) if isinstance(found, dict) else dict(field)
+            definition = definitions.get(ref.removeprefix("#/$defs/"))
+            return _resolved({**definition, **others}, {}) if isinstance(definition, dict) else dict(field)
         case {"anyOf": [*_] as several} if {"type": "null"} in several:
             rest = [each for each in cast("list[Any]", several) if each != {"type": "null"}]
             is_one = len(rest) == 1 and isinstance(rest[0], dict)
@@ -138,16 +138,16 @@ def _choice(choice: Mapping[str, Any]) -> str:
 
 def field_value(field: JsonSchema, typed: str) -> Json:
     """Return what a person typed as a value of a field; as text if it is none, which the form then refuses."""
-    said = typed.strip()
+    text = typed.strip()
     match field.get("type"):
         case "integer" | "number":
             try:
-                return int(said) if said.lstrip("+-").isdecimal() else float(said)
+                return int(text) if text.lstrip("+-").isdecimal() else float(text)
             except ValueError:
-                return said
+                return text
         case "boolean":
-            return _ANSWERS.get(said.lower(), said)
+            return _ANSWERS.get(text.lower(), text)
         case "array":
-            return [each.strip() for each in said.split(",") if each.strip()]
+            return [each.strip() for each in text.split(",") if each.strip()]
         case _:
             return typed

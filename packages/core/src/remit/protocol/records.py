@@ -285,8 +285,8 @@ def outward(record: "Record") -> "Record":
     """Return a record for everyone except its hub's own programs: see `Fault.outward`."""
     match record.body:
         case Response() as response:
-            told = response.outward()
-            return record if told is response else replace(record, body=told)
+            body = response.outward()
+            return record if body is response else replace(record, body=body)
         case Refusal(response=Response(fault=Fault()) as response) as refusal:
             return replace(record, body=replace(refusal, response=response.outward()))
         case ToolUse(fault=Fault() as why) as use:

@@ -28,8 +28,8 @@ class TraceContext(NamedTuple):
 
 def place_of(traceparent: str | None) -> TraceContext | None:
     """Return the place that a `traceparent` names; None if it is invalid."""
-    found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
-    return None if found is None else TraceContext(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
+    match = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
+    return None if match is None else TraceContext(match[1], match[2], bool(int(match[3], 16) & _SAMPLED))
 
 
 def trace_id(run: str, traceparent: str | None = None) -> str:
@@ -54,10 +54,10 @@ def is_sampled(run: str, traceparent: str | None, ratio: float) -> bool:
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the forwarded headers of a request: unread, unchanged, and only within the size limit."""
-    found = {name: headers[name] for name in PASSED if name in headers}
-    if "tracestate" in found and place_of(headers.get("traceparent")) is None:
-        del found["tracestate"]  # it means nothing without the place that it belongs to
-    return {name: text for name, text in found.items() if len(text) <= PASSED[name] and _PLAIN.fullmatch(text)}
+    forwarded = {name: headers[name] for name in PASSED if name in headers}
+    if "tracestate" in forwarded and place_of(headers.get("traceparent")) is None:
+        del forwarded["tracestate"]  # it means nothing without the place that it belongs to
+    return {name: text for name, text in forwarded.items() if len(text) <= PASSED[name] and _PLAIN.fullmatch(text)}
 
 
 def _digits(text: str, size: int) -> str:

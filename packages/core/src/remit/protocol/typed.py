@@ -117,18 +117,18 @@ def is_type(value: object) -> bool:
 
 def schema_of(kind: Any, *, written: bool = False) -> JsonSchema:
     """Return the JSON Schema of a type, or raise a `TypeError`; *written* is its source form, if that differs."""
-    found = _Definitions("serialization" if written else "validation")
+    registry = _Definitions("serialization" if written else "validation")
     if _needs_pydantic(kind):
-        return found.complete(found.of_model(kind))
+        return registry.complete(registry.of_model(kind))
     if alternatives := _alternatives(kind):
-        each, definitions = msgspec.json.schema_components(alternatives, schema_hook=found.of_model)
-        return found.complete({"anyOf": list(each), "$defs": definitions})
-    return found.complete(_root_inlined(msgspec.json.schema(kind, schema_hook=found.of_model)))
+        each, definitions = msgspec.json.schema_components(alternatives, schema_hook=registry.of_model)
+        return registry.complete({"anyOf": list(each), "$defs": definitions})
+    return registry.complete(_root_inlined(msgspec.json.schema(kind, schema_hook=registry.of_model)))
 
 
 def object_schema(title: str, members: Mapping[str, Member]) -> JsonSchema:
     """Return the JSON Schema of an object with these members and no others, or raise a `TypeError`."""
-    found, models = _Definitions("validation"), dict[Any, Any]()
+    registry, models = _Definitions("validation"), dict[Any, Any]()
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, (kind, required, default) in members.items():
         if _needs_pydantic(kind):
@@ -138,8 +138,8 @@ def object_schema(title: str, members: Mapping[str, Member]) -> JsonSchema:
         shown = default if isinstance(default, _SHOWN) else msgspec.field(default_factory=lambda: None)
         fields.append((name, kind) if required else (name, kind, shown))
     made = msgspec.defstruct(title, fields, kw_only=True, forbid_unknown_fields=True)
-    schema = msgspec.json.schema(made, schema_hook=lambda kind: found.of_model(models.get(kind, kind)))
-    return found.complete(_root_inlined(schema))
+    schema = msgspec.json.schema(made, schema_hook=lambda kind: registry.of_model(models.get(kind, kind)))
+    return registry.complete(_root_inlined(schema))
 
 
 # Defaults that a schema can express.
@@ -252,19 +252,19 @@ def _read_model(kind: type[Any], value: Any) -> Any:
 
 
 def _of_pydantic(error: ValueError, value: Any, path: str) -> tuple[Problem, ...]:
-    found: Any = getattr(error, "errors", None)
-    if found is None:
+    list_errors: Any = getattr(error, "errors", None)
+    if list_errors is None:
         return (Problem(path, str(error)),)
     problems: list[Problem] = []
-    for each in found(include_url=False, include_context=False, include_input=False)[:MAX_PROBLEMS]:
+    for each in list_errors(include_url=False, include_context=False, include_input=False)[:MAX_PROBLEMS]:
         is_missing = each["type"] == "missing"
-        place, options = _place(value, each["loc"], path, is_missing=is_missing)
+        place, options = _locate(value, each["loc"], path, is_missing=is_missing)
         message = MISSING if is_missing else str(each["msg"]).removeprefix("Value error, ")
         problems.append(Problem(place, "".join(f"as {option}: " for option in options) + message))
     return tuple(problems)
 
 
-def _place(value: Any, loc: tuple[str | int, ...], path: str, *, is_missing: bool) -> tuple[str, list[str]]:
+def _locate(value: Any, loc: tuple[str | int, ...], path: str, *, is_missing: bool) -> tuple[str, list[str]]:
     """Return the path of a pydantic error, and the union members it was read as."""
     options: list[str] = []
     for index, name in enumerate(loc):

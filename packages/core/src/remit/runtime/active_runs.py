@@ -10,9 +10,6 @@ from remit.runtime.ports import RunScope
 
 T = TypeVar("T")
 
-RunKey = tuple[str, str, str]
-"""Sender, user and request id: equal requests have equal keys."""
-
 
 class ActiveRun:
     """A root request that this hub executes, or whose end it waits for."""
@@ -60,18 +57,13 @@ class ActiveRun:
             act(self.task)
 
 
-def run_key(request: Request) -> RunKey:
-    """Return the key by which an equal request in flight is found."""
-    return request.sender, request.remit.user, request.id
-
-
 class ActiveRuns:
     """The tasks of root requests: started, found again, interrupted while they wait, and called off."""
 
     def __init__(self, gone: Callable[[str], None]) -> None:
         self._gone = gone
         """Called with each run whose task has ended."""
-        self._by_key: dict[RunKey, ActiveRun] = {}
+        self._by_key: dict[tuple[str, str, str], ActiveRun] = {}
         self._by_run: dict[str, ActiveRun] = {}
         self._tasks: set[asyncio.Task[Response]] = set()
         self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
@@ -81,13 +73,13 @@ class ActiveRuns:
 
     def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
         """Run a root request in its own task; *content* is the digest of the request."""
-        task, key = asyncio.get_running_loop().create_task(work), run_key(request)
+        task, key = asyncio.get_running_loop().create_task(work), request.key
         going = self._by_key[key] = self._by_run[request.run] = ActiveRun(content, request, task)
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._ended(key, going))
         return going
 
-    def _ended(self, key: RunKey, going: ActiveRun) -> None:
+    def _ended(self, key: tuple[str, str, str], going: ActiveRun) -> None:
         self._tasks.discard(going.task)
         self._called_off.pop(going.run, None)
         self._gone(going.run)
@@ -97,8 +89,8 @@ class ActiveRuns:
             del self._by_run[going.run]
         going.end()
 
-    def get(self, key: RunKey) -> ActiveRun | None:
-        """Return the equal request in flight, if there is one."""
+    def get(self, key: tuple[str, str, str]) -> ActiveRun | None:
+        """Return the request in flight with that key (`Request.key`), if there is one."""
         return self._by_key.get(key)
 
     def has(self, run: str) -> bool:
@@ -115,24 +107,24 @@ class ActiveRuns:
         if name in self._by_run:
             return self._by_run[name]
         # Senders choose request ids, so two users may have chosen the same one: then it names neither.
-        found = [going for (_, _, request_id), going in self._by_key.items() if request_id == name]
-        return found[0] if len(found) == 1 else None
+        matches = [going for (_, _, request_id), going in self._by_key.items() if request_id == name]
+        return matches[0] if len(matches) == 1 else None
 
     def visible(self, name: str, sender: str, scope: RunScope) -> ActiveRun | None:
         """Return the run in *scope* with that id; else the only one whose request *sender* gave that id."""
         if (going := self._by_run.get(name)) is not None:
-            found = [going]
+            matches = [going]
         else:
             named = [going for (_, _, request_id), going in self._by_key.items() if request_id == name]
-            found = [each for each in named if sender and each.request.via == sender]
-        found = [
+            matches = [each for each in named if sender and each.request.via == sender]
+        matches = [
             each
-            for each in found
+            for each in matches
             if (scope.users is None or each.request.remit.user in scope.users)
             and (scope.agents is None or each.request.target in scope.agents)
             and scope.via in (None, each.request.via)
         ]
-        return found[0] if len(found) == 1 else None
+        return matches[0] if len(matches) == 1 else None
 
     def note_on_record(self, request: Request, run: str) -> None:
         """Note that a request is durably recorded, under *run*."""

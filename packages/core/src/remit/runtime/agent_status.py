@@ -59,12 +59,12 @@ def agent_status(parts: RuntimeContext) -> dict[str, AgentStatus]:
     ledger, transport, now = parts.ledger, parts.transport, parts.clock.now()
     queued = transport.queued()
     running = Counter(frame.card.name for frame in ledger.frames.values())
-    found: dict[str, AgentStatus] = {}
+    statuses: dict[str, AgentStatus] = {}
     for name, entry in parts.registry.agents.items():
         breaker, rate = ledger.breakers.get(name), entry.card.rate
         window = ledger.windows.get(name, Window())
         is_current = rate is not None and now < window.start + rate.seconds
-        found[name] = AgentStatus(
+        statuses[name] = AgentStatus(
             running=running[name],
             queued=queued.get(name, 0),
             breaker=ledger.phase(name),
@@ -77,7 +77,7 @@ def agent_status(parts: RuntimeContext) -> dict[str, AgentStatus]:
             is_remote=isinstance(entry.agent, Remote),
             hosts=entry.agent.hosts() if isinstance(entry.agent, Remote) else (),
         )
-    return found
+    return statuses
 
 
 def live_runs(parts: RuntimeContext) -> list[LiveRun]:
@@ -125,7 +125,7 @@ async def request_of(parts: RuntimeContext, run: str, *, raw: bool = True) -> Re
     request = request_in(record.body) if record is not None else None
     if request is None:
         return None
-    return await parts.redactor.said(request.run, request) if raw else request
+    return await parts.redactor.in_words_of_user(request.run, request) if raw else request
 
 
 async def delegations_of(store: Store, run: str) -> list[Delegation]:

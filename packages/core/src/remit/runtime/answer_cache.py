@@ -106,8 +106,8 @@ def lookup(
         return None
     goes_on = request.session not in (None, request.path) and not is_new(request)
     remit = clean.remit
-    said = [clean.objective, clean.input, _handed_over(clean), _notes(clean), *clean.files]
-    scoped = bool(known) and restore(said, known) != said
+    texts = [clean.objective, clean.input, _handed_over(clean), _notes(clean), *clean.files]
+    scoped = bool(known) and restore(texts, known) != texts
     around = (
         generation,
         card.name,
@@ -124,11 +124,11 @@ def lookup(
         request.session if goes_on else None,
     )
     handed_over = _handed_over(request)
-    key = digest(encode((around, (request.objective, request.input, handed_over, *request.files), said)))
+    key = digest(encode((around, (request.objective, request.input, handed_over, *request.files), texts)))
     likeness = None
     if capability.cache_similar:
         alike = (_alike(request, gist), _alike(clean, gist), handed_over, *request.files)
-        likeness = digest(encode(("like", around, *alike, said[2:])))
+        likeness = digest(encode(("like", around, *alike, texts[2:])))
     in_session = goes_on or (request.handoff is not None and request.handoff.history is not None)
     return Lookup(
         key, capability.cache_ms, public=capability.public, scoped=scoped, in_session=in_session, likeness=likeness

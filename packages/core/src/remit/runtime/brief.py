@@ -275,11 +275,11 @@ class Brief:
         from remit.policy.aggregate import strategy_named
 
         chosen = strategy_named(strategy)
-        asked = [replace(call, objective=about) if about and not call.objective else call for call in calls]
-        combined = await self._backend.combine(asked, chosen)
+        complete = [replace(call, objective=about) if about and not call.objective else call for call in calls]
+        combined = await self._backend.combine(complete, chosen)
         if blend is None or chosen is not Strategy.AI_BLEND or combined.answer is None:
             return combined
-        titles = ["" if call.objective == about else call.objective for call in asked]
+        titles = ["" if call.objective == about else call.objective for call in complete]
         return await _told_as_one(self._backend, combined, blend, about or self.original_request, titles)
 
     def chain(self, calls: Sequence[Call], *, forward: Forwarded = "result") -> Coroutine[Any, Any, list[Response]]:
@@ -438,10 +438,10 @@ def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
 
 
-def plain_finding(name: str, found: Json) -> Json:
+def plain_finding(name: str, value: Json) -> Json:
     """Return the result of `once` as plain JSON, or raise a `RemitError` that says where it is not JSON."""
     try:
-        return plain(found)
+        return plain(value)
     except RemitError as error:
         why = f"what was found out for {name} is not JSON"
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error

@@ -70,25 +70,25 @@ class ConversationAccess:
         frame, parts = self._frame, self._parts
         if not is_light(changes):
             return await self._change_much(changes)
-        found: dict[str, str | int] = {}
+        struck: dict[str, str | int] = {}
         most = parts.limits.max_result_bytes
         changes = self._keepable(changes)
         if frame.run.sealing is not None:
-            changes = strike(changes, frame.run.sealing, found)
-        if found:
-            parts.redactor.keep(frame.run, found, of_user=True)
+            changes = strike(changes, frame.run.sealing, struck)
+        if struck:
+            parts.redactor.keep(frame.run, struck, of_user=True)
         return revealed(self._frame, await parts.sessions.change(frame, changes, most))
 
     async def _change_much(self, changes: dict[str, Json]) -> dict[str, Json]:
         """Store changes that are too large to redact in the event loop."""
         frame, parts, run = self._frame, self._parts, self._frame.run
-        found: dict[str, str | int] = {}
+        struck: dict[str, str | int] = {}
         changes = await aside.run(self._keepable, changes)
         if run.sealing is not None:
-            changes = await aside.run(strike, changes, run.sealing, found)
-        if found:
-            taken = await aside.run(parts.redactor.take, run.scope, found, found, of_user=True)
-            parts.redactor.keep_taken(run, found, taken, of_user=True)
+            changes = await aside.run(strike, changes, run.sealing, struck)
+        if struck:
+            taken = await aside.run(parts.redactor.take, run.scope, struck, struck, of_user=True)
+            parts.redactor.keep_taken(run, struck, taken, of_user=True)
         kept = await parts.sessions.change(frame, changes, parts.limits.max_result_bytes)
         return await aside.run(revealed, frame, kept)
 
@@ -125,15 +125,15 @@ class ConversationAccess:
     def note(self, note: Note) -> None:
         refuse_if_stopped(self._frame)
         run, parts = self._frame.run, self._parts
-        found: dict[str, str | int] = {}
+        struck: dict[str, str | int] = {}
         # Redacted before it is cut, as with progress.
         note = checked(Note(note.kind, note.text[:MAX_PROGRESS_READ]))
         if note.kind == "answer":
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "only the hub notes the user's answers"))
         if run.sealing is not None:
-            note = strike(note, run.sealing, found)
-        if found:
-            parts.redactor.keep(run, found, of_user=True)
+            note = strike(note, run.sealing, struck)
+        if struck:
+            parts.redactor.keep(run, struck, of_user=True)
         parts.sessions.note(run, (Note(note.kind, note.text[:NOTE_LENGTH], self._frame.card.name),))
 
     async def facts(self) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ async def _referred(
                 suggestion="Read `brief.handoff.history`; a caller can give its own session, or one of its callees'.",
             )
         )
-    session = await _named_here(parts, frame, reference)
+    session = await _local_session(parts, frame, reference)
     await parts.store.flush()
     named, (session, owner) = session, await session_of(parts.store, session, user)
     owner = owner or await parts.store.owner(named)
@@ -192,7 +192,7 @@ async def _referred(
     if owner.user != user:
         why = f"User ID mismatch - security violation: the conversation `{reference[:100]}` is another user's"
         raise RemitError(fault(Code.USER_MISMATCH, why))
-    return await parts.sessions.said_in(frame, session, wanted, tokens)
+    return await parts.sessions.messages_of(frame, session, wanted, tokens)
 
 
 def _is_given(frame: Frame, reference: str) -> bool:
@@ -206,14 +206,14 @@ def _is_given(frame: Frame, reference: str) -> bool:
     return reference == own or reference.startswith(f"{caller.path}.") or _is_given(caller, reference)
 
 
-async def _named_here(parts: RuntimeContext, frame: Frame, reference: str) -> str:
+async def _local_session(parts: RuntimeContext, frame: Frame, reference: str) -> str:
     """Return this hub's name of the session: a reference from a peer names one of the peer's sessions."""
     root = frame.run.request
     peer = peer_of(root)
     if peer is None or root.handoff is None or root.handoff.history != reference:
         return reference
-    asked = replace(root, session=here(reference, peer))
-    return (await resumed(asked, parts.store)).session or reference
+    request = replace(root, session=here(reference, peer))
+    return (await resumed(request, parts.store)).session or reference
 
 
 if TYPE_CHECKING:  # few agents combine answers
@@ -280,20 +280,20 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
                     "sampling and the team does not switch it off.",
                 )
             )
-        said = estimate(prompt) + estimate(system)
+        prompt_tokens = estimate(prompt) + estimate(system)
         left = self.tokens_left() - frame.sampling
-        most = min(max_tokens, MAX_SAMPLED, left - said)
+        most = min(max_tokens, MAX_SAMPLED, left - prompt_tokens)
         if most <= 0:
-            why = f"{frame.card.name} has {max(0, left)} tokens left, and the prompt alone takes {said}"
+            why = f"{frame.card.name} has {max(0, left)} tokens left, and the prompt alone takes {prompt_tokens}"
             raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
         # Set aside, so that several texts at once are not each granted what is left.
-        frame.sampling += said + most
+        frame.sampling += prompt_tokens + most
         try:
             text, _ = await sampler(system, (Message(role="user", text=prompt),), most)
         finally:
-            frame.sampling -= said + most
+            frame.sampling -= prompt_tokens + most
         # MCP hosts do not say what their model has spent.
-        self.spend(Usage(prompt=said, completion=estimate(text), estimated=True))
+        self.spend(Usage(prompt=prompt_tokens, completion=estimate(text), estimated=True))
         return text
 
     async def once(self, name: str, work: Work) -> Json:
@@ -342,10 +342,10 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
             unfinished=kept.unfinished,
             plan=None
             if plan is None
-            else bounded_plan(plan, lambda said: parts.redactor.clean(said, frame.run.sealing)),
+            else bounded_plan(plan, lambda text: parts.redactor.clean(text, frame.run.sealing)),
             usage=frame.usage() if frame.used else None,
         )
-        if frame.run.told is not None and _was_told(frame.run.told, body):
+        if frame.run.reported is not None and _was_reported(frame.run.reported, body):
             return
         self._dispatch.recording.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
 
@@ -390,8 +390,8 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         root = self._frame.run.request
         if self._frame.lookup is not None and self._frame.lookup.public:
             root = self._frame.request  # its answer is shared by all users, so it must not depend on one user's words
-        said = root.handoff.original_request if root.handoff else ""
-        return said or root.objective or text_of(root.input)
+        original = root.handoff.original_request if root.handoff else ""
+        return original or root.objective or text_of(root.input)
 
     def traceparent(self) -> str:
         run, parts = self._frame.run, self._dispatch.parts
@@ -424,8 +424,8 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         return tuple(tools[name].card for name in sorted(self._tools) if name in tools)
 
     def result_schema(self) -> Schema | None:
-        asked = self._frame.request.capability
-        capability = None if asked is None else self._frame.card.capability(asked)
+        code = self._frame.request.capability
+        capability = None if code is None else self._frame.card.capability(code)
         return None if capability is None else capability.result_schema
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]:
@@ -462,11 +462,11 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
             return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
-def _was_told(told: dict[tuple[str, str], int], body: Progress) -> bool:
+def _was_reported(reported: dict[tuple[str, str], int], body: Progress) -> bool:
     """Return whether this progress was already reported before the restart: then nobody gets it twice."""
-    left = told.get((body.delegation, body.text), 0)
+    left = reported.get((body.delegation, body.text), 0)
     if left:
-        told[body.delegation, body.text] = left - 1
+        reported[body.delegation, body.text] = left - 1
     return left > 0
 
 

@@ -160,8 +160,8 @@ class ToolCalls:
                 await parts.store.flush()
             else:
                 await journal.note_durably(parts.store, run, path, journal.JournalStep(digest), keys)
-        asked = repeats.watch(self._frame, name, None, arguments)
-        if asked is not None and asked.circles:
+        past_call = repeats.watch(self._frame, name, None, arguments)
+        if past_call is not None and past_call.circles:
             self._dispatch.recording.warn(self._frame, repeats.circling(self._frame, name))
         started = parts.clock.now()
         try:
@@ -169,8 +169,8 @@ class ToolCalls:
         finally:
             if not repeatable:
                 repeats.count_change(self._frame)
-        if asked is not None and why is None and is_light(value):
-            asked.answer = value
+        if past_call is not None and why is None and is_light(value):
+            past_call.answer = value
         duration_ms = round((parts.clock.now() - started) * 1_000)
         await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
         if run.steps is not None:
@@ -211,18 +211,18 @@ class ToolCalls:
 
     async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
         """Return the result of a tool that sees raw values with tokens in their place; nothing if redaction fails."""
-        run, redactor, found = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
+        run, redactor, struck = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
         sealing = redactor.after(run, shown)
         if sealing is None:
             return value, None
         try:
-            value = await _struck(value, sealing, found)
+            value = await _struck(value, sealing, struck)
         except Exception as error:  # noqa: BLE001 - a foreign detector, and its message may hold the text it examined
             log.error("a detector failed on the result of tool %s (%s)", tool, type(error).__name__)
             why = f"the result of tool {tool} could not be redacted ({type(error).__name__}), so it is withheld"
             return None, fault(Code.DELEGATION_FAILED, why)
-        if found:
-            redactor.keep(run, found, of_user=True)
+        if struck:
+            redactor.keep(run, struck, of_user=True)
         return value, None
 
     async def _as_agent_gets(self, value: Json, arguments: dict[str, Json]) -> Json:
@@ -238,8 +238,8 @@ class ToolCalls:
     def _warn_of_tokens(self, tool: Tool, given: dict[str, Json]) -> None:
         """Warn that a tool gets a token where it needs a value: it would find nothing, and nobody would know why."""
         for field, token in tokens_asked_for(given, self._frame.run.known, tool.card.input_schema).items():
-            told = token_given("tool", tool.card.name, field, kind_of(token), tool.key)
-            self._dispatch.recording.warn(self._frame, told)
+            warning = token_given("tool", tool.card.name, field, kind_of(token), tool.key)
+            self._dispatch.recording.warn(self._frame, warning)
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
         refuse_if_stopped(self._frame)
@@ -302,6 +302,6 @@ class ToolCalls:
         self._dispatch.recording.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
 
 
-async def _struck(value: Json, sealing: Sealing, found: dict[str, str | int]) -> Json:
+async def _struck(value: Json, sealing: Sealing, struck: dict[str, str | int]) -> Json:
     """Return a value with tokens, as `strike` does; a long value is processed outside the event loop."""
-    return strike(value, sealing, found) if is_light(value) else await aside.run(strike, value, sealing, found)
+    return strike(value, sealing, struck) if is_light(value) else await aside.run(strike, value, sealing, struck)

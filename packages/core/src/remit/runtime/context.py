@@ -13,7 +13,7 @@ from remit.protocol.card import AgentCard, Schema
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
-from remit.runtime.answer_cache import Cache, Landing, Lookup
+from remit.runtime.answer_cache import Cache
 from remit.runtime.brief import Brief
 from remit.runtime.events import Outflow
 from remit.runtime.frames import Frame, RoutedCall
@@ -88,24 +88,6 @@ class RunRecording(Protocol):
     def note_step(self, frame: Frame, step: JournalStep) -> None: ...
 
     def sealing_of(self, run: str) -> Sealing | None: ...
-
-
-class RecordedRefusals(Protocol):
-    """Makes refusals and records them: see `delegation/recording.py`."""
-
-    def refused(self, request: Request, why: Fault) -> Response: ...
-
-    def refuse(self, request: Request, why: Fault) -> Response: ...
-
-
-class SharedAnswers(Protocol):
-    """Answers equal requests once: see `delegation/cached_answers.py`."""
-
-    async def answer(self, frame: Frame, wanted: Lookup) -> Response: ...
-
-    def land(self, frame: Frame, wanted: Lookup, response: Response, now: float) -> None: ...
-
-    def let_go(self, wanted: Lookup, landed: Landing) -> None: ...
 
 
 class TaskControl(Protocol):

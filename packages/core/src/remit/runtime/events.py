@@ -216,15 +216,15 @@ class Events(AsyncIterator[Record]):
 
     def ready(self, most: int) -> list[Record]:
         """Return at most this many events without waiting."""
-        found: list[Record] = []
-        while len(found) < most and not self._queue.empty():
+        records: list[Record] = []
+        while len(records) < most and not self._queue.empty():
             record = self._queue.get_nowait()
             if record is None:
                 self._queue.put_nowait(None)
                 break
             self._held -= self._weight(record)
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def then(self, later: "Events") -> None:
         """Close *later* with this: it is listened to next by the same reader."""

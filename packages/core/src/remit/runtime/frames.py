@@ -100,7 +100,6 @@ class Run:
     """The tree of delegations under one root request."""
 
     __slots__ = (
-        "asked",
         "called_off",
         "changed_at",
         "changes",
@@ -110,19 +109,25 @@ class Run:
         "id",
         "known",
         "notes",
+        "open_question",
         "overrun",
         "refusals",
+        "reported",
         "request",
         "scope",
         "sealing",
         "steps",
         "tally",
-        "told",
         "unsaved",
     )
 
     def __init__(
-        self, request: Request, epoch: int, steps: dict[str, bytes] | None, sealing: Sealing | None = None
+        self,
+        request: Request,
+        epoch: int,
+        steps: dict[str, bytes] | None,
+        sealing: Sealing | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.id = request.run
         self.scope = request.session or request.run
@@ -131,7 +136,7 @@ class Run:
         """The redacted root request."""
         self.epoch = epoch
         self.overrun = False
-        self.tally = Tally()
+        self.tally = tally or Tally()
         self.changes = 0
         """How many calls and tools that may have changed something have ended in it."""
         self.changed_at = 0
@@ -146,7 +151,7 @@ class Run:
         """Whether something that must not be done twice was done and may not be stored yet."""
         self.steps = steps
         """The journal at the time the run was resumed; None if the run is not resumable."""
-        self.told: dict[tuple[str, str], int] | None = None
+        self.reported: dict[tuple[str, str], int] | None = None
         """How often each delegation had reported which progress when the run was resumed."""
         self.sealing = sealing
         self.known: dict[str, str | int] = {}
@@ -155,7 +160,7 @@ class Run:
         """The raw values that its user gets back: values the user sent, and values found for the user."""
         self.notes: list[Note] = []
         """The redacted notes of its conversation."""
-        self.asked = ""
+        self.open_question = ""
         """The open question to its user, if there is one."""
 
 
@@ -216,7 +221,7 @@ class Frame:
     """What its caller passed besides the parts of the call key."""
     asked_of: dict[tuple[str, str | None], list[PastCall]] | None = None
     """Its past calls, by callee and capability, or by tool."""
-    asked: PastCall | None = None
+    past_call: PastCall | None = None
     """The caller's entry about this call."""
     changes_before: int = 0
     """The run's count of changes when it began."""
@@ -363,10 +368,10 @@ class Frame:
 
     def lineage(self) -> "list[Frame]":
         """Return this frame and all frames above it."""
-        found: list[Frame] = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return found
+        frames: list[Frame] = [self]
+        while frames[-1].parent is not None:
+            frames.append(frames[-1].parent)
+        return frames
 
     def meter(self, usage: Usage) -> None:
         """Count tokens that the agent itself has spent."""
@@ -394,11 +399,11 @@ class Frame:
 
     def subtree(self) -> "list[Frame]":
         """Return this frame and all frames in flight below it, parents first."""
-        found: list[Frame] = [self]
-        for frame in found:
+        frames: list[Frame] = [self]
+        for frame in frames:
             if frame.children:
-                found.extend(frame.children)
-        return found
+                frames.extend(frame.children)
+        return frames
 
 
 class SlotGivenUp:

@@ -84,8 +84,8 @@ class PeerCalls:
 
     async def _ends_of(self, runs: Sequence[str]) -> dict[str, bool]:
         """Return the runs that have ended, as far as the store knows, and whether they succeeded."""
-        found = [each for run in runs for each in await self._parts.store.runs(run=run, limit=1) if each.run == run]
-        return {each.run: each.response.status is Status.SUCCESS for each in found if each.response is not None}
+        ended = [each for run in runs for each in await self._parts.store.runs(run=run, limit=1) if each.run == run]
+        return {each.run: each.response.status is Status.SUCCESS for each in ended if each.response is not None}
 
     def follow(self, request: Request, task: asyncio.Task[Response]) -> None:
         """Settle an admitted call once it ends."""
@@ -192,8 +192,8 @@ class IncomingRequests:
         )
         if isinstance(request, Fault):
             raise RemitError(request)
-        if said := remarks(sent, request):
-            parts.remarks[request.run] = said
+        if texts := remarks(sent, request):
+            parts.remarks[request.run] = texts
         return request
 
     def _above(self, sent: Submission) -> Remit | None:

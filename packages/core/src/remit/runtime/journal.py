@@ -60,7 +60,7 @@ def recall(run: Run, path: str, digest: bytes, keys: HubKeys, *, repeatable: boo
     raw = run.steps.get(path) if run.steps is not None else None
     if raw is None:
         return None
-    opened = keys.unlock(raw, _place(run, path))
+    opened = keys.unlock(raw, _bound_to(run, path))
     if opened is None:
         return fault(
             Code.OUTCOME_UNKNOWN,
@@ -80,24 +80,24 @@ def recall(run: Run, path: str, digest: bytes, keys: HubKeys, *, repeatable: boo
 def begun(run: Run, path: str, keys: HubKeys) -> JournalStep | None:
     """Return the entry of a step that was begun before a restart and not finished."""
     raw = run.steps.get(path) if run.steps else None
-    opened = None if raw is None else keys.unlock(raw, _place(run, path))
+    opened = None if raw is None else keys.unlock(raw, _bound_to(run, path))
     step = None if opened is None else _decoder.decode(opened)
     return None if step is None or step.done else step
 
 
 def tokens_of_calls(run: Run, path: str, keys: HubKeys) -> dict[str, int]:
     """Return what the calls of a delegation from before a restart have spent or, until they end, may spend, by path."""
-    found: dict[str, int] = {}
+    tokens: dict[str, int] = {}
     for at, raw in (run.steps or {}).items():
         if not at.startswith(f"{path}.") or "." in at[len(path) + 1 :]:
             continue
-        opened = keys.unlock(raw, _place(run, at))
+        opened = keys.unlock(raw, _bound_to(run, at))
         step = None if opened is None else _decoder.decode(opened)
         if step is not None and step.done and not step.earlier:
-            found[at] = 0 if step.response is None else step.response.usage.total
+            tokens[at] = 0 if step.response is None else step.response.usage.total
         elif step is not None and step.tokens:
-            found[at] = step.tokens
-    return found
+            tokens[at] = step.tokens
+    return tokens
 
 
 def is_done(run: Run, path: str, keys: HubKeys) -> bool:
@@ -105,7 +105,7 @@ def is_done(run: Run, path: str, keys: HubKeys) -> bool:
     steps = run.steps or {}
     # Attempts at the same call stand beside it (`run.2+1`), and their own calls below them (`run.2+1.1`).
     attempts = [at for at in steps if at == path or (at.startswith(f"{path}+") and "." not in at[len(path) :])]
-    opened = [keys.unlock(steps[at], _place(run, at)) for at in attempts]
+    opened = [keys.unlock(steps[at], _bound_to(run, at)) for at in attempts]
     known = [_decoder.decode(each) for each in opened if each is not None]
     # Of a hedged pair, the one that answered speaks for both.
     answered = any(step.response is not None and step.response.ok for step in known)
@@ -114,7 +114,7 @@ def is_done(run: Run, path: str, keys: HubKeys) -> bool:
 
 def has_answer(run: Run, path: str, keys: HubKeys) -> bool:
     """Return whether the call at a path was answered before, with a success or a partial success."""
-    opened = keys.unlock(run.steps[path], _place(run, path)) if run.steps is not None else None
+    opened = keys.unlock(run.steps[path], _bound_to(run, path)) if run.steps is not None else None
     response = None if opened is None else _decoder.decode(opened).response
     return response is not None and response.ok
 
@@ -132,7 +132,7 @@ def take_over(run: Run, at: str, of_run: str, of: str, steps: Mapping[str, bytes
         step = None if opened is None else _decoder.decode(opened)
         if step is not None and _succeeded(step):
             to = at + path.removeprefix(of)
-            run.steps.setdefault(to, keys.lock(encode(replace(step, earlier=True)), _place(run, to)))
+            run.steps.setdefault(to, keys.lock(encode(replace(step, earlier=True)), _bound_to(run, to)))
 
 
 def _succeeded(step: JournalStep) -> bool:
@@ -143,16 +143,16 @@ def _succeeded(step: JournalStep) -> bool:
 
 def note(store: Journal, run: Run, path: str, step: JournalStep, keys: HubKeys) -> None:
     """Store a step, readable only for this hub: it holds what callers got, raw values included."""
-    store.journal(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path)))
+    store.journal(run.id, run.epoch, path, keys.lock(encode(step), _bound_to(run, path)))
 
 
 async def note_durably(store: Journal, run: Run, path: str, step: JournalStep, keys: HubKeys) -> None:
     """Store a step before its effects begin; raise a `RemitError` if another hub has taken the run over."""
-    if not await store.journal_durably(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path))):
+    if not await store.journal_durably(run.id, run.epoch, path, keys.lock(encode(step), _bound_to(run, path))):
         raise RemitError(TAKEN_OVER)
 
 
-def _place(run: Run, path: str) -> str:
+def _bound_to(run: Run, path: str) -> str:
     return f"{run.id} step {path}"
 
 
@@ -163,16 +163,16 @@ def delegation_digest(run: Run, request: Request, keys: HubKeys) -> bytes:
 
 def chosen(run: Run, path: str, call: Call, names: Iterable[str], keys: HubKeys) -> str | None:
     """Return the agent that a call by capability went to before the restart, if it is one of *names*."""
-    opened = keys.unlock(run.steps[path], _place(run, path)) if run.steps is not None else None
+    opened = keys.unlock(run.steps[path], _bound_to(run, path)) if run.steps is not None else None
     before = _decoder.decode(opened).digest if opened is not None else b""
     return next((name for name in names if _digest(run, name, call, keys) == before), None)
 
 
-def _digest(run: Run, target: str, said: Request | Call, keys: HubKeys) -> bytes:
+def _digest(run: Run, target: str, wanted: Request | Call, keys: HubKeys) -> bytes:
     # With the raw values: a retry in another run has other tokens for the same values.
-    objective, given = restore(said.objective, run.known), restore(said.input, run.known)
-    asked = (target, objective, given, said.capability)
-    return keys.digest(encode((*asked, restore(said.files, run.known)) if said.files else asked))
+    objective, given = restore(wanted.objective, run.known), restore(wanted.input, run.known)
+    identity = (target, objective, given, wanted.capability)
+    return keys.digest(encode((*identity, restore(wanted.files, run.known)) if wanted.files else identity))
 
 
 def tool_digest(run: Run, tool: str, arguments: dict[str, Json], keys: HubKeys) -> bytes:
@@ -180,6 +180,6 @@ def tool_digest(run: Run, tool: str, arguments: dict[str, Json], keys: HubKeys) 
     return keys.digest(encode((tool, restore(arguments, run.known))))
 
 
-def combination_digest(strategy: str, asked: int, keys: HubKeys) -> bytes:
+def combination_digest(strategy: str, count: int, keys: HubKeys) -> bytes:
     """Return the digest of several calls for one answer at their path in a run; each call has its own step."""
-    return keys.digest(encode((strategy, asked)))
+    return keys.digest(encode((strategy, count)))

@@ -111,12 +111,12 @@ class Leases:
     async def open(self) -> None:
         """Renew this hub's claims, resume orphaned runs, and listen to other processes."""
         self._beaten = asyncio.get_running_loop().time()
-        heard = await self._dispatch.parts.store.last_control()
+        last_seq = await self._dispatch.parts.store.last_control()
         loop = asyncio.get_running_loop()
         self._attendants = [
             loop.create_task(self._beat()),
             loop.create_task(self._keep()),
-            loop.create_task(self._listen(heard)),
+            loop.create_task(self._listen(last_seq)),
         ]
 
     async def close(self) -> None:
@@ -128,15 +128,15 @@ class Leases:
 
     # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _listen(self, heard: int) -> None:
+    async def _listen(self, last_seq: int) -> None:
         """Execute the commands of other processes that come through the store."""
         store, turn = self._dispatch.parts.store, asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             while True:
                 await sleep_to_tick(LISTEN_S if len(self._runs.active) else IDLE_LISTEN_S)
                 try:
-                    for control in await store.controls(heard):
-                        heard = control.seq
+                    for control in await store.controls(last_seq):
+                        last_seq = control.seq
                         self.obey(control)
                         if control.action == "reload":
                             # Beside the listening, because it may take long.
@@ -209,8 +209,8 @@ class Leases:
         began = now()
         if began < self._judges_from or not self._is_prompt(self._beaten):
             return
-        found = await self._dispatch.parts.store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS)
-        for expired in found if self._is_prompt(began) else ():
+        expired_runs = await self._dispatch.parts.store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS)
+        for expired in expired_runs if self._is_prompt(began) else ():
             await self._take_up(expired)
 
     def _is_prompt(self, since: float) -> bool:
@@ -257,15 +257,15 @@ class Leases:
         for frame in held:
             if (frame.run.id, frame.run.epoch) not in claims and frames.get(frame.path) is frame:
                 self._leave_to_others(frame)
-        found = {
+        idle = {
             (run, epoch)
             for run, epoch in claims
             if run not in frames and not self._runs.active.has(run) and not self._records.holds(run)
         }
-        for run, epoch in sorted(found & self._idle):
+        for run, epoch in sorted(idle & self._idle):
             if await store.release(run, epoch):
                 log.warning("run %s was claimed by this hub, which does not work on it; it is given back", run)
-        self._idle = found
+        self._idle = idle
 
     def _leave_to_others(self, frame: Frame) -> None:
         """Stop a run that this hub has no claim on any more, without a cancel of what it had sent to other hubs."""
@@ -355,10 +355,12 @@ class Leases:
             await self._dispatch.parts.redactor.recall(run)
         # The user's words, as guards and digest knew them before; what was shown with them is found again, unless it
         # came from elsewhere.
-        said = restore(request, run.held) if request.via is not None else replace(restore(request, run.held), view=None)
-        content = self._runs.digest_of(said)
+        original = (
+            restore(request, run.held) if request.via is not None else replace(restore(request, run.held), view=None)
+        )
+        content = self._runs.digest_of(original)
         if expired.waiting:
-            work = self._runs.run(said, content, epoch)
+            work = self._runs.run(original, content, epoch)
         elif entry.card.resumable:
             work = self._heeding(run.id, self._resume(run, entry))
         else:
@@ -382,7 +384,7 @@ class Leases:
     async def _resume(self, run: Run, entry: RegisteredAgent) -> Response:
         parts = self._dispatch.parts
         run.steps = await parts.store.load(run.id)
-        run.told = await self._told(run.id)
+        run.reported = await self._reported(run.id)
         try:
             run.request = await self._admission.redacted(
                 run, await self._admission.with_context(run, run.request, goes_on=True)
@@ -421,14 +423,14 @@ class Leases:
                 await self._runs.pass_cancel_on(there, LEFT)
         return response
 
-    async def _told(self, run: str) -> Counter[tuple[str, str]]:
+    async def _reported(self, run: str) -> Counter[tuple[str, str]]:
         """Return the progress that the agents of a run have reported so far."""
-        told: Counter[tuple[str, str]] = Counter()
+        reported: Counter[tuple[str, str]] = Counter()
         seq = 0
         while page := await self._dispatch.parts.store.records(run=run, after=seq):
             seq = page[-1].seq
-            told.update((each.body.delegation, each.body.text) for each in page if isinstance(each.body, Progress))
-        return told
+            reported.update((each.body.delegation, each.body.text) for each in page if isinstance(each.body, Progress))
+        return reported
 
     async def _give_up(self, run: Run, because: str = "", *, detail: str = "") -> Response:
         request = run.request

@@ -45,25 +45,25 @@ class LentModel:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._asked: set[asyncio.Future[Completion]] = set()
+        self._samplings: set[asyncio.Future[Completion]] = set()
 
     async def sample(self, system: str, messages: tuple[Message, ...], most: int) -> Completion:
         """Ask the model as a `Sampler` does; raises a `RemitError` if it is taken back meanwhile."""
-        asked = asyncio.ensure_future(self._sampler(system, messages, most))
-        self._asked.add(asked)
+        sampling = asyncio.ensure_future(self._sampler(system, messages, most))
+        self._samplings.add(sampling)
         try:
-            await asyncio.wait({asked})
+            await asyncio.wait({sampling})
         finally:
-            self._asked.discard(asked)
-            asked.cancel()
-        if asked.cancelled():
+            self._samplings.discard(sampling)
+            sampling.cancel()
+        if sampling.cancelled():
             raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, "the MCP host no longer waits for this run"))
-        return asked.result()
+        return sampling.result()
 
     def take_back(self) -> None:
         """End what the model is asked now."""
-        for asked in self._asked:
-            asked.cancel()
+        for sampling in self._samplings:
+            sampling.cancel()
 
 
 class LentModels:
@@ -96,5 +96,5 @@ class LentModels:
 
     def of(self, run: str) -> Sampler | None:
         """Return the model that was lent to a run last."""
-        found = self._by_run.get(run)
-        return found[-1].sample if found else None
+        hosts = self._by_run.get(run)
+        return hosts[-1].sample if hosts else None

@@ -34,9 +34,9 @@ def worded(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a foreign `__str__`
         text = "(no message)"
     inner = _first_of(error)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    said = said if inner is None else f"{said}: {worded(inner)}"
-    return said[:MAX_READ].encode(errors="replace").decode()
+    words = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    words = words if inner is None else f"{words}: {worded(inner)}"
+    return words[:MAX_READ].encode(errors="replace").decode()
 
 
 def _first_of(error: BaseException) -> BaseException | None:
@@ -68,9 +68,9 @@ def own_frames(error: BaseException) -> tuple[SourceLine, ...]:
 
     If there are none, as in a program that is itself installed as a package, frames of packages count.
     """
-    found = list(_frames(error))
-    own = [each for each in found if not any(part in each.filename for part in _PACKAGES)]
-    return tuple(_shown(each) for each in (own or found)[-MOST_FRAMES:])
+    frames = list(_frames(error))
+    own = [each for each in frames if not any(part in each.filename for part in _PACKAGES)]
+    return tuple(_shown(each) for each in (own or frames)[-MOST_FRAMES:])
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

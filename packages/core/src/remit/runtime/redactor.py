@@ -114,7 +114,7 @@ class Redactor:
         """
         lock = self.keys.lock
         sealed = [SealedValue(token, lock(encode(raw), f"{scope} {token}"), of_user) for token, raw in struck.items()]
-        return RedactedValues(self._named(fresh), sealed)
+        return RedactedValues(self._by_field_name(fresh), sealed)
 
     def keep_taken(self, run: Run, struck: Mapping[str, Raw], taken: "RedactedValues", *, of_user: bool) -> None:
         """Remember the raw values of tokens, prepared by `take`."""
@@ -125,7 +125,7 @@ class Redactor:
             run.held.update(struck)
         self._vault.seal(run.scope, taken.sealed)
 
-    def _named(self, fresh: Mapping[str, Raw]) -> dict[str, str]:
+    def _by_field_name(self, fresh: Mapping[str, Raw]) -> dict[str, str]:
         """Return the values that only their field names revealed, with their kinds."""
         if self._detect is None:
             return {}
@@ -163,15 +163,17 @@ class Redactor:
             if of_user:
                 run.held[token] = raw
         if run.sealing is not None and run.known:
-            run.sealing = self._knowing(run.sealing, await _maybe_aside(len(run.known), self._named, dict(run.known)))
+            run.sealing = self._knowing(
+                run.sealing, await _maybe_aside(len(run.known), self._by_field_name, dict(run.known))
+            )
 
     async def take_over(self, run: Run, scope: str, of: str) -> None:
         """Give a run the token values of the run *of*, whose results it takes over."""
         if scope == run.scope:
             return  # the same conversation: it has them already
-        found = await self._unsealed(scope, of)
+        unsealed = await self._unsealed(scope, of)
         for of_user in (True, False):
-            if values := {token: raw for token, raw, is_users in found if is_users is of_user}:
+            if values := {token: raw for token, raw, is_users in unsealed if is_users is of_user}:
                 taken = await _maybe_aside(len(values), self.take, run.scope, values, values, of_user=of_user)
                 self.keep_taken(run, values, taken, of_user=of_user)
 
@@ -186,8 +188,8 @@ class Redactor:
         """Give a run the token values in facts about its user; the user gets them back."""
         there = _tokens_in(facts)
         scope = self._facts_of(user)
-        found = await self._unsealed(scope, scope) if there else []
-        values = {token: raw for token, raw, _ in found if token not in run.known and token in there}
+        unsealed = await self._unsealed(scope, scope) if there else []
+        values = {token: raw for token, raw, _ in unsealed if token not in run.known and token in there}
         if values:
             taken = await _maybe_aside(len(values), self.take, run.scope, values, values, of_user=True)
             self.keep_taken(run, values, taken, of_user=True)
@@ -202,9 +204,9 @@ class Redactor:
             return response
         unsealed = await self._unsealed(response.session or run, run)
         held = {token: raw for token, raw, of_user in unsealed if of_user}
-        return await made_whole(response, held)
+        return await made_whole(response, held) if held else response
 
-    async def said(self, run: str, request: Request) -> Request:
+    async def in_words_of_user(self, run: str, request: Request) -> Request:
         """Return the stored root request of a run in its user's words."""
         unsealed = await self._unsealed(request.session or run, run)
         held = {token: raw for token, raw, of_user in unsealed if of_user}
@@ -243,15 +245,13 @@ async def _maybe_aside(count: int, work: Callable[P, T], *args: P.args, **kwargs
 def _finds(detect: Detector, raw: str) -> bool:
     """Return whether a value is recognised by itself, wherever it stands."""
     try:
-        return any(found.end - found.start >= len(raw) for found in detect(raw))
+        return any(finding.end - finding.start >= len(raw) for finding in detect(raw))
     except Exception:  # noqa: BLE001 - a foreign detector: a value that it cannot judge is remembered by itself
         return False
 
 
 async def made_whole(response: Response, held: Held) -> Response:
     """Return the response with the held values restored, outside the event loop if it is large."""
-    if not held:
-        return response
     return whole(response, held) if is_light(response) else await aside.run(whole, response, held)
 
 
@@ -272,4 +272,4 @@ def has_tokens_in(files: Iterable[File]) -> bool:
 
 
 def _tokens_in(texts: Iterable[str]) -> set[str]:
-    return {found.group() for text in texts for found in TOKEN.finditer(text)}
+    return {match.group() for text in texts for match in TOKEN.finditer(text)}

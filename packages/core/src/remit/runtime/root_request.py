@@ -36,10 +36,10 @@ def root_request(
         may_delegate=options.get("may_delegate", True),
         priority=options.get("priority") or Priority.NORMAL,
     )
-    asked: dict[str, Any] = {name: options[name] for name in Assignment.__struct_fields__ if name in options}
-    asked["session"] = options.get("session") or run
-    asked["correlation"] = options.get("correlation") or run
-    asked["files"] = _several(options.get("files", ()))
+    assignment: dict[str, Any] = {name: options[name] for name in Assignment.__struct_fields__ if name in options}
+    assignment["session"] = options.get("session") or run
+    assignment["correlation"] = options.get("correlation") or run
+    assignment["files"] = _several(options.get("files", ()))
     request = Request(
         version=VERSION,
         id=options.get("request_id") or run,
@@ -50,7 +50,7 @@ def root_request(
         run=run,
         created_ms=created_ms,
         traceparent=options.get("traceparent"),
-        **asked,
+        **assignment,
     )
     request = checked(request)
     if request.traceparent is not None and place_of(request.traceparent) is None:

@@ -19,11 +19,12 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
-from remit.runtime.active_runs import ActiveRun, ActiveRuns, run_key
+from remit.runtime.active_runs import ActiveRun, ActiveRuns
 from remit.runtime.aside import aside, current_share
-from remit.runtime.context import Delegator, RecordedRefusals, RunRecording, RuntimeContext
+from remit.runtime.context import Delegator, RunRecording, RuntimeContext
 from remit.runtime.delegation.admission import Heavy, RootAdmission, RootAttempt, UserBudgets
 from remit.runtime.delegation.approval import PersonDeclined
+from remit.runtime.delegation.recording import DelegationRefusals
 from remit.runtime.delegation.response import brief_fault, needs_wording
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import (
@@ -48,7 +49,9 @@ LEFT = fault(Code.CANCELLED, "cancelled: its caller was cancelled")
 class RootRecords:
     """Writes the root requests of one hub and their outcomes to the store."""
 
-    def __init__(self, parts: RuntimeContext, recording: RunRecording, refusals: RecordedRefusals, worker: str) -> None:
+    def __init__(
+        self, parts: RuntimeContext, recording: RunRecording, refusals: DelegationRefusals, worker: str
+    ) -> None:
         self._parts = parts
         self._recording = recording
         self._refusals = refusals
@@ -240,7 +243,7 @@ class RootRuns:
             self._records.expect(request.run, once)
         light = is_light_request(request, LIGHT_TO_ENCODE)
         content = self.digest_of(request) if light else await aside.run(self.digest_of, request)
-        going = self.active.get(run_key(request))
+        going = self.active.get(request.key)
         if going is not None and going.digest != content:
             # A request that was edited before it began, and resumed since, is known to the store by its original
             # content.
@@ -495,7 +498,7 @@ class RootRuns:
 
         The refusal says that nothing was started, and is not true any more.
         """
-        going = self.active.get(run_key(request))
+        going = self.active.get(request.key)
         newer = None if going is None else await self._dispatch.parts.store.find(request, going.digest)
         return newer if newer is not None and newer.same_content and newer.run != run else None
 
@@ -575,7 +578,9 @@ class RootRuns:
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever happens to the question
                 await self._dispatch.parts.sessions.ask_back(frame.run, response)
-        return self._for_asker(frame.request, await made_whole(response, frame.run.held))
+        if frame.run.held:
+            response = await made_whole(response, frame.run.held)
+        return self._for_asker(frame.request, response)
 
     def _for_asker(self, request: Request, response: Response) -> Response:
         """Return a response as its caller gets it: only this hub's own programs see details of its code.

@@ -212,13 +212,13 @@ class Tree:
 
         Given are request ids with the runs. The records of such a run, fed from now on, are those of its delegation.
         """
-        found: list[str] = []
+        runs: list[str] = []
         for delegation, run in handed_over:
             node = self._by_request.get(delegation) or self.nodes.get(delegation)
             if node is not None and run not in self.nodes:
                 self.nodes[run] = self._parts[run] = node
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def feed(self, record: Record) -> Node:
         """Apply the next record of the run, and return its delegation."""
@@ -362,14 +362,14 @@ class Tree:
     # ── a person is asked ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _consented(self, node: Node, approval: Approval, at_ms: int) -> Node:
-        asked = self.consents.get(approval.id)
+        earlier = self.consents.get(approval.id)
         if approval.agreed is None:
             self.consents[approval.id] = TreeApproval(at_ms, approval, None)
             if not node.question:
                 self._pause(node, at_ms)
             node.question = approval.question
             return node
-        self.consents[approval.id] = TreeApproval(asked.at_ms if asked else at_ms, approval, at_ms)
+        self.consents[approval.id] = TreeApproval(earlier.at_ms if earlier else at_ms, approval, at_ms)
         self._answered(node, at_ms)
         if approval.agreed and node.response is None:
             node.started_ms = at_ms

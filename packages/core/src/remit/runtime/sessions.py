@@ -87,7 +87,7 @@ class Sessions:
                 strike(wanted.keywords, sealing, {}) if light else await aside.run(strike, wanted.keywords, sealing, {})
             )
             wanted = replace(wanted, keywords=keywords)
-        messages = [] if wanted.last_messages == 0 else await self._said_before(request, wanted, of, tokens=room)
+        messages = [] if wanted.last_messages == 0 else await self._earlier_messages(request, wanted, of, tokens=room)
         seen: frozenset[int] = frozenset()
         if to is not None and to != of and messages:
             seen = await self._store.seen(to, [message.seq for message in messages])
@@ -138,31 +138,31 @@ class Sessions:
             return []  # it has just begun
         await self._learn_to_count()
         shown = (request.view or View()).messages
-        return await self._said_before(frame.recorded or request, wanted, request.session, tokens, shown)
+        return await self._earlier_messages(frame.recorded or request, wanted, request.session, tokens, shown)
 
-    async def said_in(self, frame: Frame, session: str, wanted: ContextFilter, tokens: int) -> list[Message]:
+    async def messages_of(self, frame: Frame, session: str, wanted: ContextFilter, tokens: int) -> list[Message]:
         """Return messages of a session that is not the callee's own: the newest that fit, oldest first."""
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         await self._learn_to_count()
-        return await self._said_before(frame.recorded or frame.request, wanted, session, tokens)
+        return await self._earlier_messages(frame.recorded or frame.request, wanted, session, tokens)
 
-    async def _said_before(
+    async def _earlier_messages(
         self, request: Request, wanted: ContextFilter, session: str, tokens: int, shown: Sequence[Message] = ()
     ) -> list[Message]:
         """Return the messages that a filter selects in a session, without *request* and what it shows."""
-        said = (request.objective, text_of(request.input or ""))
-        counted = map(self._count, said) if is_light(*said) else await aside.run(lambda: [*map(self._count, said)])
+        texts = (request.objective, text_of(request.input or ""))
+        counted = map(self._count, texts) if is_light(*texts) else await aside.run(lambda: [*map(self._count, texts)])
         room = tokens + sum(counted)
         room += sum(each.tokens for each in shown)
         last = wanted.last_messages
         if last:
             wanted = replace(wanted, last_messages=last + 1 + len(shown))
         await self._store.flush()
-        found = await self._store.messages(session, wanted, now_ms=self._clock.wall_ms(), tokens=room)
+        messages = await self._store.messages(session, wanted, now_ms=self._clock.wall_ms(), tokens=room)
         besides = {each.seq for each in shown}
-        found = [each for each in found if each.delegation != request.path and each.seq not in besides]
-        return newest(reversed(found), last=last, tokens=tokens)
+        messages = [each for each in messages if each.delegation != request.path and each.seq not in besides]
+        return newest(reversed(messages), last=last, tokens=tokens)
 
     async def _learn_to_count(self) -> None:
         """Let a tokenizer read its vocabulary in a thread: in the event loop everybody would notice the delay."""
@@ -171,13 +171,13 @@ class Sessions:
             self._counts = True
 
     def _tokens_of(self, request: Request) -> int:
-        said = [request.objective, *request.hints]
+        texts = [request.objective, *request.hints]
         if request.input is not None:
-            said.append(text_of(request.input))
+            texts.append(text_of(request.input))
         if request.handoff is not None:
-            said.append(encode(request.handoff).decode())
-        said += texts_of(request.files)
-        return sum(map(self._count, said))
+            texts.append(encode(request.handoff).decode())
+        texts += texts_of(request.files)
+        return sum(map(self._count, texts))
 
     async def _described(self, wanted: ContextFilter, room: int) -> str:
         if self._workspace is None or not (wanted.include_workspace or wanted.include_contents):
@@ -197,7 +197,7 @@ class Sessions:
         run.notes = (await self._store.notes(run.scope))[-MOST_NOTES:]
         kept = await self._store.get(_ASKED + run.scope)
         if kept is not None:
-            run.asked = kept[1].decode()
+            run.open_question = kept[1].decode()
 
     def notes_of_user(self, run: Run, request: Request) -> list[Note]:
         """Return what the user of a run, whose request is redacted, decides, demands, and answers.
@@ -206,18 +206,18 @@ class Sessions:
         what reads texts, so it is not called in the event loop.
         """
         by = speaker_of(request)
-        notes = self._reader().notes(request.objective or text_of(request.input or ""), run.asked)
+        notes = self._reader().notes(request.objective or text_of(request.input or ""), run.open_question)
         return [replace(note, by=by) for note in notes] if by else notes
 
     async def ask_back(self, run: Run, response: Response) -> None:
         """Store the question to a user who was asked back, until the user answers."""
-        said = text_of(response.result) if response.ok and response.result is not None else ""
-        asked = said[-_QUESTION_LENGTH:] if response.requires_followup or said.rstrip().endswith("?") else ""
-        if asked != run.asked:
+        answer = text_of(response.result) if response.ok and response.result is not None else ""
+        question = answer[-_QUESTION_LENGTH:] if response.requires_followup or answer.rstrip().endswith("?") else ""
+        if question != run.open_question:
             key = _ASKED + run.scope
             kept = await self._store.get(key)
             # If two runs of one conversation end at once, either may have the last word.
-            await self._store.cas(key, 0 if kept is None else kept[0], asked.encode(errors="replace"))
+            await self._store.cas(key, 0 if kept is None else kept[0], question.encode(errors="replace"))
 
     def note(self, run: Run, notes: Iterable[Note]) -> None:
         """Store notes for all agents that are asked later in the conversation.
@@ -291,9 +291,9 @@ async def resumed(request: Request, store: Store) -> Request:
     """
     if (name := named_by_peer(request)) is None:
         return request
-    for found in await store.runs(run=name, limit=1):
+    for known in await store.runs(run=name, limit=1):
         # The guards judge whose session it is: another user's is refused.
-        if found.run == name == found.session and found.via == request.via:
+        if known.run == name == known.session and known.via == request.via:
             return replace(request, session=name)
     return request
 

@@ -106,18 +106,18 @@ class SharedLimits:
                 if turn % TRACKS_EVERY == 0:
                     await self._tracks.refresh()
             except Exception as error:  # noqa: BLE001 - the hub works without it, by what it knows itself
-                said = error.fault.message if isinstance(error, RemitError) else type(error).__name__
-                log.warning("breakers could not be exchanged with other hubs; trying again: %s", said)
+                reason = error.fault.message if isinstance(error, RemitError) else type(error).__name__
+                log.warning("breakers could not be exchanged with other hubs; trying again: %s", reason)
 
     async def exchange_breakers(self) -> None:
         """Write down which breakers this hub opened or closed, and follow what others wrote."""
         store, own = self._parts.store, self._changes()
         while True:
             revision, raw = await store.get(_BREAKERS) or (0, b"{}")
-            found = _read(raw)
-            if not own or await store.cas(_BREAKERS, revision, encode(self._merged(found, own))) is not None:
+            theirs = _read(raw)
+            if not own or await store.cas(_BREAKERS, revision, encode(self._merged(theirs, own))) is not None:
                 break
-        self._follow({**found, **own})
+        self._follow({**theirs, **own})
 
     def _changes(self) -> dict[str, SharedBreaker]:
         """Return the breakers that this hub opened or closed since the last exchange."""
@@ -134,18 +134,18 @@ class SharedLimits:
             changes[name] = SharedBreaker(opened_ms=opened_ms, closed_ms=closed_ms, openings=breaker.openings)
         return changes
 
-    def _merged(self, found: dict[str, SharedBreaker], own: dict[str, SharedBreaker]) -> dict[str, SharedBreaker]:
+    def _merged(self, theirs: dict[str, SharedBreaker], own: dict[str, SharedBreaker]) -> dict[str, SharedBreaker]:
         oldest_ms = self._parts.clock.wall_ms() - FORGET_MS
-        kept = {name: each for name, each in found.items() if each.changed_ms >= oldest_ms}
+        kept = {name: each for name, each in theirs.items() if each.changed_ms >= oldest_ms}
         newer = {
             name: each for name, each in own.items() if name not in kept or each.changed_ms >= kept[name].changed_ms
         }
         return {**kept, **newer}
 
-    def _follow(self, found: dict[str, SharedBreaker]) -> None:
+    def _follow(self, theirs: dict[str, SharedBreaker]) -> None:
         """Open and close this hub's breakers as other hubs did since."""
         breakers, wall_ms, now = self._parts.ledger.breakers, self._parts.clock.wall_ms(), self._parts.clock.now()
-        for name, shared in found.items():
+        for name, shared in theirs.items():
             breaker = breakers.get(name, Breaker())
             opened_at = now - (wall_ms - shared.opened_ms) / 1_000
             if shared.closed_ms > shared.opened_ms:
@@ -290,8 +290,8 @@ class SharedRequests:
     async def approvals(self, run: str, after: int) -> tuple[int, list[Approval]]:
         """Return the questions to people and their answers in a run's record, and the number of its last record."""
         page: list[Record] = await self._parts.store.records(run=run, after=after)
-        found = [record.body for record in page if isinstance(record.body, Approval)]
-        return (page[-1].seq if page else after), found
+        bodies = [record.body for record in page if isinstance(record.body, Approval)]
+        return (page[-1].seq if page else after), bodies
 
     async def withdraw(self, run: str, why: Fault) -> bool:
         """End a request that no host has taken; False: a host has it, or it has ended."""

@@ -60,8 +60,8 @@ def read_key(path: Path, *, private: bool = True) -> CheckpointKey:
     """
     with path.open(encoding="ascii", errors="replace") as file:
         mode, content = os.fstat(file.fileno()).st_mode, file.read()
-    found = _KEY_FILE.match(content)
-    if found is None:
+    match = _KEY_FILE.match(content)
+    if match is None:
         raise StoreError(
             fault(
                 Code.STORE_UNAVAILABLE,
@@ -79,7 +79,7 @@ def read_key(path: Path, *, private: bool = True) -> CheckpointKey:
                 "the next start makes a new key and records the change.",
             )
         )
-    return CheckpointKey(bytes.fromhex(found[1]))
+    return CheckpointKey(bytes.fromhex(match[1]))
 
 
 def _make_key(path: Path) -> CheckpointKey:
@@ -192,18 +192,18 @@ def read_anchors(text: str) -> list[Checkpoint]:
 
     Raises `ValueError` if a line begins like a checkpoint and is not a valid one.
     """
-    found: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     for number, line in enumerate(text.splitlines(), start=1):
         begins = _ANCHOR.search(line)
         if begins is None:
             continue  # another log line, or a row of an export
         try:
-            said = msgspec.json.decode(line[begins.start() : line.rindex("}") + 1], type=dict[str, int | str])
-            said.pop("schema", None)
-            found.append(msgspec.convert(said, Checkpoint))
+            fields = msgspec.json.decode(line[begins.start() : line.rindex("}") + 1], type=dict[str, int | str])
+            fields.pop("schema", None)
+            checkpoints.append(msgspec.convert(fields, Checkpoint))
         except ValueError as error:
             raise ValueError(f"line {number} holds a damaged anchor: {error}") from error
-    return found
+    return checkpoints
 
 
 def read_public_key(text: str) -> bytes:

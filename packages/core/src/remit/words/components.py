@@ -84,10 +84,10 @@ def name_words(name: str) -> tuple[str, ...]:
 
 def in_words(path: str) -> str:
     """Return a place in a result in words: `flights[A1].departureTime` becomes "flights A1 departure time"."""
-    said: list[str] = []
+    words: list[str] = []
     for step in _STEPS.finditer(path):
-        said += [step[1]] if step[1] is not None else [word_as_written(word) for word in step[0].split("_") if word]
-    return " ".join(filter(None, said)) or "the answer"
+        words += [step[1]] if step[1] is not None else [word_as_written(word) for word in step[0].split("_") if word]
+    return " ".join(filter(None, words)) or "the answer"
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -105,9 +105,9 @@ def _by_name() -> mimetypes.MimeTypes:
     return known
 
 
-def is_type(said: str) -> bool:
+def is_type(media_type: str) -> bool:
     """Return whether a text is a media type, in lower case and without parameters."""
-    return _TYPE.fullmatch(said) is not None
+    return _TYPE.fullmatch(media_type) is not None
 
 
 def is_among(media_type: str, patterns: tuple[str, ...]) -> bool:
@@ -138,11 +138,11 @@ def mismatch(media_type: str, data: bytes) -> str | None:
     if wanted.startswith("text/") or wanted in _TEXTUAL or wanted.endswith(("+json", "+xml")):
         return None if content == _TEXT else content or "binary data"
     if wanted in _KNOWN:
-        return None if content == wanted else _named(content)
-    return None if content is None else _named(content)
+        return None if content == wanted else _described_type(content)
+    return None if content is None else _described_type(content)
 
 
-def _named(content: str | None) -> str:
+def _described_type(content: str | None) -> str:
     return "a text" if content == _TEXT else content or "of another type"
 
 

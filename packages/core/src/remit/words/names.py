@@ -29,14 +29,14 @@ def unified(text: str, glossary: Glossary) -> str:
     pattern = _any_of({*variants, *terms}, after=r"(?!\w)")
     as_given = {" ".join(variant.split()) for variant in glossary}
 
-    def put(found: re.Match[str]) -> str:
-        said = " ".join(found[0].split())
-        term = variants.get(said.lower())
+    def put(match: re.Match[str]) -> str:
+        written = " ".join(match[0].split())
+        term = variants.get(written.lower())
         if term is None:
-            return found[0]
-        if said.isupper() and len(said) > 1 and said not in as_given:
+            return match[0]
+        if written.isupper() and len(written) > 1 and written not in as_given:
             return term.upper()
-        first = said[0].isupper() and (said not in as_given or _begins(found.string, found.start()))
+        first = written[0].isupper() and (written not in as_given or _begins(match.string, match.start()))
         return capital(term) if first else term
 
     parts, end = list[str](), 0
@@ -120,9 +120,9 @@ def without_names(text: str, forbidden: Collection[str]) -> str:
     if isinstance(forbidden, Mapping):
         phrases = {_key(name): phrase for name, phrase in cast("Mapping[str, str]", forbidden).items()}
     words = next((each for each in _STAND_INS if _present(names, each) is None), "")
-    said = _stood_in(text, pattern, phrases, words)
-    if words and _present(names, said) is None:
-        return said
+    replaced = _stood_in(text, pattern, phrases, words)
+    if words and _present(names, replaced) is None:
+        return replaced
     # A character that is in no name cannot form one with the text around it, as words could.
     return _stood_in(text, pattern, {}, next(sign for sign in map(chr, range(0x2022, 0x3000)) if not _has(names, sign)))
 
@@ -164,16 +164,16 @@ def _without_routing(text: str, pattern: re.Pattern[str]) -> str:
 def _stood_in(text: str, pattern: re.Pattern[str], phrases: Mapping[str, str], words: str) -> str:
     parts: list[str] = []
     end = 0
-    for found in _outside(text, pattern):
-        if found.start() < end:
+    for match in _outside(text, pattern):
+        if match.start() < end:
             continue
-        before = _BEFORE.search(text, max(end, found.start() - _LONGEST_BEFORE), found.start())
-        start = before.start() if before else found.start()
-        after = _AFTER.match(text, found.end())
-        phrase = phrases.get(_key(found[0]), words)
+        before = _BEFORE.search(text, max(end, match.start() - _LONGEST_BEFORE), match.start())
+        start = before.start() if before else match.start()
+        after = _AFTER.match(text, match.end())
+        phrase = phrases.get(_key(match[0]), words)
         if _begins(text, start):
             phrase = capital(phrase)
         own = after["own"] if after and phrase[-1:].isalpha() else None
         parts += (text[end:start], phrase, own or "")
-        end = after.end() if after else found.end()
+        end = after.end() if after else match.end()
     return "".join((*parts, text[end:]))

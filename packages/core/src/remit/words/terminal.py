@@ -67,8 +67,8 @@ def json_for_terminal(text: str) -> str:
     return CONTROL_BUT_LAYOUT.sub(_escaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 

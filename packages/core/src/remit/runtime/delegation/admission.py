@@ -14,7 +14,7 @@ from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing
-from remit.policy.weight import is_light_request, said_in
+from remit.policy.weight import is_light_request, texts_of_request
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -36,7 +36,7 @@ log = logging.getLogger("remit")
 class RequestInspection(NamedTuple):
     """The result of examining a large request outside the event loop, and the request that was examined."""
 
-    said: tuple[Json, ...]
+    texts: tuple[Json, ...]
     sealing: Sealing | None
     approved: frozenset[str]
     verdict: Rewrite | Refuse | Ask
@@ -46,7 +46,11 @@ class RequestInspection(NamedTuple):
 
     def is_of(self, request: Request, facts: Facts) -> bool:
         """Return whether this request was examined and no new secret became known since."""
-        return self.sealing is facts.sealing and self.approved == facts.approved and self.said == said_in(request)
+        return (
+            self.sealing is facts.sealing
+            and self.approved == facts.approved
+            and self.texts == texts_of_request(request)
+        )
 
     def verdict_on(self, request: Request) -> Rewrite | Refuse | Ask:
         """Return the verdict with the current time and tokens, which changed during the examination."""
@@ -107,7 +111,7 @@ class Admission:
                 fresh = {token: raw for token, raw in verdict.struck.items() if token not in known}
                 taken = redactor.take(run.scope, verdict.struck, fresh, of_user=of_user)
                 mine = struck_in(sent, facts.sealing) if sent is not None else mine
-            return RequestInspection(said_in(request), facts.sealing, facts.approved, verdict, taken, mine)
+            return RequestInspection(texts_of_request(request), facts.sealing, facts.approved, verdict, taken, mine)
 
         return await aside.run(look)
 
@@ -401,8 +405,8 @@ class RootAdmission:
         if begins_session and (owner is None or not attempt.may_be_known):
             attempt.session = attempt.owner = owner = None  # begun by this request, it is like one that nobody chose
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
-        attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
-        run.tally = parts.ledger.tally_of(request)
+        sealing, tally = parts.redactor.sealing(request.session or request.run), parts.ledger.tally_of(request)
+        attempt.run = run = Run(request, 0, steps, sealing, tally)
         # Nothing of another user's conversation is even read.
         attempt.goes_on = goes_on = owner == (request.remit.user, request.target)
         if goes_on:

@@ -80,31 +80,31 @@ class Approvals:
         struck: dict[str, str | int] = {}
         try:
             if is_light_request(request):
-                asked = self._question(request, ask, sealing, struck, form, before)
+                posed = self._question(request, ask, sealing, struck, form, before)
             else:
-                asked = await aside.run(self._question, request, ask, sealing, struck, form, before)
+                posed = await aside.run(self._question, request, ask, sealing, struck, form, before)
         except Exception as error:
             log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
             raise _declined(
                 f"the question could not be redacted ({type(error).__name__}), so it is not shown"
             ) from error
-        self._record_approval(asked, None)
-        decision = await self._answer(asked, approver)
+        self._record_approval(posed, None)
+        decision = await self._answer(posed, approver)
         edits: dict[str, Json] = {}
         try:
             # An approver is foreign code: its decision is validated like one that comes from a store.
             decision = checked(decision)
-            edits = _whole(asked, decision.edits, struck)
+            edits = _restored_edits(posed, decision.edits, struck)
             if decision.agreed:
-                check_form(asked, decision.edits)
+                check_form(posed, decision.edits)
         except RemitError as error:
             by = presentable(decision.by) if decision.by else ""
             decision = Decision(agreed=False, by=by, reason=error.fault.message)
-        self._record_approval(asked, decision)
+        self._record_approval(posed, decision)
         if not decision.agreed:
             by = f" by {decision.by}" if decision.by else ""
             reason = f" ({decision.reason})" if decision.reason else ""
-            declined = _declined(f"declined{by}{reason}", asked.text)
+            declined = _declined(f"declined{by}{reason}", posed.text)
             raise declined if decision == NOBODY_ASKED else PersonDeclined(declined.fault)
         return edits
 
@@ -166,40 +166,42 @@ class Approvals:
         until_ms = self.parts.clock.wall_ms() + AGREED_MS
         return await self.parts.store.incr(f"agreed/{digested.hex()}", n, until_ms)
 
-    async def _answer(self, asked: Question, approver: Approver) -> Decision:
+    async def _answer(self, question: Question, approver: Approver) -> Decision:
         try:
-            async with asyncio.timeout((asked.expires_ms - asked.asked_ms) / 1_000) as limit:
-                given = await approver(asked)
+            async with asyncio.timeout((question.expires_ms - question.asked_ms) / 1_000) as limit:
+                given = await approver(question)
             if limit.expired():
                 raise TimeoutError
         except TimeoutError as error:
-            given = await self._last_word(asked)
+            given = await self._last_word(question)
             if given is None:
-                late = f"nobody answered within {asked.expires_ms - asked.asked_ms} ms"
-                raise _declined(late, asked.text) from error
+                late = f"nobody answered within {question.expires_ms - question.asked_ms} ms"
+                raise _declined(late, question.text) from error
         except asyncio.CancelledError:
-            if not self._will_ask_again(asked.request):
+            if not self._will_ask_again(question.request):
                 with suppress(StoreError):  # a cancelled caller gets the cancellation, not the store's error
-                    await asyncio.shield(self.parts.store.withdraw(asked.id))
+                    await asyncio.shield(self.parts.store.withdraw(question.id))
             raise
         except Exception as error:
-            log.error("the approver failed on %s: %s", asked.request.path, self.parts.redactor.traced(error))
+            log.error("the approver failed on %s: %s", question.request.path, self.parts.redactor.traced(error))
             with suppress(StoreError):
-                await self.parts.store.withdraw(asked.id)
-            raise _declined(f"no person could be asked ({type(error).__name__})", asked.text) from error
+                await self.parts.store.withdraw(question.id)
+            raise _declined(f"no person could be asked ({type(error).__name__})", question.text) from error
         if isinstance(given, Decision):
             return given
         return Decision(agreed=given is True, by="")
 
-    async def _last_word(self, asked: Question) -> Decision | None:
+    async def _last_word(self, question: Question) -> Decision | None:
         """Close an expired question; return a decision that was made in time and not seen so far."""
         try:
             # Written as a refusal, so that the store orders it with other writers: an answer that was accepted counts.
-            if await self.parts.store.decide(asked.id, Decision(agreed=False, by="", reason="nobody answered in time")):
+            if await self.parts.store.decide(
+                question.id, Decision(agreed=False, by="", reason="nobody answered in time")
+            ):
                 return None
-            return await self.parts.store.decision(asked.id)
+            return await self.parts.store.decision(question.id)
         except StoreError as error:  # its time is over all the same, and the store accepts no later answer
-            log.warning("question %s expired while the store was away: %s", asked.id, error.fault.message)
+            log.warning("question %s expired while the store was away: %s", question.id, error.fault.message)
             return None
 
     def _will_ask_again(self, request: Request) -> bool:
@@ -208,13 +210,13 @@ class Approvals:
         # A run that has not begun withdraws its questions when it ends, if this hub still has it.
         return root is None or root.run.handed_back
 
-    def _record_approval(self, asked: Question, decision: Decision | None) -> None:
-        request = asked.request
+    def _record_approval(self, question: Question, decision: Decision | None) -> None:
+        request = question.request
         body = Approval(
             delegation=request.path,
             agent=request.target,
-            id=asked.id,
-            question=asked.text,
+            id=question.id,
+            question=question.text,
             agreed=None if decision is None else decision.agreed,
             by="" if decision is None else decision.by,
             reason="" if decision is None else decision.reason,
@@ -260,17 +262,17 @@ class Approvals:
         run, redactor = frame.run, self.parts.redactor
         if run.sealing is None:
             return given
-        found: dict[str, str | int] = {}
+        struck: dict[str, str | int] = {}
         mine: dict[str, str | int] = {}
         try:
-            given = await aside.run(strike, given, run.sealing, found)
+            given = await aside.run(strike, given, run.sealing, struck)
             await aside.run(strike, form, run.sealing, mine)
         except Exception as error:
             log.error("a detector failed on %s: %s", frame.path, redactor.worded(error))
             why = f"what a person filled in could not be redacted ({type(error).__name__}), so it is withheld"
             raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
-        if found:
-            redactor.keep(run, found, of_user=True)
+        if struck:
+            redactor.keep(run, struck, of_user=True)
         return restore(revealed(frame, given), mine)
 
     async def consult(
@@ -309,12 +311,12 @@ def _asked_before(frame: Frame, question: str, form: Schema | None = None) -> in
     return before
 
 
-def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:
+def _restored_edits(question: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:
     """Return the edits with raw values in place of tokens, or raise if they do not fit a call."""
-    whole = restore(check_edits(asked, edits), struck)
+    whole = restore(check_edits(question, edits), struck)
     if "objective" in whole:
         whole = {**whole, "objective": str(whole["objective"])}  # a token may stand for a number
-    return check_edits(asked, whole)
+    return check_edits(question, whole)
 
 
 _NOBODY = ("no person could be asked", "no person is available to ask")
@@ -322,6 +324,6 @@ _NOBODY = ("no person could be asked", "no person is available to ask")
 
 def _declined(message: str, question: str = "") -> RemitError:
     shown = question if len(question) <= SHOWN else f"{question[:SHOWN]}…"
-    said = f"{message}: {shown}" if shown else message
+    text = f"{message}: {shown}" if shown else message
     later = "Ask again when a person is available." if message.startswith(_NOBODY) else None
-    return RemitError(fault(Code.APPROVAL_DECLINED, said, suggestion=later))
+    return RemitError(fault(Code.APPROVAL_DECLINED, text, suggestion=later))

@@ -109,16 +109,16 @@ async def chain(dispatch: Delegator, parent: Frame, calls: Sequence[Call], forwa
 
 def _following(call: Call, before: Sequence[Response], forward: Forwarded) -> Call:
     handoff = call.handoff or Handoff()
-    found = before[-1].result
+    forwarded = before[-1].result
     outputs: dict[str, Json] = {response.target: response.result for response in before}
     if forward == "artifacts":
-        found = _artifacts(before[-1]) or found
+        forwarded = _artifacts(before[-1]) or forwarded
         for response in before:
             if response.artifacts:
                 outputs[response.target] = {"result": response.result, "artifacts": _artifacts(response)}
     return replace(
         call,
-        input=found if call.input is None else call.input,
+        input=forwarded if call.input is None else call.input,
         handoff=replace(
             handoff,
             prior_agents=(*handoff.prior_agents, *(response.target for response in before)),

@@ -433,7 +433,7 @@ class Dispatch:
 
     async def _judge(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Have a call judged until it is refused, or started; or return the route to the next agent."""
-        parts, parent, looked, permitted = self.parts, attempt.parent, None, False
+        parts, parent, inspection, permitted = self.parts, attempt.parent, None, False
         shown = None if attempt.call.context is None else await self._shown(attempt)
         while True:
             if _is_ending(parent):
@@ -455,7 +455,7 @@ class Dispatch:
                 # In flight, or done with success and still valid.
                 repeated = earlier is None or not is_outdated(earlier, request, parent.run.changes)
             facts = facts_of_call(parts, attempt, request, made.caller, made.now, repeated=repeated)
-            match self.admission.judge(request, facts, parent.run, looked, light=light):
+            match self.admission.judge(request, facts, parent.run, inspection, light=light):
                 case Rewrite() as verdict:
                     if attempt.call.session is not None and attempt.owner is None:
                         # Taken only by a caller that may have it; then everything is judged again, since another may
@@ -469,10 +469,10 @@ class Dispatch:
                         # Other calls may have been admitted meanwhile: everything is judged again.
                         permitted = True
                     else:
-                        return self._start(attempt, made, verdict, key, looked)
+                        return self._start(attempt, made, verdict, key, inspection)
                 case Heavy():
                     sent = self._draft_now(parent, attempt.sent, attempt.card, attempt.path).request
-                    looked = await self.admission.look_through(request, facts, parent.run, of_user=False, sent=sent)
+                    inspection = await self.admission.look_through(request, facts, parent.run, of_user=False, sent=sent)
                 case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier is not None:
                     return self._answered_before(parent, request, earlier)
                 case Refuse(fault=why):
@@ -528,7 +528,7 @@ class Dispatch:
         made: DraftedRequest,
         verdict: Rewrite,
         key: CallKey,
-        looked: RequestInspection | None,
+        inspection: RequestInspection | None,
     ) -> Frame:
         """Reserve the grant of a call and start it."""
         parent, entry, request, clean = attempt.parent, attempt.entry, made.request, verdict.request
@@ -545,8 +545,8 @@ class Dispatch:
         if verdict.struck:
             # Guards, and people they ask, may have added raw values that the caller did not send.
             sent = self._draft_now(parent, attempt.sent, entry.card, attempt.path).request
-            self.admission.holds(parent, sent, looked)
-            self.admission.keep(run, verdict.struck, looked, of_user=False)
+            self.admission.holds(parent, sent, inspection)
+            self.admission.keep(run, verdict.struck, inspection, of_user=False)
         if clean.handoff is not None:
             self.parts.sessions.note_handoff(run, clean.handoff, clean.origin)
         if parent.journaled:

@@ -50,15 +50,15 @@ class RunRecorder:
         """Warn that an agent gets a token where its capability needs a value, and has nobody to pass it to."""
         capability = frame.card.capability(code)
         schema = capability.input_schema if capability is not None else None
-        found = tokens_asked_for(frame.request.input, frame.run.known, schema)
-        if not found:
+        tokens = tokens_asked_for(frame.request.input, frame.run.known, schema)
+        if not tokens:
             return
         registry = self.parts.registry
         agents = [entry.card for entry in registry.agents.values()]
         tools = {name: tool.card for name, tool in registry.tools.items()}
-        kinds = {kind_of(token) for token in found.values()}
+        kinds = {kind_of(token) for token in tokens.values()}
         useless = {kind for kind in kinds if not can_be_used(kind, frame.card, agents, tools)}
-        for field, token in found.items():
+        for field, token in tokens.items():
             if kind_of(token) in useless:
                 self.warn(frame, token_given("capability", code, field, kind_of(token)))
 

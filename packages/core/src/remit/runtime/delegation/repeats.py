@@ -64,9 +64,9 @@ def note_end(frame: Frame, parent: Frame, outcome: Response) -> None:
         parent.changes_below += frame.changes_below
         if outcome.status is Status.SUCCESS and frame.call_key is not None:
             keep_answer(parent, frame.call_key, outcome, frame.changes_before + frame.changes_below, frame.beside)
-    if frame.asked is not None and outcome.fault is None:
+    if frame.past_call is not None and outcome.fault is None:
         result = outcome.summary if outcome.result is None else outcome.result
-        frame.asked.answer = result if isinstance(result, str) or is_light(result) else outcome.summary
+        frame.past_call.answer = result if isinstance(result, str) or is_light(result) else outcome.summary
 
 
 def given_again(request: Request, earlier: EarlierAnswer) -> Response:
@@ -98,15 +98,15 @@ def watch(parent: Frame, name: str, capability: str | None, *texts: Json) -> Pas
         return None
     if before is None:
         before = parent.asked_of[callee] = []
-    asked = PastCall(texts)
-    before.append(asked)
+    past_call = PastCall(texts)
+    before.append(past_call)
     # Only the fourth call of its kind can be a repetition, and most calls come earlier.
     if len(before) > ENOUGH and is_light(*texts):
         earlier = [CallWords(_words(each), _answer_words(each)) for each in before[:-1]]
-        asked.circles = repeated_without_progress(_words(asked), earlier)
-    if asked.circles or len(before) >= MOST_WATCHED:
+        past_call.circles = repeated_without_progress(_words(past_call), earlier)
+    if past_call.circles or len(before) >= MOST_WATCHED:
         parent.asked_of[callee] = _UNWATCHED
-    return asked
+    return past_call
 
 
 def circling(parent: Frame, name: str) -> HubWarning:
@@ -118,15 +118,15 @@ def circling(parent: Frame, name: str) -> HubWarning:
     )
 
 
-def _words(asked: PastCall) -> Counter[str]:
-    if asked.words is None:
-        asked.words = words_of(*asked.texts) if is_light(*asked.texts) else Counter()
-    return asked.words
+def _words(past_call: PastCall) -> Counter[str]:
+    if past_call.words is None:
+        past_call.words = words_of(*past_call.texts) if is_light(*past_call.texts) else Counter()
+    return past_call.words
 
 
-def _answer_words(asked: PastCall) -> Counter[str] | None:
-    if asked.answer is None:
+def _answer_words(past_call: PastCall) -> Counter[str] | None:
+    if past_call.answer is None:
         return None
-    if asked.answer_words is None:
-        asked.answer_words = words_of(asked.answer)
-    return asked.answer_words
+    if past_call.answer_words is None:
+        past_call.answer_words = words_of(past_call.answer)
+    return past_call.answer_words

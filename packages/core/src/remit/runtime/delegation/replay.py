@@ -114,11 +114,11 @@ class JournalReplay:
         return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be resumed now: {why.message}", detail=why.detail)
 
 
-def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, asked: str | None) -> str:
+def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, code: str | None) -> str:
     """Return why the outcome of an unfinished step is unknown; empty: nothing happened."""
     if before.departed is not None:
         return "it was sent to another hub before the restart and may have been executed"
-    capability = entry.card.capability(asked) if entry is not None and asked is not None else None
+    capability = entry.card.capability(code) if entry is not None and code is not None else None
     if not before.local or (capability is not None and capability.read_only):
         return ""  # a call of a remote agent that was not sent, or one that changes nothing
     return "it had begun before the restart, and its progress is unknown"

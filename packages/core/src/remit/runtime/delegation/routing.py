@@ -36,17 +36,17 @@ def tracks(records: Iterable[Record], at: Callable[[int], float], running: Colle
     *at* returns the moment of a record on the clock of the tracks. Unfinished calls count as in flight only in runs
     that are *running*: how others end is not known.
     """
-    found: Tracks = {}
-    asked: dict[tuple[str, str], Request] = {}
+    by_agent: Tracks = {}
+    requests: dict[tuple[str, str], Request] = {}
     below: dict[tuple[str, str], set[FaultKey]] = {}
     answered: set[tuple[str, str]] = set()
     for record in records:
         match record.body:
             case Request() as request:
-                asked[record.run, request.id] = request
+                requests[record.run, request.id] = request
             case Refusal(request=request, response=response):
                 _note_fault(below, record.run, request, response)
-            case Response() as response if (request := asked.pop((record.run, response.id), None)) is not None:
+            case Response() as response if (request := requests.pop((record.run, response.id), None)) is not None:
                 _note_fault(below, record.run, request, response)
                 known_below = below.pop((record.run, request.path), ())
                 if request.capability is None:
@@ -55,16 +55,16 @@ def tracks(records: Iterable[Record], at: Callable[[int], float], running: Colle
                 if response.ok:
                     answered.add(place)
                 key = request.capability or "", request.target
-                known = routing.begun(found.get(key, TrackRecord()))
+                known = routing.begun(by_agent.get(key, TrackRecord()))
                 failed = _failed(known, request, response, known_below)
-                found[key] = _ended(known, failed, response, at(record.at_ms), overtaken=place in answered)
+                by_agent[key] = _ended(known, failed, response, at(record.at_ms), overtaken=place in answered)
             case _:
                 pass
-    for (run, _), request in asked.items():
+    for (run, _), request in requests.items():
         if run in running and request.capability is not None:
             key = request.capability or "", request.target
-            found[key] = routing.begun(found.get(key, TrackRecord()))
-    return found
+            by_agent[key] = routing.begun(by_agent.get(key, TrackRecord()))
+    return by_agent
 
 
 def _note_fault(below: dict[tuple[str, str], set[FaultKey]], run: str, request: Request, response: Response) -> None:
@@ -134,9 +134,9 @@ class Routing:
             return tuple(names)
         if owner is not None and owner.user == parent.request.remit.user and owner.agent in names:
             return (owner.agent,)  # a conversation continues with the agent it began with
-        if parent.calls_by_key and (asked := parent.calls_by_key.keys() & call_keys_of(call, names)):
+        if parent.calls_by_key and (earlier_keys := parent.calls_by_key.keys() & call_keys_of(call, names)):
             # Another agent would answer a repeated call as if it were new.
-            return (asked.pop()[0],)
+            return (earlier_keys.pop()[0],)
         if self.parts.ledger.is_new:
             return ()
         reachable = [entry for entry in offering if _may_reach(parent, call, entry)]
@@ -150,12 +150,12 @@ class Routing:
                 return
             try:
                 async with asyncio.timeout(RECALL_S):
-                    found = await self._recorded()
+                    past = await self._recorded()
             except (TimeoutError, StoreError) as error:
                 why = str(error) or "it takes too long"
                 log.warning("earlier track records cannot be read and do not count: %s", why)
-                found = {}
-            self.parts.ledger.recall(found)
+                past = {}
+            self.parts.ledger.recall(past)
 
     async def refresh(self) -> None:
         """Load the track records anew: what other hubs that share the store have seen counts like this hub's own."""
