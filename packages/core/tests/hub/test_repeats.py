@@ -1,10 +1,11 @@
 """What an agent asks again: refused, answered as before, run again after a change, or warned of."""
 
+import itertools
 from typing import Any, cast
 
 import pytest
 
-from remit import Brief, Call, Capability, Code, Handoff, Hub, Response
+from remit import Brief, Call, Capability, Code, Handoff, Hub, Limits, Response
 from remit.protocol.envelope import Json
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
@@ -33,7 +34,9 @@ class Shop:
         @self.hub.agent("boss", may_call=["store"], tools=["sell", "look"])
         async def boss(brief: Brief) -> None:
             for call in self.calls:
-                if isinstance(call, str):
+                if call == "saw":
+                    brief.record_tool_use("saw")
+                elif isinstance(call, str):
                     await brief.use(call, what="bolts")
                 else:
                     [response] = await brief.fan_out([call])
@@ -56,6 +59,14 @@ class Shop:
 
 def stock(what: str = "bolts") -> Call:
     return Call(target="store", capability="STOCK", objective="How many?", input={"what": what})
+
+
+async def test_the_same_action_with_other_arguments_is_another_call() -> None:
+    """X5: the objective names an action, its arguments are in the input."""
+    shop = Shop()
+    await shop.run(*(Call(target="store", objective="get_order", input={"id": n}) for n in (1, 1, 2)))
+    assert shop.codes() == [None, Code.CYCLE_DETECTED, None]
+    assert shop.ran == ['{"id":1}', '{"id":2}']
 
 
 async def test_what_only_reads_and_is_asked_again_is_answered_as_before_with_a_note() -> None:
@@ -84,21 +95,37 @@ async def test_what_the_caller_does_to_an_answer_does_not_change_the_one_that_it
         assert (await shop.hub.ask("careless", "x", user="u")).result == "seen"
 
 
+CHECK = stock()
+TEST = Call(target="store", objective="Run the tests")
+
+
 @pytest.mark.parametrize(
-    ("between", "ran"),
+    ("between", "changes"),
     [
-        (Call(target="store", capability="ORDER", input="bolts"), ["STOCK", "ORDER", "STOCK"]),
-        (Call(target="store", objective="tidy up"), ["STOCK", "tidy up", "STOCK"]),
-        (Call(target="store", capability="ORDER", input="fail"), ["STOCK", "ORDER", "STOCK"]),
-        ("sell", ["STOCK", "STOCK"]),
-        ("look", ["STOCK"]),
-        (stock("nuts"), ["STOCK", "STOCK"]),
+        (Call(target="store", capability="ORDER", input="bolts"), True),
+        (Call(target="store", objective="tidy up"), True),
+        (Call(target="store", capability="ORDER", input="fail"), True),
+        ("sell", True),
+        ("saw", True),
+        ("look", False),
+        (stock("nuts"), False),
     ],
 )
-async def test_a_check_runs_again_after_something_was_changed(between: Call | str, ran: list[str]) -> None:
+@pytest.mark.parametrize("call", [CHECK, TEST], ids=["reads", "may change"])
+async def test_a_call_is_made_again_after_something_else_was_changed(
+    call: Call, between: Call | str, changes: bool
+) -> None:
+    """X5: with nothing changed in between it is a cycle, or has the earlier answer if it only reads."""
     shop = Shop()
-    await shop.run(stock(), between, stock())
-    assert shop.ran == ran
+    await shop.run(call, between, call)
+    again = shop.came[-1]
+    assert shop.ran.count(shop.ran[0]) >= 1 + changes
+    if changes:
+        assert (again.cache, again.fault) == (shop.came[0].cache, None)
+    elif call is CHECK:
+        assert again.cache == "hit"
+    else:
+        assert shop.codes()[-1] is Code.CYCLE_DETECTED
 
 
 async def test_a_change_below_what_was_asked_does_not_make_its_own_answer_outdated() -> None:
@@ -136,24 +163,74 @@ def ask_for(text: str) -> Call:
 
 
 TEXTS = [f"Please find out {word} many bolts are left in the store" for word in ("how", "just how", "really how", "so")]
+IN_CIRCLES = "calls were made again though nothing had changed, and their answers brought nothing new."
 
 
-async def test_an_agent_that_asks_for_nearly_the_same_again_and_again_is_warned_once() -> None:
+@pytest.mark.parametrize(
+    ("answers", "warned"),
+    [
+        (["none are left"], [3]),
+        ([{"left": 1, "in": "boxes"}], [3]),
+        ([{"left": n, "in": "boxes"} for n in range(5)], []),
+        (["bolts lie on the left", "six crates came by ship", "none since May", "ask Eve about it", "go away"], []),
+        (["none are left"] * 3 + ["two are left"] * 2, []),
+        ([None], []),
+    ],
+)
+async def test_an_agent_that_asks_for_nearly_the_same_again_and_again_is_warned_unless_the_answers_are_new(
+    answers: list[Json], warned: list[int]
+) -> None:
+    hub = Hub(store=MemoryStore(), clock=ManualClock())
+    news = itertools.cycle(answers)
+
+    @hub.agent("store")
+    async def store(brief: Brief) -> Json:
+        return next(news)
+
+    @hub.agent("boss", may_call=["store"])
+    async def boss(brief: Brief) -> list[int]:
+        last = "Please find out at last how many bolts are left in the store"
+        came = [await brief.delegate("store", objective=text) for text in (*TEXTS, last)]
+        return [place for place, each in enumerate(came) if any(IN_CIRCLES in said for said in each.warnings)]
+
+    async with hub:
+        response = await hub.ask("boss", "x", user="u")
+    assert response.result == warned
+    assert sum(IN_CIRCLES in said for said in response.warnings) == len(warned)
+
+
+async def test_an_agent_that_fails_alike_again_and_again_is_in_circles() -> None:
     shop = Shop()
-    root = await shop.run(*map(ask_for, TEXTS), ask_for("Please find out at last how many bolts are left in the store"))
-    assert shop.codes() == [None] * 5
-    [warning] = shop.came[3].warnings
-    assert warning.startswith("Nearly the same was asked several times, and the answers brought nothing new.")
-    assert [each.warnings for each in (*shop.came[:3], shop.came[4])] == [()] * 4
-    assert root.warnings == (warning,)
+    root = await shop.run(*[Call(target="store", capability="ORDER", input="fail")] * 4)
+    assert [IN_CIRCLES in said for said in root.warnings] == [True]
 
 
-async def test_a_tool_that_is_used_in_circles_is_named_in_the_response() -> None:
+async def test_a_tool_that_is_used_in_circles_is_named_in_the_record() -> None:
     shop = Shop()
-    root = await shop.run(*["look"] * 4)
-    assert [warning.split(".")[0] for warning in root.warnings] == [
-        "Nearly the same was asked several times, and the answers brought nothing new"
-    ]
+    async with shop.hub:
+        shop.calls = ["look"] * 4
+        root = await shop.hub.ask("boss", "x", user="u")
+        records = await shop.hub.store.records()
+    assert root.warnings == (f"3 {IN_CIRCLES} Use the answers so far, or ask for something else.",)
+    assert sum("boss has asked look again" in repr(record) for record in records) == 1
+
+
+async def test_different_look_ups_at_once_raise_no_alarm() -> None:
+    hub = Hub(store=MemoryStore(), clock=ManualClock(), limits=Limits(max_fan_out=4))
+
+    @hub.agent("store")
+    async def store(brief: Brief) -> Json:
+        return {"item": brief.input, "unit": "piece", "in": "boxes"}
+
+    @hub.agent("boss", may_call=["store"])
+    async def boss(brief: Brief) -> list[Json]:
+        things = "bolts", "nuts", "nails", "saws"
+        calls = [Call(target="store", objective="Look up what is left", input=each) for each in things]
+        return [response.result for response in await brief.fan_out(calls)]
+
+    async with hub:
+        root = await hub.ask("boss", "x", user="u")
+    assert (len(cast("list[Json]", root.result)), root.warnings) == (4, ())
 
 
 # ── An earlier answer is given again only to a call that gave its callee the same ─────────────────────────────────────

@@ -15,36 +15,105 @@ from remit.protocol.files import File
 CallKey = tuple[str, str, str | bytes]
 """Identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
 
-# Chosen on 30 public traces that people had labelled (bench/repeats.py): with these values, five of the seven that
-# repeat themselves are found, and less than one call in a hundred of the others. With values chosen on the others,
-# three are.
+# Chosen on 30 public traces that people had labelled (bench/repeats.py); the figures hardly change if they are half as
+# large again.
 CALL_SHARE = 0.3
-"""The share of words in which two nearly equal calls may differ."""
+"""The share of words in which the objectives of two nearly equal calls may differ."""
 ANSWER_SHARE = 0.5
-"""The share of words in which two answers may differ without showing progress."""
+"""The share of words in which two answers may differ that say nearly the same."""
+SHORT = 20
+"""Answers of at most so many words must have the same words: there each of them may be the news."""
 ENOUGH = 3
-"""This many earlier, nearly equal calls without progress are a repetition."""
+"""So many wasted calls of a run are warned of; then twice as many, and so on."""
 
 # Only the beginning of a longer text is compared: reading this much takes a tenth of a millisecond.
 MOST_CHARACTERS = 4_000
 
 _WORD = re.compile(r"\w+")
+# Numbers and identifiers: a text with other ones says something else, however it is worded.
+_VALUE = re.compile(r"[\d_]")
 
 
 class EarlierAnswer(NamedTuple):
-    """The answer of a read-only call, and the run's count of changes when it was valid."""
+    """A call that succeeded, and the run's count of changes until which repeating it brings nothing new."""
 
-    response: Response
+    response: Response | None
+    """The answer that a repeated call gets; None: the call may change something, and repeating it is refused."""
     changes: int
     beside: tuple[Json, ...] = ()
     """What its callee was given besides the parts of the key."""
 
 
-class CallWords(NamedTuple):
-    """A call and its answer, as words; None without an answer yet, or after a failure."""
+class Statement:
+    """What a call or an answer says: a text, which can be worded differently, beside data, which cannot."""
 
-    call: Counter[str]
-    answer: Counter[str] | None
+    __slots__ = ("_values", "_words", "data", "text")
+
+    def __init__(self, text: str = "", data: bytes | str = b"") -> None:
+        self.text = text
+        self.data = data
+        self._words: Counter[str] | None = None
+        self._values: frozenset[str] = frozenset()
+
+    def is_near(self, other: "Statement", share: float, short: int = 0) -> bool:
+        """Return whether the data are equal, and the texts too except for a share of the words in a text not *short*.
+
+        Numbers and identifiers in the texts must be equal.
+        """
+        if self.data != other.data:
+            return False
+        if self.text == other.text:
+            return True
+        words, other_words = self._counted(), other._counted()
+        longest = max(words.total(), other_words.total())
+        most = share * longest if longest > short else 0
+        return self._values == other._values and longest - (words & other_words).total() <= most
+
+    def _counted(self) -> Counter[str]:
+        if self._words is None:
+            self._words = Counter(_WORD.findall(self.text[:MOST_CHARACTERS].lower()))
+            self._values = frozenset(filter(_VALUE.search, self._words))
+        return self._words
+
+
+class PastCall:
+    """A call to one callee, or the use of one tool, and its answer."""
+
+    __slots__ = ("after", "answer", "before", "call", "earlier", "wasted")
+
+    def __init__(self, call: Statement, earlier: Iterable["PastCall"], news: int) -> None:
+        self.call = call
+        self.earlier = [each for each in earlier if each.answer is not None]
+        """The calls of the same kind that had been answered when it was made."""
+        self.before = self.after = news
+        """How much that is new its caller had done before, and up to its answer."""
+        self.answer: Statement | None = None
+        self.wasted = False
+
+    def note_answer(self, answer: Statement | None, news: int, *, changes: bool) -> int:
+        """Note the answer; *changes* says whether the call may have changed something. Return how many more are wasted.
+
+        It is wasted if nearly the same was answered nearly alike before, and its caller has done nothing new since. A
+        new answer shows that those before it were not: their caller waited for it. What is repeated and answered alike
+        is not new, even if it may have changed something.
+        """
+        near = [each for each in self.earlier if self.call.is_near(each.call, CALL_SHARE)]
+        alike = [each for each in near if answer and each.answer and answer.is_near(each.answer, ANSWER_SHARE, SHORT)]
+        self.answer, self.earlier = answer, []
+        self.after = news + (changes and not alike)
+        self.wasted = any(each.after == self.before for each in alike)
+        if alike or answer is None:
+            return int(self.wasted)
+        waited = [each for each in near if each.wasted]
+        for each in waited:
+            each.wasted = False
+        return -len(waited)
+
+
+def is_alarming(wasted: int) -> bool:
+    """Return whether a run is warned at its n-th wasted call: the third, the sixth, the twelfth and so on."""
+    times, rest = divmod(wasted, ENOUGH)
+    return rest == 0 and times.bit_count() == 1
 
 
 def call_key(target: str, capability: str | None, objective: str, given: Json, files: tuple[File, ...] = ()) -> CallKey:
@@ -83,40 +152,22 @@ def beside_of(request: Request) -> tuple[Json, ...]:
 
 
 def is_outdated(earlier: EarlierAnswer, request: Request, changes: int) -> bool:
-    """Return whether an earlier answer is invalid: something changed since, or its callee was given something else."""
-    return earlier.changes != changes or earlier.beside != beside_of(request)
+    """Return whether a call may be made again: something else was changed since, or an answer depends on more."""
+    return earlier.changes != changes or (earlier.response is not None and earlier.beside != beside_of(request))
 
 
-def words_of(*texts: Json) -> Counter[str]:
-    """Return the words of a text, with their counts."""
-    joined = " ".join(text if isinstance(text, str) else encode(text).decode() for text in texts if text is not None)
-    return Counter(_WORD.findall(joined[:MOST_CHARACTERS].lower()))
+def call_statement(objective: str, given: Json) -> Statement:
+    """Return what a call says: its objective as a text, its input as data."""
+    return Statement(objective, b"" if given is None else encode(given))
 
 
-def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:
-    """Return whether two texts are the same except for one word, or for that share of their words."""
-    length, other_length = sum(one.values()), sum(other.values())
-    most = max(1.0, share * max(length, other_length))
-    if abs(length - other_length) > most:
-        return False
-    common = sum([min(one[word], other[word]) for word in one.keys() & other.keys()])
-    return max(length, other_length) - common <= most
-
-
-def repeated_without_progress(
-    call: Counter[str],
-    earlier: Iterable[CallWords],
-    *,
-    call_share: float = CALL_SHARE,
-    answer_share: float = ANSWER_SHARE,
-    enough: int = ENOUGH,
-) -> bool:
-    """Return whether a call nearly equals several before it, whose answers brought nothing new either."""
-    alike = [each for each in earlier if is_near(call, each.call, call_share)]
-    answers = [each.answer for each in alike if each.answer is not None]
-    last = answers[-1] if answers else None
-    stuck = [each for each in alike if each.answer is None or last is None or is_near(each.answer, last, answer_share)]
-    return len(stuck) >= enough
+def answer_statement(answer: Json, *, is_of_tool: bool = False) -> Statement | None:
+    """Return what an answer says; None: nothing. What a tool returns is data, and so is a text that is JSON."""
+    if answer is None or answer == "":
+        return None
+    if not isinstance(answer, str):
+        return Statement(data=encode(answer))
+    return Statement(data=answer) if is_of_tool or answer.lstrip()[:1] in ("{", "[") else Statement(answer)
 
 
 def _canonical_text(text: str) -> str:

@@ -109,8 +109,8 @@ TABLE: dict[Code, ErrorRow] = {
         409,
         4,
         False,
-        "The caller asks the same callee for the same again, with the same input, while that is in progress or has "
-        "succeeded. Where that only reads, the earlier answer is given again instead.",
+        "The caller asks the same callee for the same again, with the same input, while that is in progress, or has "
+        "succeeded and nothing else was changed since. Where that only reads, the earlier answer is given instead.",
         "Wait for the delegation in progress, or use its response. If it has to be done once more, say in the "
         "objective or the input what is different this time.",
     ),

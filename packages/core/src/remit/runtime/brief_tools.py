@@ -160,17 +160,16 @@ class ToolCalls:
                 await parts.store.flush()
             else:
                 await journal.note_durably(parts.store, run, path, journal.JournalStep(digest), keys)
-        past_call = repeats.watch(self._frame, name, None, arguments)
-        if past_call is not None and past_call.circles:
-            self._dispatch.recording.warn(self._frame, repeats.circling(self._frame, name))
+        past_call = repeats.watch(self._frame, name, None, "", arguments)
         started = parts.clock.now()
         try:
             value, why = await self._run_tool(tool, given, shown)
         finally:
             if not repeatable:
                 repeats.count_change(self._frame)
-        if past_call is not None and why is None and is_light(value):
-            past_call.answer = value
+        warning = repeats.note_tool_answer(self._frame, past_call, name, value, why, changes=not repeatable)
+        if warning is not None:
+            self._dispatch.recording.warn(self._frame, warning)
         duration_ms = round((parts.clock.now() - started) * 1_000)
         await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
         if run.steps is not None:
@@ -246,6 +245,7 @@ class ToolCalls:
         refuse_if_full(self._dispatch.parts, self._frame)
         named = presentable(tool)
         self._note_use(named)
+        repeats.count_unknown_change(self._frame)
         why = None
         if error is not None:
             origin = Origin(agent=self._frame.card.name, tool=named, error=error)

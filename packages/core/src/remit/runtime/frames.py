@@ -1,19 +1,16 @@
 """The state of runs and of their delegations in flight, and the slots that these hold."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from types import TracebackType
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from remit.policy import breaker
 from remit.policy.breaker import FaultKey
 from remit.policy.budget import settle
 from remit.policy.limits import Limits
-from remit.policy.repeats import CallKey, EarlierAnswer
+from remit.policy.repeats import CallKey, EarlierAnswer, PastCall
 from remit.policy.verdict import Guard, Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
@@ -58,17 +55,6 @@ class TextFlow:
     def __init__(self) -> None:
         self.before = ""
         self.pending = ""
-
-
-class PastCall(Struct, eq=False):
-    """A call and its answer, kept to recognise later calls that are nearly the same."""
-
-    texts: tuple[Json, ...]
-    circles: bool = False
-    """Whether it nearly repeats several earlier calls that brought nothing new."""
-    answer: Json = None
-    words: Counter[str] | None = None
-    answer_words: Counter[str] | None = None
 
 
 class PassedCall(NamedTuple):
@@ -119,6 +105,7 @@ class Run:
         "steps",
         "tally",
         "unsaved",
+        "wasted",
     )
 
     def __init__(
@@ -141,6 +128,8 @@ class Run:
         """How many calls and tools that may have changed something have ended in it."""
         self.changed_at = 0
         """When the last call or tool ended that changes something; cached answers are older."""
+        self.wasted = 0
+        """How many of its calls repeated others and brought nothing new."""
         self.refusals = 0
         """How many of its refusals are recorded."""
         self.handed_back = False
@@ -216,13 +205,15 @@ class Frame:
     passed: PassedCall | None = None
     """Its last short text that all guards allowed; the next one often differs in nothing but its text."""
     calls_by_key: dict[CallKey, EarlierAnswer | None] | None = None
-    """Its calls that are in flight or succeeded, with the answers that a repeated call gets."""
+    """Its calls that succeeded; None: the call is in flight."""
     beside: tuple[Json, ...] = ()
     """What its caller passed besides the parts of the call key."""
     asked_of: dict[tuple[str, str | None], list[PastCall]] | None = None
     """Its past calls, by callee and capability, or by tool."""
     past_call: PastCall | None = None
-    """The caller's entry about this call."""
+    """The caller\'s entry about this call, until it is answered."""
+    news: int = 0
+    """How many of its calls and tools may have changed something and were not repetitions."""
     changes_before: int = 0
     """The run's count of changes when it began."""
     changes_below: int = 0

@@ -14,7 +14,7 @@ from remit.policy.guards import GUARDS, asked_too_often, passes_again
 from remit.policy.limits import Limits
 from remit.policy.reception import Powers, authority_of, context_cut, of_user, powers_of
 from remit.policy.redaction import is_clean
-from remit.policy.repeats import CallKey, EarlierAnswer, beside_of, call_key_of, is_outdated
+from remit.policy.repeats import CallKey, beside_of, call_key_of, is_outdated
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite
 from remit.policy.weight import LIGHT_TO_ENCODE, is_light_call, is_light_request, is_short_text
 from remit.protocol.card import AgentCard
@@ -473,8 +473,8 @@ class Dispatch:
                 case Heavy():
                     sent = self._draft_now(parent, attempt.sent, attempt.card, attempt.path).request
                     inspection = await self.admission.look_through(request, facts, parent.run, of_user=False, sent=sent)
-                case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier is not None:
-                    return self._answered_before(parent, request, earlier)
+                case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier and earlier.response:
+                    return self._answered_before(parent, request, earlier.response)
                 case Refuse(fault=why):
                     return self._refused(attempt, request, why)
                 case Ask() as ask:
@@ -570,10 +570,10 @@ class Dispatch:
         onward = self.routing.onward(attempt.route, why) if attempt.route is not None else None
         return refusal if onward is None or _is_ending(attempt.parent) else onward
 
-    def _answered_before(self, parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
+    def _answered_before(self, parent: Frame, request: Request, earlier: Response) -> Response:
         """Answer a caller with the answer that it got before, and record that."""
         response = given_again(request, earlier)
-        self.recording.notice(parent, f"{earlier.response.id} is asked again and answered with its earlier answer")
+        self.recording.notice(parent, f"{earlier.id} is asked again and answered with its earlier answer")
         return response
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:

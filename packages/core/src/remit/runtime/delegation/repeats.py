@@ -1,18 +1,25 @@
-"""The past calls of each delegation: repeated calls get the earlier answer, and circling agents a warning."""
-
-from collections import Counter
+"""The past calls of each delegation: repeated calls get the earlier answer, and agents that go in circles a warning."""
 
 from msgspec.structs import replace
 
-from remit.policy.repeats import ENOUGH, CallKey, CallWords, EarlierAnswer, repeated_without_progress, words_of
+from remit.policy.repeats import (
+    CallKey,
+    EarlierAnswer,
+    PastCall,
+    Statement,
+    answer_statement,
+    call_statement,
+    is_alarming,
+)
 from remit.policy.restoring import HubWarning
-from remit.policy.weight import is_light, is_light_response
+from remit.policy.weight import LIGHT, LIGHT_TO_ENCODE, is_light, is_light_response
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response, Usage
+from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.answer_cache import moment
 from remit.runtime.delegation.response import for_record
-from remit.runtime.frames import Frame, PastCall
+from remit.runtime.frames import Frame
 
 # Answers that one delegation keeps for repeated calls. An agent backed by a model makes some dozens of calls.
 MOST_ANSWERS = 200
@@ -37,6 +44,13 @@ def count_change(frame: Frame) -> None:
     frame.changes_below += 1
 
 
+def count_unknown_change(frame: Frame) -> None:
+    """Count that the agent of a frame used a tool that the hub does not know: it may have changed something."""
+    frame.run.changes += 1
+    frame.changes_below += 1
+    frame.news += 1
+
+
 def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, beside: tuple[Json, ...]) -> None:
     """Keep the answer of a read-only call until its caller ends; *changes* says until when it is valid.
 
@@ -52,26 +66,25 @@ def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, be
 
 
 def note_end(frame: Frame, parent: Frame, outcome: Response) -> None:
-    """Note how a delegation of *parent* ended, for repeated calls and for the circle detection."""
-    request = frame.request
-    if request.capability is None or not is_read_only(frame.card, request):
-        if frame.ran:
-            frame.run.changes += 1
-            if request.capability is not None:  # a call that names no capability is not declared to change anything
-                frame.run.changed_at = moment()
-            parent.changes_below += frame.changes_below + 1
-    else:
+    """Note how a delegation of *parent* ended, for repeated calls."""
+    request, key = frame.request, frame.call_key
+    changes = frame.changes_before + frame.changes_below
+    if is_read_only(frame.card, request):
         parent.changes_below += frame.changes_below
-        if outcome.status is Status.SUCCESS and frame.call_key is not None:
-            keep_answer(parent, frame.call_key, outcome, frame.changes_before + frame.changes_below, frame.beside)
-    if frame.past_call is not None and outcome.fault is None:
-        result = outcome.summary if outcome.result is None else outcome.result
-        frame.past_call.answer = result if isinstance(result, str) or is_light(result) else outcome.summary
+        if outcome.status is Status.SUCCESS and key is not None:
+            keep_answer(parent, key, outcome, changes, frame.beside)
+        return
+    if frame.ran:
+        frame.run.changes += 1
+        if request.capability is not None:  # a call that names no capability is not declared to change anything
+            frame.run.changed_at = moment()
+        parent.changes_below += frame.changes_below + 1
+    if outcome.status is Status.SUCCESS and key is not None and parent.calls_by_key is not None:
+        parent.calls_by_key[key] = EarlierAnswer(None, changes + frame.ran)
 
 
-def given_again(request: Request, earlier: EarlierAnswer) -> Response:
+def given_again(request: Request, was: Response) -> Response:
     """Return an earlier answer as the answer to an equal request; it costs nothing."""
-    was = earlier.response
     return replace(
         for_record(was),
         id=request.id,
@@ -85,11 +98,10 @@ def given_again(request: Request, earlier: EarlierAnswer) -> Response:
     )
 
 
-def watch(parent: Frame, name: str, capability: str | None, *texts: Json) -> PastCall | None:
-    """Remember a call to a callee or a tool; None: the calls are not watched any more.
-
-    The call `circles` if it nearly repeats earlier ones without progress; its caller is warned once.
-    """
+def watch(parent: Frame, name: str, capability: str | None, objective: str, given: Json) -> PastCall | None:
+    """Remember a call to a callee or a tool; None: it is too large, or the calls are not watched any more."""
+    if given is not None and not is_light(given):
+        return None
     if parent.asked_of is None:
         parent.asked_of = {}
     callee = name, capability
@@ -98,35 +110,53 @@ def watch(parent: Frame, name: str, capability: str | None, *texts: Json) -> Pas
         return None
     if before is None:
         before = parent.asked_of[callee] = []
-    past_call = PastCall(texts)
-    before.append(past_call)
-    # Only the fourth call of its kind can be a repetition, and most calls come earlier.
-    if len(before) > ENOUGH and is_light(*texts):
-        earlier = [CallWords(_words(each), _answer_words(each)) for each in before[:-1]]
-        past_call.circles = repeated_without_progress(_words(past_call), earlier)
-    if past_call.circles or len(before) >= MOST_WATCHED:
+    asked = PastCall(call_statement(objective, given), before, parent.news)
+    before.append(asked)
+    if len(before) >= MOST_WATCHED:
         parent.asked_of[callee] = _UNWATCHED
-    return past_call
+    return asked
 
 
-def circling(parent: Frame, name: str) -> HubWarning:
-    """Return the warning to an agent that goes in circles."""
-    return HubWarning(
-        "Nearly the same was asked several times, and the answers brought nothing new. "
-        "Use the answers so far, or ask for something else.",
-        f"{parent.card.name} has asked {name} for nearly the same several times, and the answers bring nothing new",
-    )
-
-
-def _words(past_call: PastCall) -> Counter[str]:
-    if past_call.words is None:
-        past_call.words = words_of(*past_call.texts) if is_light(*past_call.texts) else Counter()
-    return past_call.words
-
-
-def _answer_words(past_call: PastCall) -> Counter[str] | None:
-    if past_call.answer is None:
+def note_answer(frame: Frame, response: Response) -> HubWarning | None:
+    """Note the answer to a call before it is given to the caller; return a warning if the run goes in circles."""
+    asked, parent, answer = frame.past_call, frame.parent, None
+    if parent is None:
         return None
-    if past_call.answer_words is None:
-        past_call.answer_words = words_of(past_call.answer)
-    return past_call.answer_words
+    if asked is not None and response.status is not Status.CANCELLED:
+        frame.past_call = None
+        said = response.summary if response.result is None else response.result
+        if response.fault is not None:
+            said = response.fault.message
+        answer = answer_statement(said if isinstance(said, str) or is_light(said) else response.summary)
+    changes = frame.ran and not is_read_only(frame.card, frame.request)
+    return _noted(parent, asked, answer, frame.card.name, changes=changes)
+
+
+def note_tool_answer(
+    frame: Frame, asked: PastCall | None, tool: str, value: Json, why: Fault | None, *, changes: bool
+) -> HubWarning | None:
+    """Note what a tool returned, or why it failed; return a warning if the run goes in circles."""
+    answer = value if why is None else why.message
+    light = asked is not None and is_light(answer, most=LIGHT_TO_ENCODE if isinstance(answer, str) else LIGHT)
+    return _noted(frame, asked, answer_statement(answer, is_of_tool=True) if light else None, tool, changes=changes)
+
+
+def _noted(
+    parent: Frame, asked: PastCall | None, answer: Statement | None, name: str, *, changes: bool
+) -> HubWarning | None:
+    if asked is None:
+        parent.news += changes
+        return None
+    parent.run.wasted += asked.note_answer(answer, parent.news, changes=changes)
+    parent.news = asked.after
+    return _circling(parent, name) if asked.wasted and is_alarming(parent.run.wasted) else None
+
+
+def _circling(parent: Frame, name: str) -> HubWarning:
+    wasted = parent.run.wasted
+    return HubWarning(
+        f"{wasted} calls were made again though nothing had changed, and their answers brought nothing new. "
+        "Use the answers so far, or ask for something else.",
+        f"{parent.card.name} has asked {name} again for nearly the same, and was answered as before: "
+        f"this is wasted call {wasted} of the run",
+    )

@@ -4,7 +4,7 @@ import logging
 
 from msgspec.structs import replace
 
-from remit.policy.repeats import beside_of, call_key_of
+from remit.policy.repeats import EarlierAnswer, beside_of, call_key_of
 from remit.protocol.envelope import Call, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
@@ -86,13 +86,14 @@ class JournalReplay:
             return self.refusals.refuse(request, step)
         if step is None or step.response is None:
             return None
-        if step.response.status is Status.SUCCESS:
-            key = call_key_of(request)
-            parent.calls_by_key = {**(parent.calls_by_key or {}), key: None}
-            if is_read_only(entry.card, request):
-                keep_answer(parent, key, step.response, parent.run.changes, beside_of(request))
-        if not is_read_only(entry.card, request):
+        reads = is_read_only(entry.card, request)
+        if not reads:
             count_change(parent)
+        if step.response.status is Status.SUCCESS:
+            key, changes = call_key_of(request), parent.run.changes
+            parent.calls_by_key = {**(parent.calls_by_key or {}), key: None if reads else EarlierAnswer(None, changes)}
+            if reads:
+                keep_answer(parent, key, step.response, changes, beside_of(request))
         if step.response.fault is not None:
             parent.note_fault_below(step.response.fault)
         parent.release_journaled(request.id)

@@ -23,7 +23,7 @@ from remit.runtime.aside import aside
 from remit.runtime.clock import TimerWheel
 from remit.runtime.context import RunRecording, RuntimeContext
 from remit.runtime.delegation import repeats
-from remit.runtime.delegation.repeats import circling, watch
+from remit.runtime.delegation.repeats import watch
 from remit.runtime.delegation.response import ended_response, for_record, stopped
 from remit.runtime.frames import Frame, SlotGivenUp
 from remit.runtime.ports import NobodyServesError, Remote
@@ -132,6 +132,8 @@ class Settlement:
             self.recording.notice(frame, "its result arrived after it was abandoned and was dropped")
             return
         now = self.parts.clock.now()
+        if (warning := repeats.note_answer(frame, response)) is not None:
+            self.recording.warn(frame, warning)
         if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, inspection = _too_late(frame), None
         if frame.stopping is not None and inspection is None:
@@ -355,11 +357,7 @@ class DelegationTasks:
             session = request.session or frame.path
             self.parts.store.append(_DELEGATION, at_ms, request.run, session, recorded, frame.run.epoch)
             if frame.route is None or not frame.route.leg:
-                past_call = watch(parent, request.target, capability, request.objective, request.input)
-                if past_call is not None:
-                    frame.past_call = past_call
-                    if past_call.circles:
-                        self.recording.warn(frame, circling(parent, request.target))
+                frame.past_call = watch(parent, request.target, capability, request.objective, request.input)
         if capability is not None and frame.run.known:
             self.recording.warn_of_tokens(frame, capability)
         if frame.is_probe:
