@@ -166,6 +166,24 @@ async def test_refusals_reach_the_model_and_who_is_out_of_tokens_may_use_no_tool
         await tool.hook("SessionEnd")
 
 
+async def test_the_same_task_may_be_given_again_after_an_edit(tmp_path: Path) -> None:
+    given = {"message": "Run the tests", "agent_type": "worker"}
+    async with guarding(tmp_path) as web:
+        tool = CodexSession(web, tmp_path)
+
+        async def run_tests(number: int) -> str:
+            tool.says(f"spawn-{number}", call=f"call-{number}")
+            about = {"tool_name": "spawn_agent", "tool_use_id": f"call-{number}", "tool_input": given}
+            return str(await tool.hook("PreToolUse", **about))
+
+        assert await run_tests(1) == "{}"
+        await tool.begin(1)
+        await tool.end(1, "two fail")
+        assert "CYCLE_DETECTED" in await run_tests(2)
+        assert await tool.hook("PreToolUse", tool_name="apply_patch", tool_use_id="t", tool_input={}) == {}
+        assert await run_tests(3) == "{}"
+
+
 async def test_a_guard_that_was_restarted_knows_what_all_threads_spent_before(tmp_path: Path) -> None:
     async with guarding(tmp_path) as web:
         tool = CodexSession(web, tmp_path)

@@ -120,6 +120,15 @@ async def test_sub_agents_at_once_are_told_apart_and_counted_to_the_token(tmp_pa
     assert await outcome(tmp_path) == (30 * 5, {"Do a": 30, "Do b": 60})
 
 
+async def test_the_same_task_may_be_given_again_after_an_edit(tmp_path: Path) -> None:
+    async with guarding(tmp_path) as tool:
+        assert await tool.spawn("a", "Run the tests") is None
+        await tool.returns("Run the tests")
+        assert "CYCLE_DETECTED" in str(await tool.spawn("b", "Run the tests"))
+        assert await tool.hook("BeforeTool", tool_name="write_file", tool_input={"file_path": "shop.py"}) == {}
+        assert await tool.spawn("c", "Run the tests") is None
+
+
 async def test_who_spends_the_last_tokens_gets_no_more_from_the_model_and_nobody_else(tmp_path: Path) -> None:
     async with guarding(tmp_path) as tool:
         assert await tool.spawn("a") is None

@@ -54,6 +54,31 @@ async def test_refusals_reach_the_model_and_who_is_out_of_tokens_is_ended(tmp_pa
         await tool.hook("SessionEnd")
 
 
+@pytest.mark.parametrize(
+    ("used", "again"), [("Edit", True), ("mcp__shop__sell", True), ("Bash", True), ("Read", False)]
+)
+async def test_the_same_task_may_be_given_again_after_a_tool_that_may_change_something(
+    used: str, again: bool, tmp_path: Path
+) -> None:
+    given = {"description": "Run the tests", "prompt": "All of them", "subagent_type": "general-purpose"}
+    async with guarding(tmp_path) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+
+        async def run_tests(request: str) -> dict[str, Any]:
+            tool.says(request, tool=request)
+            return await tool.hook("PreToolUse", tool_name="Agent", tool_use_id=request, tool_input=given)
+
+        assert await run_tests("toolu-1") == {}
+        tool.note("a1", toolUseId="toolu-1", description="Run the tests", parentAgentId="")
+        await tool.hook("SubagentStart", "a1")
+        await tool.stop("a1")
+        assert await tool.hook("PreToolUse", tool_name=used, tool_use_id="t", tool_input={"command": "make"}) == {}
+        answer = await run_tests("toolu-2")
+        await tool.hook("SessionEnd")
+    assert (answer == {}) is again
+    assert ("CYCLE_DETECTED" in str(answer)) is not again
+
+
 async def test_a_guard_that_was_restarted_knows_what_was_spent_before(tmp_path: Path) -> None:
     async with guarding(tmp_path) as web:
         tool = ClaudeCodeHooking(web, tmp_path)

@@ -58,6 +58,21 @@ async def test_sessions_below_a_session_are_its_tree(tmp_path: Path) -> None:
             assert (await reply.json())["sessions"] == []
 
 
+async def test_the_same_task_may_be_given_again_after_an_edit(tmp_path: Path) -> None:
+    given = {"kind": "general", "title": "Run the tests", "task": "All of them"}
+    async with guarding(tmp_path) as tool:
+        await tool.tell("created", "top", directory="/work")
+        for call, edits, refused in (("one", False, False), ("two", False, True), ("three", True, False)):
+            if edits:
+                assert await tool.tell("edit", "top") == {}
+            answer = await tool.tell("spawn", "top", call=call, resumes="", **given)
+            assert ("CYCLE_DETECTED" in str(answer)) is refused
+            if not refused:
+                tool.parents[call] = "top"
+                await tool.tell("created", call)
+                await tool.tell("idle", call)
+
+
 async def test_a_guard_that_was_restarted_asks_for_what_was_spent_and_knows_whose_sub_agents_they_are(
     tmp_path: Path,
 ) -> None:

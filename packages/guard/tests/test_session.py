@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from remit import Hub, Limits
+from remit.protocol.records import Kind
 from remit_guard.service import GuardService
 from remit_guard.session import GuardedSession
 from remit_guard.settings import GuardSettings, KindLimits
@@ -41,6 +42,16 @@ class Tool:
         assert session.root.brief is not None, "it is open"
         return session
 
+    async def ended(self, request: str) -> None:
+        """Wait until the delegation of a sub-agent that has ended is settled."""
+        records = self.hub.store.records
+
+        async def is_settled() -> bool:
+            found = [each for each in await records() if each.kind is Kind.RESULT]
+            return len(found) == sum(each.kind is Kind.DELEGATION for each in await records())
+
+        await eventually(is_settled)
+
     async def start(self, session: GuardedSession, parent: str = "", kind: str = "general-purpose") -> str:
         """Start a sub-agent; return its id, or why it may not start."""
         self.number += 1
@@ -64,6 +75,32 @@ async def test_a_start_that_is_asked_for_twice_is_one() -> None:
         run = session.run
         await tool.service.close("claude-code", "s-1", "built")
         assert len(await hub.delegations(run)) == 2
+
+
+@pytest.mark.parametrize("change", ["edit", "command"])
+async def test_the_same_task_is_refused_until_something_was_changed_in_between(change: str) -> None:
+    """X5: what happened in between counts."""
+    tool = Tool(SMALL)
+    async with tool.hub:
+        session = await tool.begin()
+
+        async def run_tests(request: str) -> str | None:
+            refused = await tool.service.spawn(session, session.root, request, "worker", "Run the tests", "All of them")
+            if refused is None:
+                session.bind(request, request)
+                session.end(request, "two fail")
+                await tool.ended(request)
+            return refused
+
+        assert await run_tests("one") is None
+        assert str(await run_tests("two")).startswith("CYCLE_DETECTED")
+        if change == "edit":
+            session.note_change("Edit")
+        else:
+            assert await session.refusal_of_command("make fix") is None
+        assert await run_tests("three") is None
+        assert str(await run_tests("four")).startswith("CYCLE_DETECTED")
+        await tool.service.close("claude-code", "s-1", "built")
 
 
 async def test_an_agent_that_is_woken_is_not_charged_again() -> None:

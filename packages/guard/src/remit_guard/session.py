@@ -6,7 +6,7 @@ runs it, so that depth, fan-out, tokens and time are judged by the same guards a
 
 import asyncio
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -108,6 +108,8 @@ class GuardedSession:
         """Whether a person has agreed that sub-agents start up to the limit."""
         self._near_limit_declined = 0
         """How often a person did not."""
+        self._has_changed = False
+        """Whether it is on record that something may have changed since the last sub-agent was asked for."""
         self._days = days
         self._day_limits = settings.day_limits(project)
         self._by_day: dict[date, int] = {}
@@ -174,6 +176,7 @@ class GuardedSession:
     ) -> str | None:
         """Begin the delegation of a sub-agent that nobody needs to agree to; return the refusal by the hub."""
         assert parent.brief is not None
+        self._has_changed = False
         new = self.waiting[request] = GuardedAgent(agent, refused=refused, counts_cached=self.settings.cached)
         self._days.hold(new, self.project, tokens)
         call = asyncio.create_task(
@@ -219,8 +222,22 @@ class GuardedSession:
             agent.outcome = outcome
             agent.ended.set()
 
+    def note_change(self, tool: str) -> None:
+        """Note that a tool was used that may change something: the same sub-agent may be asked for again then."""
+        brief = self.root.brief
+        if brief is not None and not self._has_changed:  # once is enough for the record
+            self._has_changed = True
+            with suppress(RemitError):  # the run is over, and nothing can be asked for again
+                brief.record_tool_use(tool)
+
     async def refusal_of_command(self, command: str) -> str | None:
         """Judge a command of the tool's shell; return why it may not run as a sentence for its model."""
+        refused = await self._refusal_of_command(command)
+        if refused is None:
+            self.note_change("shell")
+        return refused
+
+    async def _refusal_of_command(self, command: str) -> str | None:
         rule, brief = self.settings.shell, self.root.brief
         program = None if rule == "allow" or brief is None else started_tool(command)
         if program is None or brief is None:

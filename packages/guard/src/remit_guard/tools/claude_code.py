@@ -154,6 +154,10 @@ _NO_TRANSCRIPT = (
     "Do the task without sub-agents."
 )
 
+# Its tools that change files; those of MCP servers may change anything.
+EDITING = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
+OF_SERVERS = "mcp__"
+
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
@@ -317,6 +321,8 @@ class ClaudeCodeHooks:
         self._count(session, event)
         agent = self._agent(session, event)
         if agent is session.root or not agent.stopped:
+            if event.tool_name in EDITING or event.tool_name.startswith(OF_SERVERS):
+                session.note_change(event.tool_name)
             command = event.tool_input.get("command") if event.tool_name in SHELLS else None
             refused = await session.refusal_of_command(command) if isinstance(command, str) else None
             return {} if refused is None else _denied(refused)

@@ -240,6 +240,9 @@ _UNKNOWN = "The guard knows no sub-agent of this name."
 
 # What Codex calls its tools that run a command, in hooks.
 SHELL = "Bash"
+# Its tool that changes files; those of MCP servers may change anything.
+EDITING = "apply_patch"
+OF_SERVERS = "mcp__"
 _START = f"({'|'.join(STARTING)})$"
 
 HOOKS = (
@@ -483,6 +486,8 @@ class CodexHooks:
         agent = self._agent(session, event)
         if agent is not session.root and agent.stopped:
             return _denied(agent.stopped)
+        if event.tool_name == EDITING or event.tool_name.startswith(OF_SERVERS):
+            session.note_change(event.tool_name)
         command = table(event.tool_input).get("command") if event.tool_name == SHELL else None
         refused = await session.refusal_of_command(command) if isinstance(command, str) else None
         return {} if refused is None else _denied(refused)

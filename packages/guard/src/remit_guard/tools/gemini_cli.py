@@ -80,6 +80,8 @@ TOOL = "gemini-cli"
 SPAWNING = "invoke_agent"
 # The tool that runs a command.
 SHELL = "run_shell_command"
+# The tools that change files.
+EDITING = ("write_file", "replace")
 TITLE_CHARACTERS = 100
 _COMMENT = re.compile(r'(?P<string>"(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -88,6 +90,7 @@ HOOKS = (
     ToolHook("BeforeAgent"),
     ToolHook("BeforeModel"),
     ToolHook("BeforeTool", f"^{SPAWNING}$", is_spawn=True),
+    ToolHook("BeforeTool", f"^({'|'.join(EDITING)})$"),
     ToolHook("BeforeTool", f"^{SHELL}$", is_patient=True),
     ToolHook("AfterTool", f"^{SPAWNING}$"),
     ToolHook("AfterAgent"),
@@ -247,6 +250,8 @@ class GeminiCliHooks:
             case "BeforeTool" if event.tool_name == SHELL:
                 refused = await session.refusal_of_command(event.tool_input.command)
                 return {} if refused is None else _denied(refused)
+            case "BeforeTool" if event.tool_name in EDITING:
+                session.note_change(event.tool_name)
             case "BeforeTool":
                 return await self._spawn(session, agents, event.tool_input)
             case "BeforeModel":

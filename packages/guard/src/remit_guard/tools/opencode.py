@@ -54,7 +54,7 @@ class OpenCode(CodingTool):
 class PluginEvent(Struct, frozen=True, kw_only=True):
     """What the plugin tells; which fields are set depends on `event`."""
 
-    event: Literal["call", "created", "deleted", "ended", "idle", "message", "shell", "spawn"]
+    event: Literal["call", "created", "deleted", "edit", "ended", "idle", "message", "shell", "spawn"]
     session: str
     """A session of OpenCode: each sub-agent has one of its own."""
     root: str = ""
@@ -124,6 +124,8 @@ class OpenCodeEvents:
                 )
             case "call":
                 return {"stopped": "" if agent is session.root else agent.stopped}
+            case "edit":
+                session.note_change("edit")
             case "shell":
                 return {"refused": await session.refusal_of_command(event.command) or ""}
             case "spawn":

@@ -5,6 +5,8 @@ const SILENT = "the guard does not answer, so no sub-agent may start. To start i
 // A person may take an hour to answer.
 const ANSWER_MS = 3_540_000;
 const METER_MS = 8_000;
+// The tools that change files.
+const EDITING = ["edit", "write", "patch", "apply_patch"];
 
 async function send(event, limit) {
   const reply = await fetch("http://guard/hooks/opencode", {
@@ -88,6 +90,7 @@ export const RemitGuard = async ({ client, directory }) => {
         const { refused } = await tell(shell, ANSWER_MS).catch(() => ({}));
         if (refused) throw new Error(`Remit: ${refused}`);
       }
+      if (EDITING.includes(tool)) await meter({ event: "edit", session });
       if (tool !== "task") return;
       await meter({ event: "call", session }); // so that the guard knows what was spent
       const about = { kind: args.subagent_type ?? "general", title: args.description ?? "", task: args.prompt ?? "" };
