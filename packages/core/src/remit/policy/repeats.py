@@ -15,8 +15,7 @@ from remit.protocol.files import File
 CallKey = tuple[str, str, str | bytes]
 """Identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
 
-# Chosen on 30 public traces that people had labelled (bench/repeats.py); the figures hardly change if they are half as
-# large again.
+# The shares were chosen on 30 public traces that people had labelled; bench/repeats.py says what is found with them.
 CALL_SHARE = 0.3
 """The share of words in which the objectives of two nearly equal calls may differ."""
 ANSWER_SHARE = 0.5
