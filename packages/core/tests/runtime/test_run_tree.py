@@ -132,3 +132,39 @@ async def test_no_more_than_a_number_of_bodies_is_read_to_find_an_agent() -> Non
     page = await list_records(everything, RecordFilter(agent="prime"), before=20_001, limit=150)
     assert [record.seq for record in page.records] == list(range(20_000, 19_850, -1))
     assert page.next == 19_851
+
+
+def test_a_tree_that_forgets_what_has_ended_keeps_what_still_runs() -> None:
+    tree = Tree()
+
+    def feed(*bodies: Body) -> None:
+        for body in bodies:
+            tree.feed(Record(seq=tree.seq + 1, kind=Kind.NOTICE, at_ms=1_000, run="run-1", session="s-1", body=body))
+
+    def child(path: str, parent: str) -> tuple[Any, Any]:
+        request = a_request(id=path, parent=parent, origin="tag", target="byte", remit=a_remit(depth=2))
+        return request, a_response(id=path, target="byte")
+
+    (asked, ended), (below, ended_below) = child("run-1.1", "run-1"), child("run-1.1.1", "run-1.1")
+    feed(a_request(), asked, below, ended)
+    tree.forget(tree.nodes["run-1.1"])
+    assert sorted(tree.nodes) == ["run-1", "run-1.1", "run-1.1.1"]
+    feed(ended_below)
+    tree.forget(tree.nodes["run-1.1"])
+    assert sorted(tree.nodes) == ["run-1"]
+    assert (tree.over, tree.root and tree.root.children) == ([], [])
+
+
+def test_the_same_tool_used_twice_at_once_is_told_apart_by_when_it_began() -> None:
+    tree = Tree()
+    uses: list[tuple[int, Body]] = [
+        (1_000, a_request()),
+        (2_000, ToolUse(delegation="run-1", agent="tag", tool="read", input="first", begun=True)),
+        (2_500, ToolUse(delegation="run-1", agent="tag", tool="read", input="second", begun=True)),
+        (3_000, ToolUse(delegation="run-1", agent="tag", tool="read", duration_ms=1_000)),
+    ]
+    for seq, (at_ms, body) in enumerate(uses, 1):
+        node = tree.feed(Record(seq=seq, kind=Kind.NOTICE, at_ms=at_ms, run="run-1", session="s-1", body=body))
+    assert node.last_tool is not None
+    assert (node.last_tool.input, node.last_tool.begun_ms, node.last_tool.ended_ms) == ("first", 2_000, 3_000)
+    assert ([each.input for each in node.running_tools], node.using) == (["second"], "read")

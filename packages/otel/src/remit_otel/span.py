@@ -140,11 +140,6 @@ def links_of(request: Request, trace: str) -> tuple[SpanLink, ...]:
     return (SpanLink(trace if run == request.run else trace_id(run), span_id(before)),)
 
 
-def added(one: Usage, other: Usage) -> Usage:
-    """Return the tokens of both."""
-    return Usage(prompt=one.prompt + other.prompt, completion=one.completion + other.completion)
-
-
 class ModelCall(NamedTuple):
     """A call of a model, as an answer tells of it."""
 

@@ -9,33 +9,30 @@ from enum import Enum
 from typing import NamedTuple
 
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Json, Request, Response, Usage
+from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import (
     Approval,
-    ChainBreak,
-    Delta,
     Notice,
     Progress,
     Record,
     Refusal,
-    Removal,
-    SharedStep,
     ToolUse,
     outcome_in,
     request_in,
 )
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
+from remit.runtime.run_tree import Node, ToolRun, Tree
 from remit_otel import names
 from remit_otel.span import (
     MAX_TEXT_CHARS,
     Attributes,
+    ModelCall,
     Span,
     SpanEvent,
     SpanKind,
     add_content,
     add_outcome,
-    added,
     attempt_of,
     calls_of,
     links_of,
@@ -126,29 +123,15 @@ class Spans:
             if root is None:
                 return ()
             run = self._begin(root)
-        if not run.sampled:
-            if outcome_in(record.run, record.body) is not None:
-                self._forget(record.run)
-            return ()
-        match record.body:
-            case Request() as request:
-                return self._open(run, request, record.at_ms)
-            case Response() as response:
-                return self._close(run, response, record.at_ms)
-            case Refusal(request=request, response=response):
-                return self._refuse(run, request, response, record.at_ms)
-            case ToolUse() as use:
-                return self._use(run, use, record)
-            case Progress() | Notice() | Approval() as body:
-                self._note(run, body, record.at_ms)
-                return ()
-            case Delta() | SharedStep() | ChainBreak() | Removal():
-                return ()
+        if run.sampled:
+            return self._follow(run, record)
+        if outcome_in(record.run, record.body) is not None:
+            self._forget(record.run)
+        return ()
 
     def _begin(self, root: Request) -> "_Run":
         place = place_of(root.traceparent)
         run = self._runs[root.run] = _Run(
-            root,
             trace_id(root.run, root.traceparent),
             None if place is None else place.span,
             is_sampled(root.run, root.traceparent, self._ratio),
@@ -163,85 +146,61 @@ class Spans:
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 
-    def _open(self, run: "_Run", request: Request, at_ms: int) -> Iterator[Span]:
-        path, start_ms = request.path, request.created_ms or at_ms
-        if (above := run.open.get(request.parent or "")) is not None:
-            yield from self._plan(run, above, start_ms)
-        if (known := run.open.get(path)) is not None:
-            known.request = request  # a person edited it before its start, or it was started again
-        else:
-            run.open[path] = _Open(request, start_ms, run.early.pop(path, None))
+    def _follow(self, run: "_Run", record: Record) -> Iterator[Span]:
+        node = run.tree.feed(record)
+        match record.body:
+            case Request() as request:
+                yield from self._plan(run, node.parent, request.created_ms or record.at_ms)
+            case Response() as response if node.response is response:
+                yield from self._end(run, node, record)
+            case Refusal(request=request):
+                yield from self._plan(run, node.parent, request.created_ms or record.at_ms)
+                yield from self._end(run, node, record)
+            case ToolUse(begun=False) if node.last_tool is not None and _is_open(node):
+                yield self._tool(run, node.last_tool)
+            case Progress() | Notice() | Approval() as body:
+                self._note(run, node, body, record.at_ms)
+            case _:
+                pass
 
-    def _close(self, run: "_Run", response: Response, at_ms: int) -> Iterator[Span]:
-        is_root = response.id == run.root.id
-        ended = run.open.pop(run.root.run if is_root else response.id, None)
-        if ended is not None:
-            yield from self._plan(run, ended, at_ms)
-            yield from (self._used(run, use._replace(end_ms=at_ms), ended=False) for use in ended.uses)
-            yield from self._chats(run, ended, response)
-            yield self._span(run, ended, response, at_ms)
-            if (above := run.open.get(ended.request.parent or "")) is not None:
-                above.below = added(above.below, response.usage)
-        if is_root:
+    def _end(self, run: "_Run", node: Node, record: Record) -> Iterator[Span]:
+        if node.request is not None and node.response is not None:
+            calls = calls_of(node.response)
+            if not node.is_refused:
+                yield from self._plan(run, node, record.at_ms)
+                yield from (self._tool(run, each._replace(ended_ms=record.at_ms)) for each in node.running_tools)
+                yield from (self._chat(run, node.request, number, call) for number, call in enumerate(calls))
+            below = sum((call.usage for call in calls), node.below)
+            yield self._span(run, node, node.request, below, record.at_ms)
+        if node.parent is None:
             # A delegation that was running when its hub stopped, and was not resumed, has no end of its own.
-            yield from (self._span(run, each, None, at_ms) for each in run.open.values())
-            self._forget(run.root.run)
+            for each in run.tree.nodes.values():
+                if each.lost and each.request is not None:
+                    yield self._span(run, each, each.request, each.below, record.at_ms)
+            self._forget(record.run)
+        elif node.fault is None:  # the next attempt says what was wrong with this one
+            run.tree.forget(node)
 
-    def _refuse(self, run: "_Run", request: Request, response: Response, at_ms: int) -> Iterator[Span]:
-        start_ms = request.created_ms or at_ms
-        if (above := run.open.get(request.parent or "")) is not None:
-            yield from self._plan(run, above, start_ms)
-        begun = _Open(request, start_ms, run.early.pop(request.path, None))
-        yield self._span(run, begun, response, at_ms, never_began=True)
-        if request.parent is None:
-            self._forget(request.run)
+    def _note(self, run: "_Run", node: Node, body: Progress | Notice | Approval, at_ms: int) -> None:
+        """Add an event to the delegation that it is about, else to the nearest running one above it.
 
-    def _use(self, run: "_Run", use: ToolUse, record: Record) -> Iterator[Span]:
-        user = run.open.get(use.delegation)
-        if user is None:
-            return
-        if use.begun:
-            user.uses.append(_Use(use, record.seq, record.at_ms, record.at_ms))
-            return
-        made = _Use(use, record.seq, record.at_ms - use.duration_ms, record.at_ms)
-        same = [each for each in user.uses if each.use.tool == use.tool]
-        if same and not use.replayed:
-            # The same tool may run several times at once: take the one that began at the same time.
-            begun = min(same, key=lambda each: abs(each.start_ms - made.start_ms))
-            user.uses.remove(begun)
-            made = made._replace(seq=begun.seq, start_ms=begun.start_ms, given=begun.use.input)
-        yield self._used(run, made)
-
-    def _note(self, run: "_Run", body: Progress | Notice | Approval, at_ms: int) -> None:
-        event = SpanEvent(_EVENTS[type(body)], at_ms * MS, self._said(body))
-        about = run.open.get(body.delegation)
-        if about is None and isinstance(body, Approval):
-            # The delegation starts only if the person agrees.
-            run.early.setdefault(body.delegation, deque(maxlen=MAX_EVENTS)).append(event)
-            return
-        about = about or next((run.open[each] for each in _above(body.delegation) if each in run.open), None)
-        if about is not None:
-            about.noted += 1
-            about.events.append(event)
+        If a person is asked, the delegation starts only if they agree.
+        """
+        is_early = isinstance(body, Approval) and node.request is None
+        owner = node if is_early else next((each for each in node.lineage() if _is_open(each)), None)
+        if owner is not None:
+            events = run.events.setdefault(owner.path, _Events())
+            events.append(SpanEvent(_EVENTS[type(body)], at_ms * MS, self._event_attributes(body)))
 
     # ── one span ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _span(
-        self, run: "_Run", begun: "_Open", response: Response | None, at_ms: int, *, never_began: bool = False
-    ) -> Span:
-        request = begun.request
+    def _span(self, run: "_Run", node: Node, request: Request, below: Usage, at_ms: int) -> Span:
         target, path, parent, remit = request.target, request.path, request.parent, request.remit
-        who = self._describe(target)
-        operation = names.INVOKE_WORKFLOW if who.role is Role.WORKFLOW else names.INVOKE_AGENT
+        callee = self._describe(target)
+        operation = names.INVOKE_WORKFLOW if callee.role is Role.WORKFLOW else names.INVOKE_AGENT
         attempt, before = attempt_of(path)
-        attributes: Attributes = {
-            names.OPERATION: operation,
-            names.PROVIDER: "remit",
-            names.AGENT_NAME: target,
-            names.AGENT_ID: f"{target}@{self._hub}",
+        attributes: Attributes = self._within(operation, target, request.run, path) | {
             names.CONVERSATION: request.session or path,
-            names.RUN: request.run,
-            names.DELEGATION: path,
             names.ORIGIN: request.origin,
             names.DEPTH: remit.depth,
             names.CHAIN: remit.chain,
@@ -249,7 +208,7 @@ class Spans:
             names.TOKENS_GRANTED: remit.tokens,
             names.TIME_GRANTED: remit.time_ms,
         }
-        if who.role is Role.WORKFLOW:
+        if callee.role is Role.WORKFLOW:
             attributes[names.WORKFLOW_NAME] = target
         if request.via is not None:
             attributes[names.VIA] = request.via
@@ -259,91 +218,95 @@ class Spans:
             attributes[names.REASON] = request.reason[:MAX_TEXT_CHARS]
         if request.refined_by is not None:
             attributes[names.REFINED_BY] = request.refined_by
-        if before in run.failed:
-            attributes[names.ROUTE_REASON] = run.failed[before]
-        why = response.fault if response is not None else None
-        code = why.code.value if why is not None else "" if response is not None else Code.OUTCOME_UNKNOWN.value
-        if code:
-            attributes[names.ERROR] = run.failed[path] = code
-        if response is not None:
-            add_outcome(attributes, request, response, begun.below, never_began=never_began)
+        previous = run.tree.nodes.get(before) if before is not None else None
+        if previous is not None and previous.fault is not None:
+            attributes[names.ROUTE_REASON] = previous.fault.code.value
+        error = self._error(attributes, node.fault, is_known=node.response is not None)
+        if node.response is not None:
+            add_outcome(attributes, request, node.response, below, never_began=node.is_refused)
         if self._content:
-            add_content(attributes, request, response)
+            add_content(attributes, request, node.response)
         above = run.parent if parent is None else span_id(parent)
+        events = run.events.pop(path, _NONE)
+        start_ms = _start_ms(node, request)
         return Span(
             trace=run.trace,
             span=span_id(path),
             parent=above,
             parent_elsewhere=parent is None and above is not None,
             name=f"{operation} {target}",
-            kind=_kind(request, who, never_began=never_began),
-            start_ns=begun.start_ms * MS,
-            end_ns=max(begun.start_ms, at_ms) * MS,
+            kind=_kind(request, callee, never_began=node.is_refused),
+            start_ns=start_ms * MS,
+            end_ns=max(start_ms, at_ms) * MS,
             attributes=attributes,
-            error=self._worded(why) if why is not None else code or None,
-            events=tuple(begun.events),
-            lost_events=begun.noted - len(begun.events),
+            error=error,
+            events=tuple(events.newest),
+            lost_events=events.count - len(events.newest),
             links=links_of(request, run.trace),
         )
 
-    def _plan(self, run: "_Run", planner: "_Open", at_ms: int) -> Iterator[Span]:
+    def _plan(self, run: "_Run", planner: Node | None, at_ms: int) -> Iterator[Span]:
         """Yield the span of an orchestrator's planning, once: it ends with its first delegation, or with its answer."""
-        request = planner.request
-        if planner.planned or self._describe(request.target).role is not Role.PLANNER:
+        if planner is None or planner.request is None or planner.path in run.planned:
             return
-        planner.planned = True
-        yield Span(
-            trace=run.trace,
-            span=span_id(f"{request.path}#plan"),
-            parent=span_id(request.path),
-            name=f"{names.PLAN} {request.target}",
-            start_ns=planner.start_ms * MS,
-            end_ns=max(planner.start_ms, at_ms) * MS,
-            attributes=self._within(names.PLAN, request.target, request.run, request.path),
-        )
-
-    def _chats(self, run: "_Run", begun: "_Open", response: Response) -> Iterator[Span]:
-        """Yield the spans of the calls of a model."""
-        request, path = begun.request, begun.request.path
-        for number, call in enumerate(calls_of(response)):
-            begun.below = added(begun.below, call.usage)
+        request = planner.request
+        if self._describe(request.target).role is Role.PLANNER:
+            run.planned.add(planner.path)
+            start_ms = _start_ms(planner, request)
             yield Span(
                 trace=run.trace,
-                span=span_id(f"{path}#chat{number}"),
-                parent=span_id(path),
-                name=f"{names.CHAT} {call.model}",
-                kind=SpanKind.CLIENT,
-                start_ns=call.start_ms * MS,
-                end_ns=call.end_ms * MS,
-                attributes=self._within(names.CHAT, request.target, request.run, path) | call.attributes,
+                span=span_id(f"{request.path}#plan"),
+                parent=span_id(request.path),
+                name=f"{names.PLAN} {request.target}",
+                start_ns=start_ms * MS,
+                end_ns=max(start_ms, at_ms) * MS,
+                attributes=self._within(names.PLAN, request.target, request.run, request.path),
             )
 
-    def _used(self, run: "_Run", made: "_Use", *, ended: bool = True) -> Span:
-        use, given = made.use, made.given if made.given is not None else made.use.input
-        attributes = self._within(names.EXECUTE_TOOL, use.agent, run.root.run, use.delegation)
+    def _chat(self, run: "_Run", request: Request, number: int, call: ModelCall) -> Span:
+        path = request.path
+        return Span(
+            trace=run.trace,
+            span=span_id(f"{path}#chat{number}"),
+            parent=span_id(path),
+            name=f"{names.CHAT} {call.model}",
+            kind=SpanKind.CLIENT,
+            start_ns=call.start_ms * MS,
+            end_ns=call.end_ms * MS,
+            attributes=self._within(names.CHAT, request.target, request.run, path) | call.attributes,
+        )
+
+    def _tool(self, run: "_Run", tool: ToolRun) -> Span:
+        use = tool.use
+        attributes = self._within(names.EXECUTE_TOOL, use.agent, use.delegation.partition(".")[0], use.delegation)
         attributes[names.TOOL_NAME] = use.tool
         attributes[names.TOOL_TYPE] = "function"
-        error = self._worded(use.fault) if use.fault is not None else None
         if use.replayed:
             attributes[names.REPLAYED] = True
         if use.revealed:
             attributes[names.REVEALED] = use.revealed
-        if use.fault is not None:
-            attributes[names.ERROR] = use.fault.code.value
-        elif not ended:
-            attributes[names.ERROR] = error = Code.OUTCOME_UNKNOWN.value
-        if self._content and given is not None:
-            attributes[names.TOOL_ARGUMENTS] = text_of(given)[:MAX_TEXT_CHARS]
+        error = self._error(attributes, use.fault, is_known=not use.begun)
+        if self._content and tool.input is not None:
+            attributes[names.TOOL_ARGUMENTS] = text_of(tool.input)[:MAX_TEXT_CHARS]
         return Span(
             trace=run.trace,
-            span=span_id(f"{use.delegation}#{made.seq}"),
+            span=span_id(f"{use.delegation}#{tool.seq}"),
             parent=span_id(use.delegation),
             name=f"{names.EXECUTE_TOOL} {use.tool}",
-            start_ns=made.start_ms * MS,
-            end_ns=max(made.start_ms, made.end_ms) * MS,
+            start_ns=tool.begun_ms * MS,
+            end_ns=max(tool.begun_ms, tool.ended_ms or 0) * MS,
             attributes=attributes,
             error=error,
         )
+
+    def _error(self, attributes: Attributes, fault: Fault | None, *, is_known: bool) -> str | None:
+        """Add the code of a failure, and return its text; an end that was not recorded is one, too."""
+        if fault is None and is_known:
+            return None
+        code = fault.code if fault is not None else Code.OUTCOME_UNKNOWN
+        attributes[names.ERROR] = code.value
+        # The message of a fault may quote content.
+        return f"{code}: {fault.message[:MAX_TEXT_CHARS]}" if self._content and fault is not None else code.value
 
     def _within(self, operation: str, agent: str, run: str, path: str) -> Attributes:
         return {
@@ -355,77 +318,56 @@ class Spans:
             names.DELEGATION: path,
         }
 
-    def _said(self, body: Progress | Notice | Approval) -> Attributes:
-        said: Attributes = {}
+    def _event_attributes(self, body: Progress | Notice | Approval) -> Attributes:
+        attributes: Attributes = {}
         match body:
             case Progress(text=text):
                 pass
             case Notice(text=text, code=code):
                 if code is not None:
-                    said[names.CODE] = code.value
+                    attributes[names.CODE] = code.value
             case Approval(agreed=agreed, edited=edited, by=by):
                 text = body.question if agreed is None else body.reason
                 if agreed is not None:
-                    said[names.AGREED] = agreed
+                    attributes[names.AGREED] = agreed
                 if edited:
-                    said[names.EDITED] = edited
+                    attributes[names.EDITED] = edited
                 if self._content and by:
-                    said[names.BY] = by
+                    attributes[names.BY] = by
         if self._content and text:
-            said[names.TEXT] = text[:MAX_TEXT_CHARS]
-        return said
-
-    def _worded(self, why: Fault) -> str:
-        # The message of a fault may quote content.
-        return f"{why.code}: {why.message[:MAX_TEXT_CHARS]}" if self._content else why.code.value
+            attributes[names.TEXT] = text[:MAX_TEXT_CHARS]
+        return attributes
 
 
 _EVENTS = {Progress: names.PROGRESS, Notice: names.NOTICE, Approval: names.APPROVAL}
 
 
-class _Use(NamedTuple):
-    """A use of a tool; its input may be in the record of its start alone."""
+class _Events:
+    """The newest events of a delegation, and how many there were."""
 
-    use: ToolUse
-    seq: int
-    start_ms: int
-    end_ms: int
-    given: Json = None
+    def __init__(self) -> None:
+        self.newest: deque[SpanEvent] = deque(maxlen=MAX_EVENTS)
+        self.count = 0
+
+    def append(self, event: SpanEvent) -> None:
+        self.newest.append(event)
+        self.count += 1
 
 
-class _Open:
-    """A running delegation."""
-
-    __slots__ = ("below", "events", "noted", "planned", "request", "start_ms", "uses")
-
-    def __init__(self, request: Request, start_ms: int, early: deque[SpanEvent] | None) -> None:
-        self.request = request
-        self.events: deque[SpanEvent] = deque(maxlen=MAX_EVENTS) if early is None else early
-        self.noted = len(self.events)
-        """Number of events, including those beyond the limit."""
-        # If a person had to approve it first, the span includes that time.
-        self.start_ms = min(start_ms, self.events[0].at_ns // MS) if self.events else start_ms
-        self.uses: list[_Use] = []  # running tools whose start was recorded
-        self.planned = False
-        self.below = Usage()
-        """What the spans below it have spent."""
+_NONE = _Events()
 
 
 class _Run:
-    """A running run, and its place in a trace."""
+    """A running run, its place in a trace, and what its spans need besides its tree."""
 
-    __slots__ = ("early", "failed", "open", "parent", "root", "sampled", "trace")
-
-    def __init__(self, root: Request, trace: str, parent: str | None, sampled: bool) -> None:
-        self.root = root
+    def __init__(self, trace: str, parent: str | None, sampled: bool) -> None:
         self.trace = trace
         self.parent = parent
         self.sampled = sampled
-        self.open: dict[str, _Open] = {}
-        self.early: dict[str, deque[SpanEvent]] = {}
-        """Events of delegations that have not started."""
-        self.failed: dict[str | None, str] = {}
-        """Codes of failed delegations: the reason why another agent was called instead."""
+        self.tree = Tree()
+        self.events: dict[str, _Events] = {}
+        self.planned: set[str] = set()
+        """Orchestrators whose planning has ended."""
 
 
 def _root_of(record: Record) -> Request | None:
@@ -441,8 +383,10 @@ def _kind(request: Request, who: AgentKind, *, never_began: bool) -> SpanKind:
     return SpanKind.CLIENT if who.elsewhere and not never_began else SpanKind.INTERNAL
 
 
-def _above(path: str) -> Iterator[str]:
-    """Yield the paths of the ancestors, nearest first."""
-    while "." in path:
-        path = path.rpartition(".")[0]
-        yield path
+def _is_open(node: Node) -> bool:
+    return node.request is not None and node.response is None
+
+
+def _start_ms(node: Node, request: Request) -> int:
+    # If a person had to approve it first, the span includes that time.
+    return min(node.known_ms, request.created_ms or node.known_ms)

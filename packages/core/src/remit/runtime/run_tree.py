@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from remit.policy.breaker import PROBE_NOTICE
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import NOBODY, PREVIEW_LENGTH, Request, Response, Usage
+from remit.protocol.envelope import NOBODY, PREVIEW_LENGTH, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import (
@@ -38,6 +38,18 @@ the run, if no outcome of this part was recorded: not begun, or unknown.
 SAYING = 4_000
 
 
+class ToolRun(NamedTuple):
+    """A use of a tool: how it ended or, while it runs, how it began."""
+
+    use: ToolUse
+    input: Json
+    """The arguments; they may be in the record of its start alone."""
+    seq: int
+    """Its first record."""
+    begun_ms: int
+    ended_ms: int | None = None
+
+
 class Node:
     """One delegation, as far as known."""
 
@@ -55,8 +67,11 @@ class Node:
         """Whether this hub refused it, so that it never began."""
         self.is_probe = False
         """Whether it was let through while the breaker of its agent was open."""
-        self.started_ms = self.asked_ms = at_ms
-        """When it began, and when it was first asked for: a person may have edited its request in between."""
+        self.known_ms = self.started_ms = self.asked_ms = at_ms
+        """When its first record was written, when it began, and when it was first asked for.
+
+        A person may be asked before its request is recorded, and edit it afterwards.
+        """
         self.ended_ms: int | None = None
         self.seqs: list[int] = []
         """The numbers of its records, in order."""
@@ -72,8 +87,10 @@ class Node:
         """Children that have."""
         self.question = ""
         self.tools: Counter[str] = Counter()
-        self.using = ""
-        """The tool that it currently uses, if its start was recorded."""
+        self.running_tools: list[ToolRun] = []
+        """The tools that it currently uses, as far as their start was recorded."""
+        self.last_tool: ToolRun | None = None
+        """The use of a tool that ended last."""
         self.said = ""
         """Its last progress report, or the last note about it."""
         self.saying = ""
@@ -99,6 +116,11 @@ class Node:
         if self.question:
             return "asking"
         return "waiting" if self.open or self.request is None else "running"
+
+    @property
+    def using(self) -> str:
+        """The tool that it currently uses, the last one that began; empty if there is none."""
+        return self.running_tools[-1].use.tool if self.running_tools and self.response is None else ""
 
     @property
     def fault(self) -> Fault | None:
@@ -228,6 +250,21 @@ class Tree:
             self.seq = max(self.seq, record.seq)
         return node
 
+    def forget(self, node: Node) -> None:
+        """Drop a delegation and all below it, if all have ended, so that following a long run takes little memory."""
+        below = [node]
+        for each in below:
+            below += each.children
+        if any(each.response is None for each in below):
+            return
+        for each in below:
+            del self.nodes[each.path]
+            self.over.remove(each)
+            if each.request is not None:
+                self._by_request.pop(each.request.id, None)
+        if node.parent is not None:
+            node.parent.children.remove(node)
+
     def _applied(self, record: Record) -> Node:
         match record.body:
             case Request(parent=None) if record.run in self._parts:
@@ -259,7 +296,7 @@ class Tree:
                 node.saying = (node.saying + delta.text)[-SAYING:]
                 return node
             case ToolUse() as use:
-                return self._used(self._node(record, use.delegation, use.agent), use)
+                return self._used(self._node(record, use.delegation, use.agent), use, record)
             case Notice() as notice:
                 node = self._node(record, notice.delegation, notice.agent)
                 node.said = notice.text
@@ -321,7 +358,6 @@ class Tree:
         node.ended_ms, node.ended_seq = record.at_ms, record.seq
         _add(node, _without(response.usage, node.so_far))
         node.response = response
-        node.using = ""
         self.in_flight.pop(node.path, None)
         self.over.append(node)
         self.tally[response.status] += 1
@@ -341,6 +377,7 @@ class Tree:
         status = node.response.status
         node.response = node.ended_ms = node.ended_seq = None
         node.is_refused = False
+        node.running_tools.clear()
         self.in_flight[node.path] = node
         self.over.remove(node)
         self.tally[status] -= 1
@@ -348,11 +385,11 @@ class Tree:
             node.parent.open += 1
             node.parent.ended[status] -= 1
 
-    def _used(self, node: Node, use: ToolUse) -> Node:
+    def _used(self, node: Node, use: ToolUse, record: Record) -> Node:
         if use.begun:
-            node.using = use.tool
+            node.running_tools.append(ToolRun(use, use.input, record.seq, record.at_ms))
             return node
-        node.using = ""
+        node.last_tool = _ended(node, use, record)
         if use.fault is None or use.fault.code is not Code.TOOL_NOT_ALLOWED:
             node.tools[use.tool] += 1
         if use.fault is not None:
@@ -392,6 +429,19 @@ class Tree:
             above.pauses -= 1
             if above.pauses == 0:
                 above.paused_ms += at_ms - above.paused_since
+
+
+def _ended(node: Node, use: ToolUse, record: Record) -> ToolRun:
+    """Return a use of a tool that has ended, with its recorded start, which is no longer among the running ones."""
+    begun_ms = record.at_ms - use.duration_ms
+    same = [each for each in node.running_tools if each.use.tool == use.tool]
+    if not same or use.replayed:
+        return ToolRun(use, use.input, record.seq, begun_ms, record.at_ms)
+    # The same tool may run several times at once: this is the one that began at the same time.
+    run = min(same, key=lambda each: abs(each.begun_ms - begun_ms))
+    node.running_tools.remove(run)
+    known = run.input if run.input is not None else use.input
+    return run._replace(use=use, input=known, ended_ms=record.at_ms)
 
 
 def _without(usage: Usage, known: Usage) -> Usage:
