@@ -244,7 +244,9 @@ async def test_a_verification_ends_when_its_server_stops_and_a_failure_is_told(t
 
 
 async def test_a_store_without_a_chain_says_so() -> None:
-    hub = Hub(store=MemoryStore())
+    store = MemoryStore()
+    del store.chain
+    hub = Hub(store=store)
     async with serving(hub, READER) as server, client_of(server, "reader") as reader:
         status, body = await got(reader, "/v1/audit/verification")
         assert (status, body["fault"]["code"]) == (503, "STORE_UNAVAILABLE")

@@ -40,9 +40,10 @@ class Reader:
 
     async def read(self, query: FileQuery[T]) -> T:
         """Return the query's result, or raise `StoreError`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, query)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.read_at_once, query)
 
-    def _read(self, query: FileQuery[T]) -> T:
+    def read_at_once(self, query: FileQuery[T]) -> T:
+        """Return the query's result, read in this thread."""
         connection = self._connections.get()
         try:
             return query(connection)
