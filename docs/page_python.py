@@ -14,14 +14,8 @@ from remit.protocol.submission import AskOptions
 from remit.runtime.brief import CallOptions
 from remit_models.mcp.hub_servers import McpOptions
 from remit_otel.hub_telemetry import TelemetryOptions
-from remit_server.client.connection import (
-    ApprovalQuery,
-    EventQuery,
-    MessageQuery,
-    RunsQuery,
-    SessionQuery,
-    SubmissionOptions,
-)
+from remit_server.client.connection import SubmissionOptions
+from remit_server.documents.api import ApprovalQuery, EventQuery, PageQuery, RunsQuery, SessionQuery
 from remit_server.remote_agents import A2aOptions
 
 
@@ -139,7 +133,7 @@ TOPICS = {
         intro="A program without a hub asks one over HTTP: see [The Python client](../how-to/client.md).",
         names="HubClient SyncHubClient RunEvent DEFAULT_TIMEOUT_S",
         module="remit_server.client",
-        options=(SubmissionOptions, RunsQuery, ApprovalQuery, SessionQuery, MessageQuery, EventQuery),
+        options=(SubmissionOptions, RunsQuery, ApprovalQuery, SessionQuery, PageQuery, EventQuery),
     ),
 }
 

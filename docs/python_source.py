@@ -11,7 +11,9 @@ from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+
+from remit_server.documents.api import Parameter
 
 # A signature that is longer has a line for each parameter.
 WIDTH = 100
@@ -98,10 +100,16 @@ def read_class(kind: type) -> ClassText:
         name=kind.__name__,
         meaning=cleandoc(kind.__doc__ or "") if "__doc__" in vars(kind) else "",
         init=found.init,
-        fields=list(found.fields.values()),
+        fields=[replace(each, meaning=each.meaning or _declared(kind, each.name)) for each in found.fields.values()],
         properties=list(found.properties.values()),
         methods=list(found.methods.values()),
     )
+
+
+def _declared(kind: type, field: str) -> str:
+    """Return the meaning of a parameter of a query, which its type carries."""
+    hint = get_type_hints(kind, include_extras=True)[field] if is_typeddict(kind) else None
+    return next((each.meaning for each in getattr(hint, "__metadata__", ()) if isinstance(each, Parameter)), "")
 
 
 def _lineage(kind: type) -> Iterator[type]:

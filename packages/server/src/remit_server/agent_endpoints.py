@@ -13,7 +13,7 @@ from remit.protocol.problems import did_you_mean
 from remit.runtime.agent_status import AgentStatus
 from remit_server.access import visible
 from remit_server.delegations import Delegations
-from remit_server.documents.api import AGENT, AGENT_CARD, AGENTS
+from remit_server.documents.api import AGENT, AGENT_CARD, AGENTS, parameters_of
 from remit_server.documents.api_values import AgentList, PublicCard
 from remit_server.documents.common import shown_as
 from remit_server.documents.figures import DAY_MS, HOUR_MS, RecordFigures, Sums, Traffic
@@ -31,7 +31,7 @@ from remit_server.documents.spend import (
     RateUse,
     success_share,
 )
-from remit_server.figures_endpoints import PERIOD, CurrentFigures, period_of
+from remit_server.figures_endpoints import CurrentFigures, PeriodQuery, period_of
 from remit_server.operations import ApiRequest, answers, get
 
 # The hours of the small chart beside each agent.
@@ -115,12 +115,12 @@ class AgentEndpoints:
 
         return await self._figures.look(page)
 
-    @answers(get("/v1/graph", *PERIOD, needs=Permission.READ))
+    @answers(get("/v1/graph", *parameters_of(PeriodQuery), needs=Permission.READ))
     async def graph(self, call: ApiRequest) -> AgentGraph:
         """The agents with their load, who may call whom, and who did."""
         roots = visible(call.sender, call.operation.needs).agents
         now_ms, cards, states = self._wall_ms(), _reachable(self._hub.cards, roots), self._hub.agent_status()
-        since_ms, until_ms = period_of(call.scope, DAY_MS, now_ms)
+        since_ms, until_ms = period_of(call.query(PeriodQuery), DAY_MS, now_ms)
 
         def graph(figures: RecordFigures) -> AgentGraph:
             recent = _Recent(figures, self._pricing, now_ms, roots)

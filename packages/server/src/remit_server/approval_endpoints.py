@@ -13,7 +13,7 @@ from remit.protocol.records import Approval, Kind, Record, request_in
 from remit.runtime.approvers import answer
 from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit_server.access import may_see, visible
-from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS
+from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS, ApprovalQuery
 from remit_server.documents.api_values import (
     AnsweredApproval,
     AnswerGiven,
@@ -27,7 +27,7 @@ from remit_server.documents.api_values import (
     WaitingApproval,
 )
 from remit_server.documents.common import shown_as
-from remit_server.operations import ApiRequest, answers, parameter
+from remit_server.operations import ApiRequest, answers
 from remit_server.policy_endpoints import TeamPolicy
 
 
@@ -70,7 +70,7 @@ class ApprovalEndpoints:
 
     @answers(APPROVALS)
     async def approvals(self, call: ApiRequest) -> ApprovalList:
-        lately = min(parameter(call.scope, "answered", LATELY), MOST_ANSWERED)
+        lately = min(call.query(ApprovalQuery).get("answered", LATELY), MOST_ANSWERED)
         reading = _Reader(self, call.sender, call.others)
         waiting = [each for each in await self._hub.pending() if await reading.may_read(each.request.run)]
         answered: list[AnsweredApproval] = []

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from threading import Event
-from typing import Literal
+from typing import Annotated, Literal, TypedDict
 
 from msgspec import Struct
 
@@ -19,10 +19,10 @@ from remit.runtime.signing import Checkpoint
 from remit_server.access import OPERATION
 from remit_server.bodies import Receive, Scope, Send, headers_of
 from remit_server.delegations import Delegations
-from remit_server.documents.api import KINDS, PAGE_BEFORE, TIMES, ApiOperation, Parameter, page_size
+from remit_server.documents.api import KINDS, ApiOperation, PageQuery, PageSize, Parameter, TimeQuery, parameters_of
 from remit_server.documents.common import shown_as
 from remit_server.documents.runs import RecordLine, record_line
-from remit_server.operations import ApiRequest, answers, get, parameter, refuse_unknown, sends, words_of
+from remit_server.operations import ApiRequest, answers, get, query_of, refuse_unknown, sends, words_in
 
 # A reader who looks again and again causes no more verifications than this.
 RECHECK_MS = 10_000
@@ -229,15 +229,24 @@ class AuditRowView(Struct, frozen=True, kw_only=True):
     """Whether a checkpoint covers this row."""
 
 
-_FILTERS = (
-    Parameter(name="run", meaning="Only records of this run."),
-    Parameter(name="session", meaning="Only records of this conversation."),
-    Parameter(name="kind", meaning="Only records of these kinds.", some_of=KINDS),
-    Parameter(name="user", meaning="Only records of this user's runs."),
-    Parameter(name="agent", meaning="Only records about this agent."),
-    *TIMES,
-)
-_AFTER = Parameter(name="after", kind="integer", meaning="Only records after this number.")
+class RecordQuery(TimeQuery, total=False):
+    """Which records are wanted."""
+
+    run: Annotated[str, Parameter(meaning="Only records of this run.")]
+    session: Annotated[str, Parameter(meaning="Only records of this conversation.")]
+    kind: Annotated[str, Parameter(meaning="Only records of these kinds.", some_of=KINDS)]
+    user: Annotated[str, Parameter(meaning="Only records of this user's runs.")]
+    agent: Annotated[str, Parameter(meaning="Only records about this agent.")]
+
+
+class LogQuery(TypedDict, total=False):
+    """Which page of the audit log is wanted, the oldest first."""
+
+    after: Annotated[int, Parameter(meaning="Only records after this number.")]
+    limit: PageSize
+    run: Annotated[str, Parameter(meaning="Only records of this run.")]
+
+
 _SEQ = Parameter(name="seq", place="path", meaning="The number of the row.")
 _VERIFY = ApiOperation(method="POST", path="/v1/audit/verification", name="", summary="", needs=Permission.READ)
 
@@ -250,23 +259,21 @@ class AuditEndpoints:
         self._store = delegations.hub.store
         self.verifier = AuditVerifier(self._store, wall_ms)
 
-    @answers(get("/v1/audit", _AFTER, page_size(), _FILTERS[0], needs=Permission.READ))
+    @answers(get("/v1/audit", *parameters_of(LogQuery), needs=Permission.READ))
     async def audit(self, call: ApiRequest) -> AuditPage:
         """The audit log, from its oldest record on."""
-        scope = call.scope
-        after, limit = parameter(scope, "after", 0), min(parameter(scope, "limit", MOST), MOST)
-        run = parameter(scope, "run", "")
-        records = await self._store.records(run=run or None, after=after, limit=limit)
+        query = call.query(LogQuery)
+        limit = min(query.get("limit", MOST), MOST)
+        records = await self._store.records(run=query.get("run"), after=query.get("after", 0), limit=limit)
         last = records[-1].seq if len(records) == limit and records else None
         return AuditPage(records=await self._shown(call.sender, records), next=last)
 
-    @answers(get("/v1/audit/search", PAGE_BEFORE, page_size(), *_FILTERS, needs=Permission.READ))
+    @answers(get("/v1/audit/search", *parameters_of(PageQuery), *parameters_of(RecordQuery), needs=Permission.READ))
     async def search_audit(self, call: ApiRequest) -> FoundRecords:
         """The records of the audit log that a filter selects, newest first."""
-        scope = call.scope
-        before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", PER_PAGE), MOST)
-        wanted = _filter(scope)
-        records, following = await self._store.listings.records(wanted, before=before or None, limit=max(limit, 1))
+        page, wanted = call.query(PageQuery), _filter(call.query(RecordQuery))
+        before, limit = page.get("before") or None, min(page.get("limit", PER_PAGE), MOST)
+        records, following = await self._store.listings.records(wanted, before=before, limit=max(limit, 1))
         return FoundRecords(records=await self._shown(call.sender, records), next=following)
 
     async def _shown(self, sender: Sender, records: list[Record]) -> tuple[RecordLine, ...]:
@@ -289,7 +296,7 @@ class AuditEndpoints:
         """Verify the whole audit log again, in the background."""
         return self.verifier.verify_whole()
 
-    @sends(get("/v1/audit/export", *_FILTERS, media="application/x-ndjson", needs=Permission.READ))
+    @sends(get("/v1/audit/export", *parameters_of(RecordQuery), media="application/x-ndjson", needs=Permission.READ))
     async def export_audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """The audit log as JSON lines.
 
@@ -297,7 +304,7 @@ class AuditEndpoints:
         """
         sender = await self._delegations.sender(scope, headers_of(scope))
         refuse_unknown(scope, *scope[OPERATION].query)
-        wanted = _filter(scope)
+        wanted = _filter(query_of(scope, RecordQuery))
         await send({"type": "http.response.start", "status": 200, "headers": _EXPORT_HEADERS})
         async for lines in self._lines(sender, wanted):
             await send({"type": "http.response.body", "body": lines, "more_body": True})
@@ -341,13 +348,13 @@ _EXPORT_HEADERS = [
 ]
 
 
-def _filter(scope: Scope) -> RecordFilter:
+def _filter(query: RecordQuery) -> RecordFilter:
     return RecordFilter(
-        run=parameter(scope, "run", "") or None,
-        session=parameter(scope, "session", "") or None,
-        kinds=frozenset(map(Kind, words_of(scope, "kind", KINDS))) or None,
-        user=parameter(scope, "user", "") or None,
-        agent=parameter(scope, "agent", "") or None,
-        since_ms=parameter(scope, "since", 0) or None,
-        until_ms=parameter(scope, "until", 0) or None,
+        run=query.get("run"),
+        session=query.get("session"),
+        kinds=frozenset(map(Kind, words_in(query.get("kind", "")))) or None,
+        user=query.get("user"),
+        agent=query.get("agent"),
+        since_ms=query.get("since") or None,
+        until_ms=query.get("until") or None,
     )

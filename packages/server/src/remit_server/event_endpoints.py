@@ -16,8 +16,8 @@ from remit.runtime.ports import ANYONES, Store, StoreError
 from remit_server.access import OPERATION, may_see, visible
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.delegations import Delegations
-from remit_server.documents.api import ALL_EVENTS, FORMS, KINDS
-from remit_server.operations import parameter, refuse_unknown, sends, words_of, wrong_parameter
+from remit_server.documents.api import ALL_EVENTS, StreamQuery
+from remit_server.operations import query_of, refuse_unknown, sends, words_in
 from remit_server.run_trees import summary_of
 from remit_server.streams import KEEP_ALIVE, KEEP_ALIVE_S, LOOK_S, PAGE, PIECE, STREAM_HEADERS, ends, frame, send_events
 
@@ -304,17 +304,14 @@ class EventEndpoints:
 
 def _wanted(scope: Scope) -> StreamWanted:
     refuse_unknown(scope, *scope[OPERATION].query)
-    form = parameter(scope, "form", FORMS[0])
-    if form not in FORMS:
-        raise wrong_parameter("form", f"unknown form `{form[:100]}`; known: {', '.join(FORMS)}")
-    after = parameter(scope, "after", _ABSENT)
+    query = query_of(scope, StreamQuery)
     # A browser that connects again sends the header, beside the address with which it began.
-    last = last_event_of(headers_of(scope), after)
+    last = last_event_of(headers_of(scope), query.get("after", _ABSENT))
     return StreamWanted(
         after=None if last == _ABSENT else last,
-        run=parameter(scope, "run", "") or None,
-        kinds=frozenset(map(Kind, words_of(scope, "kinds", KINDS))),
-        light=form == "runs",
+        run=query.get("run"),
+        kinds=frozenset(map(Kind, words_in(query.get("kinds", "")))),
+        light=query.get("form") == "runs",
     )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, TypedDict, TypeVar
 
 from remit.policy.limits import Limits
 from remit.policy.reception import Permission, Sender
@@ -14,9 +14,8 @@ from remit.protocol.records import Kind, Record
 from remit.runtime.agent_status import LiveRun
 from remit.runtime.ports import RunScope, Store
 from remit_server.access import visible
-from remit_server.bodies import Scope
 from remit_server.delegations import Delegations
-from remit_server.documents.api import Parameter, page_size
+from remit_server.documents.api import Parameter, parameters_of
 from remit_server.documents.common import shown_as
 from remit_server.documents.figures import DAY_MS, HOUR_MS, HOURLY_MS, RecordFigures, SumKey, Sums
 from remit_server.documents.spend import (
@@ -37,7 +36,7 @@ from remit_server.documents.spend import (
     spend_rows,
     total_of,
 )
-from remit_server.operations import ApiRequest, answers, get, parameter, wrong_parameter
+from remit_server.operations import ApiRequest, answers, get
 
 T = TypeVar("T")
 
@@ -115,20 +114,36 @@ MOST_STEPS = 400
 MOST_USERS = 200
 MOST_RUNS = 500
 
-C = TypeVar("C", bound=str)
 
-PERIOD = (
-    Parameter(name="since_ms", kind="integer", meaning="Begin of the period, in milliseconds since 1970."),
-    Parameter(name="until_ms", kind="integer", meaning="End of the period; without it, now."),
-)
-_SPENT = tuple(Parameter(name=name, meaning=f"Only this {name}.") for name in ("user", "agent", "capability", "model"))
-_PAGE = (
-    Parameter(name="after", kind="integer", meaning="Skip so many rows."),
-    page_size(meaning="Maximum number of rows."),
-)
-_BY = Parameter(name="by", meaning="What the rows are about (default: `agent`).", one_of=get_args(SpendBy))
-_WHAT = Parameter(name="what", meaning="What is shown (default: `runs`).", one_of=get_args(SeriesOf))
-_STEP = Parameter(name="step", meaning="Length of a step (default: `hour`).", one_of=get_args(SeriesStep))
+class PeriodQuery(TypedDict, total=False):
+    """The period of figures."""
+
+    since_ms: Annotated[int, Parameter(meaning="Begin of the period, in milliseconds since 1970.")]
+    until_ms: Annotated[int, Parameter(meaning="End of the period; without it, now.")]
+
+
+class SpentQuery(PeriodQuery, total=False):
+    """What is counted, in which period."""
+
+    user: Annotated[str, Parameter(meaning="Only this user.")]
+    agent: Annotated[str, Parameter(meaning="Only this agent.")]
+    capability: Annotated[str, Parameter(meaning="Only this capability.")]
+    model: Annotated[str, Parameter(meaning="Only this model.")]
+
+
+class SpendQuery(SpentQuery, total=False):
+    """The rows of a table of what was spent."""
+
+    by: Annotated[SpendBy, Parameter(meaning="What the rows are about (default: `agent`).")]
+    after: Annotated[int, Parameter(meaning="Skip so many rows.")]
+    limit: Annotated[int, Parameter(meaning="Maximum number of rows.")]
+
+
+class SeriesQuery(SpentQuery, total=False):
+    """The lines of a chart."""
+
+    what: Annotated[SeriesOf, Parameter(meaning="What is shown (default: `runs`).")]
+    step: Annotated[SeriesStep, Parameter(meaning="Length of a step (default: `hour`).")]
 
 
 class FiguresEndpoints:
@@ -147,14 +162,14 @@ class FiguresEndpoints:
         self._pricing = pricing
         self._wall_ms = wall_ms
 
-    @answers(get("/v1/spend", _BY, *PERIOD, *_SPENT, *_PAGE, others=Permission.READ))
+    @answers(get("/v1/spend", *parameters_of(SpendQuery), others=Permission.READ))
     async def spend(self, call: ApiRequest) -> SpendTable:
         """What was spent, by user, agent, capability, day or model."""
-        scope = call.scope
-        by = choice(scope, "by", "agent", get_args(SpendBy))
-        since_ms, until_ms = period_of(scope, 30 * DAY_MS, self._wall_ms())
-        after, limit = parameter(scope, "after", 0), min(parameter(scope, "limit", _ROWS), MOST_ROWS)
-        wanted = self._wanted(call)
+        query = call.query(SpendQuery)
+        by = query.get("by", "agent")
+        since_ms, until_ms = period_of(query, 30 * DAY_MS, self._wall_ms())
+        after, limit = query.get("after", 0), min(query.get("limit", _ROWS), MOST_ROWS)
+        wanted = self._wanted(call, query)
 
         def table(figures: RecordFigures) -> SpendTable:
             rows = spend_rows(figures.between(since_ms, until_ms), by, wanted, self._pricing)
@@ -175,19 +190,18 @@ class FiguresEndpoints:
 
         return await self._figures.look(table)
 
-    @answers(get("/v1/series", _WHAT, _STEP, *PERIOD, *_SPENT, others=Permission.READ))
+    @answers(get("/v1/series", *parameters_of(SeriesQuery), others=Permission.READ))
     async def series(self, call: ApiRequest) -> Series:
         """Figures over time."""
-        scope = call.scope
-        what = choice(scope, "what", "runs", get_args(SeriesOf))
-        step = choice(scope, "step", "hour", get_args(SeriesStep))
+        query = call.query(SeriesQuery)
+        what, step = query.get("what", "runs"), query.get("step", "hour")
         step_ms = STEP_MS[step]
-        since_ms, until_ms = period_of(scope, DAY_MS if step == "hour" else 30 * DAY_MS, self._wall_ms())
+        since_ms, until_ms = period_of(query, DAY_MS if step == "hour" else 30 * DAY_MS, self._wall_ms())
         # Single hours of earlier days are not known any more.
         first_ms = max(since_ms, until_ms - MOST_STEPS * step_ms, self._wall_ms() - HOURLY_MS if step == "hour" else 0)
         since_ms = first_ms - first_ms % step_ms
         times = tuple(range(since_ms, until_ms, step_ms))
-        wanted = self._wanted(call)
+        wanted = self._wanted(call, query)
 
         def lines(figures: RecordFigures) -> Series:
             return Series(
@@ -234,12 +248,11 @@ class FiguresEndpoints:
             and (sender.targets is None or name in sender.targets)
         )
 
-    def _wanted(self, call: ApiRequest) -> Callable[[SumKey], bool]:
+    def _wanted(self, call: ApiRequest, query: SpentQuery) -> Callable[[SumKey], bool]:
         """Return the filter of a query, within what its sender may see."""
         of = visible(call.sender, call.others)
-        chosen = {name: value for each in _SPENT if (value := parameter(call.scope, (name := each.name), "")) != ""}
-        user, agent = chosen.get("user"), chosen.get("agent")
-        capability, model = chosen.get("capability"), chosen.get("model")
+        user, agent = query.get("user"), query.get("agent")
+        capability, model = query.get("capability"), query.get("model")
 
         def wanted(key: SumKey) -> bool:
             return (
@@ -253,10 +266,10 @@ class FiguresEndpoints:
         return wanted
 
 
-def period_of(scope: Scope, span_ms: int, now_ms: int) -> tuple[int, int]:
+def period_of(query: PeriodQuery, span_ms: int, now_ms: int) -> tuple[int, int]:
     """Return the period that is asked for, from a whole hour on and until now at most; else the last *span_ms*."""
-    until_ms = min(parameter(scope, "until_ms", now_ms + 1), now_ms + 1)
-    since_ms = min(parameter(scope, "since_ms", max(0, until_ms - span_ms)), until_ms)
+    until_ms = min(query.get("until_ms", now_ms + 1), now_ms + 1)
+    since_ms = min(query.get("since_ms", max(0, until_ms - span_ms)), until_ms)
     return since_ms - since_ms % HOUR_MS, until_ms
 
 
@@ -267,15 +280,6 @@ def in_scope(of: RunScope, user: str, root: str, via: str | None) -> bool:
         and (of.agents is None or root in of.agents)
         and (of.via is None or of.via == via)
     )
-
-
-def choice(scope: Scope, name: str, default: C, known: Collection[C]) -> C:
-    """Return a parameter that takes one of a few words, or raise a `RemitError` that names them."""
-    given = parameter(scope, name, str(default))
-    for each in known:
-        if each == given:
-            return each
-    raise wrong_parameter(name, f"{given[:100]!r} is none of {', '.join(known)}")
 
 
 def limit_lines(limits: Limits) -> tuple[LimitLine, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 from inspect import cleandoc
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qs
 
 from msgspec.structs import asdict, replace
@@ -30,10 +30,11 @@ from remit_server.bodies import (
     send_value,
 )
 from remit_server.delegations import Delegations
-from remit_server.documents.api import ApiOperation, Parameter
+from remit_server.documents.api import ApiOperation, Parameter, parameters_of
 from remit_server.refusals import Endpoint, Guarded
 
 IntOrText = TypeVar("IntOrText", int, str)
+Query = TypeVar("Query")
 
 
 def refuse_unknown(scope: Scope, *known: str) -> None:
@@ -59,14 +60,31 @@ def parameter(scope: Scope, name: str, default: IntOrText) -> IntOrText:
     return int(given)
 
 
-def words_of(scope: Scope, name: str, known: Collection[str]) -> list[str]:
-    """Return the words of a list with commas, or raise a `RemitError` that names an unknown one."""
-    words = [word for word in (_given(scope, name) or "").split(",") if word]
+def query_of(scope: Scope, kind: type[Query]) -> Query:
+    """Return the parameters of a query that are given and not empty, or raise a `RemitError` that names a wrong one."""
+    values: dict[str, str | int] = {}
+    for each in parameters_of(kind):
+        if each.kind == "integer" and _given(scope, each.name) is not None:
+            values[each.name] = parameter(scope, each.name, 0)
+        elif each.some_of and (text := _given(scope, each.name)):
+            _check_words(each.name, words_in(text), each.some_of)
+            values[each.name] = text
+        elif text := parameter(scope, each.name, ""):
+            _check_words(each.name, [text] if each.one_of else [], each.one_of)
+            values[each.name] = text
+    return cast(Query, values)
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words of a list with commas."""
+    return [word for word in text.split(",") if word]
+
+
+def _check_words(name: str, words: Iterable[str], known: Collection[str]) -> None:
     for word in words:
         if word not in known:
             hint = did_you_mean(word, known) or (f"; known: {', '.join(known)}" if len(known) < 20 else "")
             raise wrong_parameter(name, f"unknown {name} `{word[:100]}`{hint}")
-    return words
 
 
 def _given(scope: Scope, name: str) -> str | None:
@@ -113,6 +131,10 @@ class ApiRequest:
     def named(self, name: str) -> str:
         """Return a variable part of the path."""
         return self.scope["path_params"][name]
+
+    def query(self, kind: type[Query]) -> Query:
+        """Return the parameters in the query string, which the operation declares by this type."""
+        return query_of(self.scope, kind)
 
     async def body(self, kind: type[T]) -> T:
         """Return the body, which the operation takes; without one, what *kind* has by default."""

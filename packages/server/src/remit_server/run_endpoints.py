@@ -20,13 +20,11 @@ from remit.runtime.redactor import has_tokens_in
 from remit.runtime.root_request import new_run_id
 from remit.runtime.shared_requests import CancelOrder
 from remit_server.access import may_see, visible
-from remit_server.bodies import Scope
 from remit_server.delegation_detail import DelegationDetails
 from remit_server.delegation_views import DelegationDetail
 from remit_server.delegations import Delegations, going_down, order_of, words_for
-from remit_server.documents.api import CANCEL_RUN, RESUME_RUN, RETRY_RUN, RUN, RUN_TREE, RUNS, Parameter
+from remit_server.documents.api import CANCEL_RUN, RESUME_RUN, RETRY_RUN, RUN, RUN_TREE, RUNS, Parameter, RunsQuery
 from remit_server.documents.api_values import (
-    STANDINGS,
     PublicRunTree,
     RunAct,
     RunCancel,
@@ -37,11 +35,10 @@ from remit_server.documents.api_values import (
 )
 from remit_server.documents.spend import Pricing
 from remit_server.documents.workflows import RunWorkflows, workflows_of
-from remit_server.operations import Answered, ApiRequest, answers, get, parameter, words_of
+from remit_server.operations import Answered, ApiRequest, answers, get, parameter, words_in
 from remit_server.policy_endpoints import TeamPolicy
 from remit_server.run_trees import RunFilter, run_line, search, summary_of
 
-_ABSENT = -1
 MOST, PER_PAGE = 1_000, 50
 _CHANGED_AFTER = Parameter(name="after", kind="integer", meaning="Only delegations that changed after this record.")
 _PATH = Parameter(
@@ -69,14 +66,14 @@ class RunEndpoints:
 
     @answers(RUNS)
     async def runs(self, call: ApiRequest) -> RunList:
-        scope = call.scope
+        query = call.query(RunsQuery)
         found = await search(
             self._hub.store,
-            _filter(scope),
-            _narrowed(visible(call.sender, call.others), scope),
-            min(parameter(scope, "limit", PER_PAGE), MOST),
-            user=parameter(scope, "user", "") or None,
-            correlation=parameter(scope, "correlation", "") or None,
+            _filter(query),
+            _narrowed(visible(call.sender, call.others), query),
+            min(query.get("limit", PER_PAGE), MOST),
+            user=query.get("user"),
+            correlation=query.get("correlation"),
         )
         asking = Counter(question.request.run for question in await self._hub.pending())
         lines = tuple(run_line(each, asking[each.run]) for each in found.runs)
@@ -260,26 +257,20 @@ def _act(act: RunAct) -> Answered:
     return Answered(act, 202 if act.outcome in ("asked", "resuming") else 200)
 
 
-def _filter(scope: Scope) -> RunFilter:
+def _filter(query: RunsQuery) -> RunFilter:
     return RunFilter(
-        text=parameter(scope, "q", "").strip(),
-        states=frozenset(words_of(scope, "state", STANDINGS)),
-        statuses=frozenset(map(Status, words_of(scope, "status", tuple(Status)))),
-        codes=frozenset(map(Code, words_of(scope, "code", tuple(Code)))),
+        text=query.get("q", "").strip(),
+        states=frozenset(words_in(query.get("state", ""))),
+        statuses=frozenset(map(Status, words_in(query.get("status", "")))),
+        codes=frozenset(map(Code, words_in(query.get("code", "")))),
     )
 
 
-def _narrowed(of: RunScope, scope: Scope) -> RunScope:
+def _narrowed(of: RunScope, query: RunsQuery) -> RunScope:
     """Return the scope of a reader, narrowed to what is searched for."""
-    agent, before = parameter(scope, "agent", ""), parameter(scope, "before", "")
-    since_ms, until_ms = (parameter(scope, name, _ABSENT) for name in ("since_ms", "until_ms"))
-    if agent:
+    if agent := query.get("agent"):
         of = of._replace(agents=[agent] if of.agents is None or agent in of.agents else [])
-    return of._replace(
-        before=before or None,
-        since_ms=None if since_ms == _ABSENT else since_ms,
-        until_ms=None if until_ms == _ABSENT else until_ms,
-    )
+    return of._replace(before=query.get("before"), since_ms=query.get("since_ms"), until_ms=query.get("until_ms"))
 
 
 def _conflict(why: str, how: str) -> RemitError:

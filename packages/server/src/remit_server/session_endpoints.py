@@ -15,9 +15,9 @@ from remit.protocol.records import Kind, Record, Refusal
 from remit.runtime.ports import RecordFilter, SessionFilter, SessionSummary
 from remit_server.access import visible
 from remit_server.delegations import Delegations
-from remit_server.documents.api import SESSION, SESSIONS, ApiOperation, Parameter
+from remit_server.documents.api import SESSION, SESSIONS, ApiOperation, PageQuery, Parameter, SessionQuery
 from remit_server.documents.api_values import SessionLine, SessionList, SessionMessage, SessionView
-from remit_server.operations import ApiRequest, answers, parameter
+from remit_server.operations import ApiRequest, answers
 
 _PER_PAGE, _MOST = 50, 200
 # A longer text is a document; the run has all of it.
@@ -34,28 +34,28 @@ class SessionEndpoints:
 
     @answers(SESSIONS)
     async def sessions(self, call: ApiRequest) -> SessionList:
-        scope = call.scope
+        query = call.query(SessionQuery)
         wanted = SessionFilter(
-            user=parameter(scope, "user", "") or None,
-            agent=parameter(scope, "agent", "") or None,
-            text=parameter(scope, "q", ""),
-            since_ms=parameter(scope, "since", 0) or None,
-            until_ms=parameter(scope, "until", 0) or None,
+            user=query.get("user"),
+            agent=query.get("agent"),
+            text=query.get("q", ""),
+            since_ms=query.get("since") or None,
+            until_ms=query.get("until") or None,
             of=visible(call.sender, call.others),
         )
-        before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", _PER_PAGE), _MOST)
+        limit = min(query.get("limit", _PER_PAGE), _MOST)
         if limit == 0:
             return SessionList(sessions=(), next=None)
-        found, following = await self._store.listings.sessions(wanted, before=before or None, limit=limit)
-        return SessionList(sessions=tuple(map(_line, found)), next=following)
+        page = await self._store.listings.sessions(wanted, before=query.get("before") or None, limit=limit)
+        return SessionList(sessions=tuple(map(_line, page.sessions)), next=page.next)
 
     @answers(SESSION)
     async def session(self, call: ApiRequest) -> SessionView:
-        scope, session = call.scope, call.named("id")
+        query, session = call.query(PageQuery), call.named("id")
         user, agent = await self._owner(session, call.sender, call.others)
-        before, limit = parameter(scope, "before", 0), min(parameter(scope, "limit", _PER_PAGE), _MOST)
+        before, limit = query.get("before") or None, min(query.get("limit", _PER_PAGE), _MOST)
         wanted = RecordFilter(session=session, kinds=_SAID)
-        records, following = await self._store.listings.records(wanted, before=before or None, limit=max(limit, 1))
+        records, following = await self._store.listings.records(wanted, before=before, limit=max(limit, 1))
         return SessionView(
             session=session,
             user=user,

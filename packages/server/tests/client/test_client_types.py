@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from remit_server.client import HubClient, SyncHubClient, connection
+from remit_server.client import HubClient, SyncHubClient
 from remit_server.client.connection import ApiCall, HubConnection
 from remit_server.documents.api_values import FailureBody, NamedAnswer, WaitingApproval
 from remit_server.openapi import PUBLISHED, document
@@ -110,23 +110,6 @@ async def test_every_method_sends_an_operation_of_the_document_and_returns_its_t
 
 def _published(kind: type) -> str:
     return PUBLISHED.get(kind.__name__, kind.__name__)
-
-
-def test_every_parameter_of_a_query_can_be_given() -> None:
-    paths = document()["paths"]
-    for path, kind, not_here in (
-        ("/v1/runs", connection.RunsQuery, set[str]()),
-        ("/v1/approvals", connection.ApprovalQuery, set[str]()),
-        ("/v1/sessions", connection.SessionQuery, set[str]()),
-        ("/v1/sessions/{id}", connection.MessageQuery, set[str]()),
-        ("/v1/events", connection.EventQuery, {"after", "form"}),
-    ):
-        told = {
-            each["name"]: {"string": str, "integer": int}[each["schema"]["type"]]
-            for each in paths[path]["get"]["parameters"]
-            if each["in"] == "query" and each["name"] not in not_here
-        }
-        assert get_type_hints(kind) == told, path
 
 
 async def test_names_in_paths_and_queries_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,8 @@ from remit.protocol.envelope import Json, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit_server.client.connection import (
     DEFAULT_TIMEOUT_S,
-    ApprovalQuery,
-    EventQuery,
     HubConnection,
-    MessageQuery,
     RunEvent,
-    RunsQuery,
-    SessionQuery,
     SubmissionOptions,
     all_events,
     call_of,
@@ -25,6 +20,7 @@ from remit_server.client.connection import (
     submission,
 )
 from remit_server.documents import api
+from remit_server.documents.api import ApprovalQuery, EventQuery, PageQuery, RunsQuery, SessionQuery
 from remit_server.documents.api_values import (
     AnswerGiven,
     AnswerOutcomes,
@@ -202,7 +198,7 @@ class HubClient:
         """Return conversations, the one with the newest request first."""
         return await self._connection.result(call_of(api.SESSIONS, query=query))
 
-    async def session(self, name: str, **query: Unpack[MessageQuery]) -> SessionView:
+    async def session(self, name: str, **query: Unpack[PageQuery]) -> SessionView:
         """Return a conversation: its newest messages and its notes."""
         return await self._connection.result(call_of(api.SESSION, query=query, id=name))
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -27,77 +27,6 @@ class SubmissionOptions(AskOptions, total=False):
 
     user: str | None
     """The user to ask for; None: the only one of the client."""
-
-
-class RunsQuery(TypedDict, total=False):
-    """What runs are searched for; lists are separated by commas."""
-
-    q: str
-    """A part of the id, objective, answer or error message."""
-    user: str
-    """The user of the run."""
-    agent: str
-    """The agent that was asked first."""
-    state: str
-    """Whether it is running or finished."""
-    status: str
-    """How it ended."""
-    code: str
-    """The code of its error."""
-    correlation: str
-    """The id that its caller gave it."""
-    since_ms: int
-    """Started at or after this time, in milliseconds since 1970."""
-    until_ms: int
-    """Started before this time."""
-    before: str
-    """The `next` of the page before."""
-    limit: int
-    """How many at most."""
-
-
-class ApprovalQuery(TypedDict, total=False):
-    """How much is listed of what was answered."""
-
-    answered: int
-    """How many answered questions are listed besides those that wait."""
-
-
-class SessionQuery(TypedDict, total=False):
-    """Which conversations are listed."""
-
-    q: str
-    """A part of the last objective or of the id."""
-    user: str
-    """The user of the conversation."""
-    agent: str
-    """The agent of the conversation."""
-    since: int
-    """Changed at or after this time, in milliseconds since 1970."""
-    until: int
-    """Changed before this time."""
-    before: int
-    """The `next` of the page before."""
-    limit: int
-    """How many at most."""
-
-
-class MessageQuery(TypedDict, total=False):
-    """Which messages of a conversation are listed."""
-
-    before: int
-    """The `next` of the page before."""
-    limit: int
-    """How many at most."""
-
-
-class EventQuery(TypedDict, total=False):
-    """Which records are followed."""
-
-    run: str
-    """The run whose records are followed; without it, those of all runs."""
-    kinds: str
-    """Separated by commas."""
 
 
 class ApiCall(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,12 @@
 """The declaration of an operation of the HTTP API; those that clients and browsers call."""
 
 import re
-from typing import Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from msgspec import Struct
 from msgspec.inspect import is_struct_type
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from remit.policy.reception import Permission
 from remit.protocol.envelope import Response
@@ -43,7 +44,8 @@ EVENTS = "text/event-stream"
 class Parameter(Struct, frozen=True, kw_only=True):
     """A parameter of an operation, in the query string unless *place* says otherwise."""
 
-    name: str
+    name: str = ""
+    """In a query type, that of the field."""
     meaning: str
     place: Literal["query", "path", "header"] = "query"
     kind: Literal["string", "integer"] = "string"
@@ -109,9 +111,16 @@ class ApiOperation(Struct, frozen=True, kw_only=True):
         )
 
 
-def page_size(name: str = "limit", meaning: str = "Maximum number of results.") -> Parameter:
-    """Return a parameter that bounds how much is listed."""
-    return Parameter(name=name, kind="integer", meaning=meaning)
+@cache
+def parameters_of(query: type) -> tuple[Parameter, ...]:
+    """Return the parameters that a query type declares: a `TypedDict` whose fields carry a `Parameter`."""
+    hints = get_type_hints(query, include_extras=True).items()
+    return tuple(_parameter(name, *get_args(hint)) for name, hint in hints)
+
+
+def _parameter(name: str, kind: Any, declared: Parameter) -> Parameter:
+    one_of = get_args(kind)  # of a Literal
+    return replace(declared, name=name, kind="integer" if kind is int else "string", one_of=one_of)
 
 
 _READ, _CONTROL = Permission.READ, Permission.CONTROL
@@ -126,24 +135,73 @@ RUN = Parameter(name="run", place="path", meaning="The run.")
 _LAST_EVENT = Parameter(
     name="Last-Event-ID", place="header", meaning="The number of the last event received.", pattern="^[0-9]{1,18}$"
 )
-_LIMIT = page_size()
-PAGE_BEFORE = Parameter(name="before", kind="integer", meaning="The `next` of the page before.")
-TIMES = (
-    Parameter(
-        name="since",
-        kind="integer",
-        meaning="Only what happened at this time or later, in milliseconds since 1970.",
-    ),
-    Parameter(
-        name="until",
-        kind="integer",
-        meaning="Only what happened at this time or earlier, in milliseconds since 1970.",
-    ),
-)
 KINDS = tuple(kind for kind in Kind if kind is not Kind.DELTA)
 """The kinds of records; deltas are never stored."""
-FORMS = ("records", "runs")
+StreamForm = Literal["records", "runs"]
 """What the stream of all runs can consist of."""
+
+# ── queries, which the server reads and the client sends ──────────────────────────────────────────────────────────────
+
+PageSize = Annotated[int, Parameter(meaning="Maximum number of results.")]
+
+
+class PageQuery(TypedDict, total=False):
+    """Which page of a list is wanted."""
+
+    before: Annotated[int, Parameter(meaning="The `next` of the page before.")]
+    limit: PageSize
+
+
+class TimeQuery(TypedDict, total=False):
+    """The time of what is wanted."""
+
+    since: Annotated[int, Parameter(meaning="Only what happened at this time or later, in milliseconds since 1970.")]
+    until: Annotated[int, Parameter(meaning="Only what happened at this time or earlier, in milliseconds since 1970.")]
+
+
+class RunsQuery(TypedDict, total=False):
+    """What runs are searched for; lists are separated by commas."""
+
+    q: Annotated[str, Parameter(meaning="Only runs with this text in id, objective, answer or error message.")]
+    user: Annotated[str, Parameter(meaning="Only runs of this user.")]
+    agent: Annotated[str, Parameter(meaning="Only runs that this agent was asked first.")]
+    state: Annotated[str, Parameter(meaning="Only runs in one of these states.", some_of=STANDINGS)]
+    status: Annotated[str, Parameter(meaning="Only runs that ended in one of these ways.", some_of=tuple(Status))]
+    code: Annotated[str, Parameter(meaning="Only runs that ended with one of these error codes.", some_of=tuple(Code))]
+    correlation: Annotated[str, Parameter(meaning="Only runs with this correlation id.")]
+    since_ms: Annotated[int, Parameter(meaning="Only runs that started at this time or later (ms since 1970).")]
+    until_ms: Annotated[int, Parameter(meaning="Only runs that started before this time (ms since 1970).")]
+    before: Annotated[str, Parameter(meaning="Only runs that were submitted before this run: `next` of the last page.")]
+    limit: PageSize
+
+
+class ApprovalQuery(TypedDict, total=False):
+    """How much is listed of what was answered."""
+
+    answered: Annotated[int, Parameter(meaning="Maximum number of questions that were answered lately.")]
+
+
+class SessionQuery(TimeQuery, PageQuery, total=False):
+    """Which conversations are listed."""
+
+    user: Annotated[str, Parameter(meaning="Only conversations of this user.")]
+    agent: Annotated[str, Parameter(meaning="Only conversations with this agent.")]
+    q: Annotated[str, Parameter(meaning="Only those whose last objective or id contains this text.")]
+
+
+class EventQuery(TypedDict, total=False):
+    """Which records are followed."""
+
+    run: Annotated[str, Parameter(meaning="Only records of this run.")]
+    kinds: Annotated[str, Parameter(meaning="Only records of these kinds.", some_of=KINDS)]
+
+
+class StreamQuery(EventQuery, total=False):
+    """Which records are followed, from where on, and in which form."""
+
+    after: Annotated[int, Parameter(meaning="Begin after this record; without it, with what comes from now on.")]
+    form: Annotated[StreamForm, Parameter(meaning="`records`, or `runs` for the runs that changed.")]
+
 
 # ── delegations ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -230,21 +288,7 @@ RUNS = ApiOperation(
     description="The store selects by user, agent, time and correlation. For the rest at most 2,000 runs are read for "
     "each request: a page may hold few or none, and `next` says where to go on.",
     answer=RunList,
-    parameters=(
-        Parameter(name="q", meaning="Only runs with this text in id, objective, answer or error message."),
-        Parameter(name="user", meaning="Only runs of this user."),
-        Parameter(name="agent", meaning="Only runs that this agent was asked first."),
-        Parameter(name="state", meaning="Only runs in one of these states.", some_of=STANDINGS),
-        Parameter(name="status", meaning="Only runs that ended in one of these ways.", some_of=tuple(Status)),
-        Parameter(name="code", meaning="Only runs that ended with one of these error codes.", some_of=tuple(Code)),
-        Parameter(name="correlation", meaning="Only runs with this correlation id."),
-        Parameter(
-            name="since_ms", kind="integer", meaning="Only runs that started at this time or later (ms since 1970)."
-        ),
-        Parameter(name="until_ms", kind="integer", meaning="Only runs that started before this time (ms since 1970)."),
-        Parameter(name="before", meaning="Only runs that were submitted before this run: `next` of the last page."),
-        _LIMIT,
-    ),
+    parameters=parameters_of(RunsQuery),
     is_large=True,
     others=_READ,
 )
@@ -302,15 +346,7 @@ ALL_EVENTS = ApiOperation(
     description="The first event is `ready`. Each record is sent once, in order, whichever process has committed it. "
     "With `form=runs` there is an event `run` for each run that changed, and `gap` if too many did.",
     media=EVENTS,
-    parameters=(
-        Parameter(
-            name="after", kind="integer", meaning="Begin after this record; without it, with what comes from now on."
-        ),
-        Parameter(name="run", meaning="Only records of this run."),
-        Parameter(name="kinds", meaning="Only records of these kinds.", some_of=KINDS),
-        Parameter(name="form", meaning="`records`, or `runs` for the runs that changed.", one_of=FORMS),
-        _LAST_EVENT,
-    ),
+    parameters=(*parameters_of(StreamQuery), _LAST_EVENT),
     others=_READ,
 )
 
@@ -322,7 +358,7 @@ APPROVALS = ApiOperation(
     name="approvals",
     summary="What waits for a person, and what was answered lately.",
     answer=ApprovalList,
-    parameters=(page_size("answered", "Maximum number of questions that were answered lately."),),
+    parameters=parameters_of(ApprovalQuery),
     others=_READ,
 )
 ANSWER_SEVERAL = ApiOperation(
@@ -361,14 +397,7 @@ SESSIONS = ApiOperation(
     name="sessions",
     summary="Conversations, the one with the newest request first.",
     answer=SessionList,
-    parameters=(
-        Parameter(name="user", meaning="Only conversations of this user."),
-        Parameter(name="agent", meaning="Only conversations with this agent."),
-        Parameter(name="q", meaning="Only those whose last objective or id contains this text."),
-        *TIMES,
-        PAGE_BEFORE,
-        _LIMIT,
-    ),
+    parameters=parameters_of(SessionQuery),
     others=_READ,
 )
 SESSION = ApiOperation(
@@ -377,7 +406,7 @@ SESSION = ApiOperation(
     name="session",
     summary="A conversation: its newest messages and its notes.",
     answer=SessionView,
-    parameters=(Parameter(name="id", place="path", meaning="The session."), PAGE_BEFORE, _LIMIT),
+    parameters=(Parameter(name="id", place="path", meaning="The session."), *parameters_of(PageQuery)),
     others=_READ,
 )
 
