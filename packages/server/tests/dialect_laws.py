@@ -35,6 +35,56 @@ from strategies import (
 T = TypeVar("T")
 
 Plain = dict[str, Any]
+# The employee's document, "Mode 1: Simple Delegation" with the values that it computes, and "Request Headers (HTTP)".
+SIMPLE: Plain = {
+    "request_id": "550e8400-e29b-41d4-a716-446655440000",
+    "origin_employee": "prime-boss",
+    "target_employee": "byte-doc",
+    "user_id": "user-456",
+    "parent_session_id": "uuid-of-prime-session",
+    "objective": "Extract receipt data",
+    "input": "User uploaded receipt.jpg - extract all fields",
+    "constraints": {"max_tokens": 1200, "max_depth": 2, "deadline_ms": 15000},
+    "context_hints": ["receipt", "ocr"],
+    "handoff_data": {},
+}
+HEADERS = {
+    "x_agent_request_id": "550e8400-e29b-41d4-a716-446655440000",
+    "x_agent_origin": "prime-boss",
+    "x_agent_depth": "1",
+    "x_agent_parent_session": "uuid-of-prime-session",
+}
+# The contract's "REQUEST FORMAT EXAMPLE".
+CAPABILITY_REQUEST: Plain = {
+    "source_agent": "CST",
+    "target_agent": "ANL",
+    "capability_code": "ANL_NPV",
+    "request_id": "sess-789-20250118-143022",
+    "priority": "NORMAL",
+    "timeout_ms": 15000,
+    "inputs_json": {
+        "cash_flows": [-100000, 25000, 35000, 45000, 55000],
+        "discount_rate": 0.12,
+        "periods": "annual",
+    },
+    "context": {"session_id": "sess-789", "user_id": "user-456", "engagement_type": "business_case"},
+}
+# The librarian's `DelegationRequest` and `DelegationContext`, with every field that they require.
+CONTEXT: Plain = {
+    "originalQuery": "What is known of it?",
+    "delegationChain": ["a", "b", "c"],
+    "delegationDepth": 3,
+    "remainingTimeout": 29_500,
+    "startTime": 1_760_000_000_000,
+    "parentSpanId": "span-7",
+}
+QUERY: Plain = {
+    "query": "Which papers mention it?",
+    "context": CONTEXT,
+    "version": "1.0",
+    "requestId": "req-1",
+    "timestamp": 1_760_000_000_500,
+}
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 

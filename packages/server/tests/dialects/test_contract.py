@@ -8,6 +8,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 import dialect_laws as laws
+from dialect_laws import CAPABILITY_REQUEST as REQUEST
 from dialect_laws import Plain, asked, body_of, refusal
 from remit.protocol.envelope import Handoff, Request, Response, Usage, level_of
 from remit.protocol.errors import Code, fault
@@ -18,22 +19,6 @@ from remit_server.dialects.contract import DIALECT as CONTRACT
 from remit_server.dialects.contract import Intent, classified, intents
 from remit_server.dialects.exchange import ForeignMessage
 from samples import a_remit, a_request, a_response
-
-# "REQUEST FORMAT EXAMPLE".
-REQUEST: Plain = {
-    "source_agent": "CST",
-    "target_agent": "ANL",
-    "capability_code": "ANL_NPV",
-    "request_id": "sess-789-20250118-143022",
-    "priority": "NORMAL",
-    "timeout_ms": 15000,
-    "inputs_json": {
-        "cash_flows": [-100000, 25000, 35000, 45000, 55000],
-        "discount_rate": 0.12,
-        "periods": "annual",
-    },
-    "context": {"session_id": "sess-789", "user_id": "user-456", "engagement_type": "business_case"},
-}
 
 # "Context Handoff Format".
 HANDOFF: Plain = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 import dialect_laws as laws
-from dialect_laws import Plain, asked, body_of, refusal
+from dialect_laws import HEADERS, SIMPLE, Plain, asked, body_of, refusal
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.codec import malformed
@@ -21,27 +21,6 @@ from remit_server.dialects.employee import DIALECT as EMPLOYEE
 from remit_server.dialects.exchange import ForeignMessage, as_uuid
 from samples import a_remit, a_request, a_response
 from strategies import names
-
-# "Mode 1: Simple Delegation", with the values that it computes.
-SIMPLE: Plain = {
-    "request_id": "550e8400-e29b-41d4-a716-446655440000",
-    "origin_employee": "prime-boss",
-    "target_employee": "byte-doc",
-    "user_id": "user-456",
-    "parent_session_id": "uuid-of-prime-session",
-    "objective": "Extract receipt data",
-    "input": "User uploaded receipt.jpg - extract all fields",
-    "constraints": {"max_tokens": 1200, "max_depth": 2, "deadline_ms": 15000},
-    "context_hints": ["receipt", "ocr"],
-    "handoff_data": {},
-}
-# "Request Headers (HTTP)".
-HEADERS = {
-    "x_agent_request_id": "550e8400-e29b-41d4-a716-446655440000",
-    "x_agent_origin": "prime-boss",
-    "x_agent_depth": "1",
-    "x_agent_parent_session": "uuid-of-prime-session",
-}
 
 
 def simple(**changes: Any) -> Plain:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from dialect_laws import Plain, asked, body_of, refusal
+from dialect_laws import SIMPLE, asked, body_of, refusal
 from remit.protocol.codec import Versions, VersionStep
 from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import Code, fault
@@ -20,18 +20,6 @@ from samples import a_request, a_response
 from strategies import names
 
 EMPLOYEE = find("employee")
-SIMPLE: Plain = {
-    "request_id": "550e8400-e29b-41d4-a716-446655440000",
-    "origin_employee": "prime-boss",
-    "target_employee": "byte-doc",
-    "user_id": "user-456",
-    "parent_session_id": "uuid-of-prime-session",
-    "objective": "Extract receipt data",
-    "input": "User uploaded receipt.jpg",
-    "constraints": {"max_tokens": 1200, "max_depth": 2, "deadline_ms": 15000},
-    "context_hints": [],
-    "handoff_data": {},
-}
 REFUSED = Response(
     version=VERSION, id=NOBODY, target=NOBODY, status=Status.REFUSED, fault=fault(Code.MALFORMED_ENVELOPE, "wrong")
 )

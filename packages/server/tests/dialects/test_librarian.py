@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import dialect_laws as laws
-from dialect_laws import Plain, asked, body_of, refusal
+from dialect_laws import CONTEXT, QUERY, Plain, asked, body_of, refusal
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Call, Handoff, Request, Response, Source, Usage
@@ -21,23 +21,6 @@ from remit_server.dialects.librarian import DIALECT as LIBRARIAN
 from remit_server.dialects.librarian import below_span
 from samples import a_remit, a_request, a_response
 from strategies import calls
-
-# The interfaces `DelegationRequest` and `DelegationContext`, with every field that they require.
-CONTEXT: Plain = {
-    "originalQuery": "What is known of it?",
-    "delegationChain": ["a", "b", "c"],
-    "delegationDepth": 3,
-    "remainingTimeout": 29_500,
-    "startTime": 1_760_000_000_000,
-    "parentSpanId": "span-7",
-}
-QUERY: Plain = {
-    "query": "Which papers mention it?",
-    "context": CONTEXT,
-    "version": "1.0",
-    "requestId": "req-1",
-    "timestamp": 1_760_000_000_500,
-}
 
 
 def query(**changes: Any) -> Plain:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dialect_laws import Plain, asked, body_of
+from dialect_laws import CONTEXT, QUERY, TRACEPARENT, Plain, asked, body_of
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Request
@@ -18,20 +18,12 @@ from remit_server.dialects.librarian import DIALECT as LIBRARIAN
 from remit_server.dialects.librarian import below_span, span_above
 from samples import a_request, a_response
 
-TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-NOW = 1_760_000_000_500
+NOW: int = QUERY["timestamp"]
 
 
 def query(**context: Any) -> Plain:
-    held = {
-        "originalQuery": "What is known of it?",
-        "delegationChain": ["a"],
-        "delegationDepth": 1,
-        "remainingTimeout": 29_500,
-        "startTime": NOW,
-        "parentSpanId": "",
-    }
-    return {"query": "Which?", "context": held | context, "version": "1.0", "requestId": "req-1", "timestamp": NOW}
+    first = {"delegationChain": ["a"], "delegationDepth": 1, "startTime": NOW, "parentSpanId": ""}
+    return QUERY | {"context": CONTEXT | first | context}
 
 
 def to_expert(body: Any, **headers: str) -> Any:
