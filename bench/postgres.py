@@ -15,7 +15,7 @@ from remit.protocol.records import Kind
 from remit.runtime.ports import Store
 from remit.stores.sqlite import SqliteStore
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, progress
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 

@@ -19,7 +19,7 @@ from remit.runtime.ports import Store
 from remit.stores.sqlite import SqliteStore
 from remit_cluster.postgres.store import PostgresStore
 from remit_orchestrator import add_workflow
-from remit_testing.conformance import LONG_MS, a_request
+from remit_testing.samples import LONG_MS, a_request
 from team import LIMITS
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))

@@ -28,7 +28,7 @@ from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection, connect_writer
 from remit.stores.schema import FORGOTTEN, KINDS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import a_request, a_response
+from remit_testing.samples import a_request, a_response
 from run import keep
 
 # A run is one root request and one delegation below it: two delegations, four records.

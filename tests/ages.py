@@ -14,7 +14,7 @@ from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue, Store
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.store_upkeep import StoreUpkeep
 from remit.stores.upkeep import Upkeep
-from remit_testing.conformance import LONG_MS, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, progress
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, Store, StoreError
 from remit.stores.retention import Erased, RetainingStore, Retention
 from remit.stores.store_upkeep import Pruned, StoreUpkeep, erase, prune, subject_of
-from remit_testing.conformance import a_request, a_response
+from remit_testing.samples import a_request, a_response
 from waiting import eventually
 
 ALL = Retention(records=5 * DAY_MS, messages=5 * DAY_MS, vault=5 * DAY_MS, facts=5 * DAY_MS)

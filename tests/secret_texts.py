@@ -8,7 +8,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Note
 from remit.protocol.records import Kind
 from remit.runtime.ports import AcceptedRequest, Store
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_question, a_request, a_response, progress
 
 
 def now_ms() -> int:

@@ -17,7 +17,7 @@ from remit.runtime.signing import read_key
 from remit.stores.sqlite import SqliteStore
 from remit_cli.audit import audit
 from remit_cli.doctor_checks import store
-from remit_testing.conformance import progress
+from remit_testing.samples import progress
 
 FILES = ("hub.db", "hub.db.checkpoints", "hub.db.key")
 

@@ -22,8 +22,7 @@ from remit import Brief, Hub
 from remit.protocol.records import Kind, SharedStep
 from remit.runtime.ports import NumberedRecord
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import progress
-from remit_testing.samples import a_step
+from remit_testing.samples import a_step, progress
 from waiting import PATIENCE_S
 
 

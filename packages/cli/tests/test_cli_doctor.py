@@ -19,7 +19,7 @@ from remit_cli.doctor_checks import NETWORK
 from remit_server import serve
 from remit_server.documents.team import Check
 from remit_testing import MemoryStore
-from remit_testing.conformance import a_request
+from remit_testing.samples import a_request
 
 ASK = Rule(then="ask", say="May it?")
 

@@ -4,8 +4,9 @@ import gc
 
 from remit.protocol.records import Kind
 from remit.runtime.ports import Store
-from remit_testing.conformance import StoreConformance, progress
+from remit_testing.conformance import StoreConformance
 from remit_testing.memory import MemoryStore
+from remit_testing.samples import progress
 
 
 class TestMemoryStore(StoreConformance):

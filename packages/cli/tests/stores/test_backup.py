@@ -18,7 +18,7 @@ from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.stores.opening import restoring_path
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_cli.store_backup import back_up, restore
-from remit_testing.conformance import LONG_MS, a_request, a_response, code_of, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, code_of, progress
 
 RESTORER = Path(__file__).with_name("restorer.py")
 

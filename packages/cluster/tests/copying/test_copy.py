@@ -40,7 +40,7 @@ from remit_cluster.copying.copy import Copied, CopyPlace, DatabaseToCopy, copy_b
 from remit_cluster.copying.sqlite import SqliteWriter
 from remit_cluster.copying.tables import CopyState
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_question, a_request, a_response, progress
 
 COPIER = Path(__file__).with_name("copier.py")
 

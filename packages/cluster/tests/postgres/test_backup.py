@@ -14,7 +14,7 @@ from remit_cli.store_backup import Restored
 from remit_cluster.postgres.commands.backup import back_up, restore
 from remit_cluster.postgres.connection import DatabaseAddress
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, a_request, a_response
+from remit_testing.samples import LONG_MS, a_request, a_response
 
 
 @pytest.fixture(autouse=True)

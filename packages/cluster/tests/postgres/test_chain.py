@@ -12,7 +12,7 @@ from remit.protocol.records import Kind, Progress
 from remit.runtime.audit import GENESIS, AuditVerdict, Tampering, link
 from remit_cluster.postgres.chainer import Head, Unchained, in_order, linked
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, progress
 
 HOUR_MS = 3_600_000
 

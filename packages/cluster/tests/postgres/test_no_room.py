@@ -14,7 +14,7 @@ from remit.protocol.errors import Code
 from remit.protocol.records import Kind
 from remit.runtime.ports import AcceptedRequest, StoreError
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, a_request, code_of, progress
+from remit_testing.samples import LONG_MS, a_request, code_of, progress
 from waiting import eventually
 
 

@@ -14,7 +14,8 @@ from postgres_load import Load
 from postgres_server import shared_server
 from remit.runtime.ports import Store, StoreError
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, StoreConformance, a_request, a_response
+from remit_testing.conformance import StoreConformance
+from remit_testing.samples import LONG_MS, a_request, a_response
 from waiting import eventually
 
 

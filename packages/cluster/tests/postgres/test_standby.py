@@ -15,7 +15,7 @@ from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import StoreError
 from remit_cluster.postgres.connection import DatabaseAddress
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import progress
+from remit_testing.samples import progress
 from waiting import eventually
 
 

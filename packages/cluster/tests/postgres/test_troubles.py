@@ -18,7 +18,7 @@ from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit_cluster.postgres.connection import READERS, DatabaseAddress, PgConnection
 from remit_cluster.postgres.store import PostgresStore
-from remit_testing.conformance import LONG_MS, OVER_MS, a_request, a_response, code_of, progress
+from remit_testing.samples import LONG_MS, OVER_MS, a_request, a_response, code_of, progress
 from waiting import PATIENCE_S, eventually
 
 
@@ -224,7 +224,7 @@ VICTIM = """
 import asyncio, os, sys
 from remit_cluster.postgres.store import PostgresStore
 from remit.protocol.records import Kind
-from remit_testing.conformance import LONG_MS, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, progress
 
 async def caller(store, place):
     number = 0

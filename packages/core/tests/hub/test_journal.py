@@ -27,9 +27,8 @@ from remit.protocol.errors import Code, fault
 from remit.runtime import root_runs
 from remit.runtime.ports import StoreError
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import OVER_MS, a_request
 from remit_testing.memory import MemoryStore
-from remit_testing.samples import a_response
+from remit_testing.samples import OVER_MS, a_request, a_response
 from sweeps import SweptStore
 from waiting import PATIENCE_S, eventually
 

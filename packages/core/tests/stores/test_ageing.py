@@ -8,7 +8,7 @@ import pytest
 from remit.runtime.ports import Decision, SealedValue, Store
 from remit.stores.sqlite import SqliteStore
 from remit_testing import MemoryStore
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response
+from remit_testing.samples import LONG_MS, a_question, a_request, a_response
 
 DAY_MS = 24 * LONG_MS
 NOW_MS = 1_000 * DAY_MS

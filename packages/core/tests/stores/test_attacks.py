@@ -16,7 +16,7 @@ from remit.stores.checkpoints import newest_checkpoint, read_checkpoints
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.database import at_once
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import progress
+from remit_testing.samples import progress
 
 HOUR_MS = 3_600_000
 FILES = ("hub.db", "hub.db.checkpoints", "hub.db.key")

@@ -9,7 +9,7 @@ from remit.runtime.clock import LEAST_JUMP_MS, MOST_PAUSE_MS, Jumps
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest, Store
 from remit.stores.sqlite import SqliteStore
 from remit_testing import MemoryStore
-from remit_testing.conformance import a_request, a_response
+from remit_testing.samples import a_request, a_response
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

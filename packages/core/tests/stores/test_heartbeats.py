@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ages import Clock
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import a_request, a_response
+from remit_testing.samples import a_request, a_response
 from waiting import PATIENCE_S, eventually
 
 LEASE_MS = 5_000

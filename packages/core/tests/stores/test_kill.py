@@ -18,7 +18,7 @@ import pytest
 from remit.protocol.envelope import Request
 from remit.runtime.ports import DuplicateRequest
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response
+from remit_testing.samples import LONG_MS, a_question, a_request, a_response
 from stores.victim import decision, edited, secrets
 
 pytestmark = pytest.mark.processes

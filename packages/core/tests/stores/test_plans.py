@@ -18,7 +18,7 @@ from remit.stores.messages import UNSPELT
 from remit.stores.reader import shared_runs
 from remit.stores.records import before_newest, records
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, a_step
+from remit_testing.samples import LONG_MS, a_question, a_request, a_response, a_step
 
 # These keep a row for everything that ever was, or may wait for long.
 GROWING = ("record", "request", "journal", "sealed", "question", "control", "conversation", "message", "note")

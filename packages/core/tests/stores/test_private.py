@@ -11,7 +11,7 @@ from remit.protocol.errors import Code
 from remit.protocol.records import Kind
 from remit.runtime.ports import StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import progress
+from remit_testing.samples import progress
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 

@@ -16,7 +16,7 @@ from remit.runtime.ports import Decision, OrphanedRun, SealedValue
 from remit.stores.connection import connect_reader
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import LONG_MS, OVER_MS, a_question, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, OVER_MS, a_question, a_request, a_response, progress
 from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.processes
@@ -25,7 +25,7 @@ _OPEN = """
 import asyncio, sys
 from remit.protocol.records import Kind
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import LONG_MS, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, progress
 
 async def main(path, name):
     store = SqliteStore(path, durability="process", checkpoint_every=20, busy_seconds=30)

@@ -6,7 +6,8 @@ import pytest
 
 from remit.runtime.ports import OrphanedRun, Store
 from remit.stores.sqlite import Durability, SqliteStore
-from remit_testing.conformance import LONG_MS, OVER_MS, StoreConformance, a_request, a_response
+from remit_testing.conformance import StoreConformance
+from remit_testing.samples import LONG_MS, OVER_MS, a_request, a_response
 
 
 @pytest.mark.parametrize("kept", ["power", "process", "encrypted"])

@@ -17,7 +17,7 @@ from remit.protocol.records import Kind
 from remit.runtime.ports import AcceptedRequest, StoreError
 from remit.stores.connection import SqliteConnection, connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
+from remit_testing.samples import LONG_MS, a_request, a_response, code_of, progress, texts
 from waiting import PATIENCE_S
 
 

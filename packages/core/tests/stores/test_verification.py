@@ -12,7 +12,7 @@ from remit.runtime.audit import AuditVerdict, Tampering
 from remit.runtime.signing import decode_checkpoints, read_key
 from remit.stores.connection import connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import LONG_MS, a_request, a_response, code_of, progress
+from remit_testing.samples import LONG_MS, a_request, a_response, code_of, progress
 from waiting import PATIENCE_S, eventually
 
 

@@ -10,7 +10,7 @@ from remit.stores import schema
 from remit.stores.connection import connect_reader
 from remit.stores.schema import KINDS, MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit_testing.conformance import progress, texts
+from remit_testing.samples import progress, texts
 
 
 async def test_a_file_of_an_older_version_keeps_what_was_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

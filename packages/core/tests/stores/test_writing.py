@@ -16,7 +16,7 @@ from remit.protocol.records import Kind, Notice, Progress, Record, ToolUse
 from remit.runtime.ports import AcceptedRequest, DuplicateRequest
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
+from remit_testing.samples import LONG_MS, a_request, a_response, code_of, progress, texts
 from waiting import PATIENCE_S
 
 

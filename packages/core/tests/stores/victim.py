@@ -20,7 +20,7 @@ from remit.protocol.envelope import Request
 from remit.protocol.records import Kind
 from remit.runtime.ports import AcceptedRequest, Decision, SealedValue
 from remit.stores.sqlite import SqliteStore
-from remit_testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from remit_testing.samples import LONG_MS, a_question, a_request, a_response, progress
 
 CALLERS = 16
 

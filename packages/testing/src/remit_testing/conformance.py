@@ -7,38 +7,10 @@
 Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A test gets a store that is open, and closes it.
 """
 
-from remit_testing.samples import (
-    LONG_MS,
-    NEVER_MS,
-    OVER_MS,
-    PATIENCE,
-    a_question,
-    a_request,
-    a_response,
-    a_step,
-    code_of,
-    progress,
-    texts,
-)
 from remit_testing.stores.archive import ArchiveConformance, ListingConformance
 from remit_testing.stores.inbox import InboxConformance
 from remit_testing.stores.records import ConversationConformance, RecordConformance
 from remit_testing.stores.requests import RequestConformance, WaitingConformance
-
-__all__ = [
-    "LONG_MS",
-    "NEVER_MS",
-    "OVER_MS",
-    "PATIENCE",
-    "StoreConformance",
-    "a_question",
-    "a_request",
-    "a_response",
-    "a_step",
-    "code_of",
-    "progress",
-    "texts",
-]
 
 
 class StoreConformance(
