@@ -10,9 +10,10 @@ import pytest
 
 from a2a_install import HERE as JS
 from a2a_install import UnreachableError, install
+from a2a_peers import delegated
 from a2a_sdk_server import sdk_agent
 from a2a_serving import speaking
-from remit import Answer, Brief, Code, Hub, Response, Status
+from remit import Answer, Brief, Code, Hub, Status
 from remit_server import connect_a2a
 from remit_server.transports.credentials.keys import HubKey
 from remit_testing import MemoryStore
@@ -146,24 +147,6 @@ async def test_its_client_verifies_our_signature(node: str) -> None:
 
 
 # ── as a server ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def delegated(url: str, *texts: str, **options: Any) -> list[Response]:
-    """Return what an agent gets that asks the one at *url*, text by text, in one session."""
-    hub = Hub(name="near", store=MemoryStore())
-    connect_a2a(hub, "js", url)
-    got: list[Response] = []
-
-    async def boss(brief: Brief) -> str:
-        for text in texts:
-            given: Any = {"session": "s", "deadline_ms": 20_000} | options
-            got.append(await brief.delegate("js", objective=text, **given))
-        return "done"
-
-    hub.add("boss", boss, may_call=["js"])
-    async with hub, asyncio.timeout(PATIENCE_S):
-        (await hub.ask("boss", "Go", user="anna")).unwrap()
-    return got
 
 
 @both

@@ -23,9 +23,10 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Struct
 
+from a2a_peers import delegated
 from a2a_sdk_server import sdk_agent
 from a2a_serving import speaking
-from remit import Answer, Artifact, Brief, Code, Hub, Kind, Progress, Request, Response, Status
+from remit import Answer, Artifact, Brief, Code, Hub, Kind, Progress, Request, Status
 from remit.protocol.envelope import Json
 from remit.protocol.records import Delta
 from remit_server import connect_a2a
@@ -277,24 +278,6 @@ async def test_files_reach_the_agent_and_come_back(hub: Hub, binding: str, strea
 ways_of_the_sdk = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 
 
-async def delegated(url: str, *texts: str, **options: Any) -> list[Response]:
-    """Return what an agent gets that asks the SDK's, text by text, in one session."""
-    hub = Hub(name="near", store=MemoryStore())
-    connect_a2a(hub, "sdk", url)
-    got: list[Response] = []
-
-    async def boss(brief: Brief) -> str:
-        for text in texts:
-            given: Any = {"session": "s", "deadline_ms": 5_000} | options
-            got.append(await brief.delegate("sdk", objective=text, **given))
-        return "done"
-
-    hub.add("boss", boss, may_call=["sdk"])
-    async with hub, asyncio.timeout(PATIENCE_S):
-        (await hub.ask("boss", "Go", user="anna")).unwrap()
-    return got
-
-
 @every
 @ways_of_the_sdk
 async def test_the_sdks_agent_answers(binding: str, streaming: bool) -> None:
@@ -304,14 +287,6 @@ async def test_the_sdks_agent_answers(binding: str, streaming: bool) -> None:
     assert response.usage.estimated
     assert len(executor.asked) == 1
     assert "anna" not in str(executor.asked)
-
-
-@every
-@ways_of_the_sdk
-async def test_a_message_instead_of_a_task_is_an_answer(binding: str, streaming: bool) -> None:
-    async with sdk_agent(binding, streaming=streaming) as (url, _):
-        (response,) = await delegated(url, "say hello")
-    assert response.result == "hello"
 
 
 @every
@@ -345,10 +320,13 @@ async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 @every
 @ways_of_the_sdk
-async def test_an_answer_that_stands_in_the_message_of_the_status_is_the_result(binding: str, streaming: bool) -> None:
+@pytest.mark.parametrize(("text", "result"), [("say hello", "hello"), ("tell 42 apples", "42 apples")])
+async def test_a_message_instead_of_a_task_or_in_its_status_is_an_answer(
+    binding: str, streaming: bool, text: str, result: str
+) -> None:
     async with sdk_agent(binding, streaming=streaming) as (url, _):
-        (response,) = await delegated(url, "tell 42 apples")
-    assert (response.status, response.result, response.summary) == (Status.SUCCESS, "42 apples", "")
+        (response,) = await delegated(url, text)
+    assert (response.status, response.result, response.summary) == (Status.SUCCESS, result, "")
 
 
 @every

@@ -1,22 +1,13 @@
-"""A hub on a file of its own, and a server that loses connections."""
+"""A server that loses connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from new_stores import new_store
-from remit import Hub
 from remit_server.server import Server
-
-
-@pytest.fixture
-def make_hub(tmp_path: Path) -> Callable[..., Hub]:
-    return partial(Hub, store=new_store(tmp_path / "hub.db"), durability="process")
 
 
 class LossyProxy:
@@ -43,9 +34,9 @@ class LossyProxy:
         self.asked.append(head.split(b"\r\n", 1)[0].decode())
         answer, server = await asyncio.open_connection("127.0.0.1", self._port)
         server.write(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + body)
-        said = await answer.read()
+        content = await answer.read()
         if len(self.asked) > self._lost:
-            writer.write(said)
+            writer.write(content)
         server.close()
         writer.close()
 

@@ -225,11 +225,11 @@ async def test_what_waited_when_its_hub_was_closed_goes_on_when_another_opens(
             assert same == question
         response = await office.ask(agent)
         assert await office.store.pending() == []
-        told = [record.body for record in await office.store.records() if isinstance(record.body, Approval)]
+        records = [record.body for record in await office.store.records() if isinstance(record.body, Approval)]
     assert (response.status, response.result) == (Status.SUCCESS, result)
     assert office.executed() == executed
-    assert {(each.id, each.question) for each in told} == {(question.id, "Pay?")}
-    assert [(each.by, each.agreed) for each in told if each.agreed is not None] == [("ann", True)]
+    assert {(each.id, each.question) for each in records} == {(question.id, "Pay?")}
+    assert [(each.by, each.agreed) for each in records if each.agreed is not None] == [("ann", True)]
     assert verify_file(tmp_path / "hub.db").ok
 
 
@@ -578,50 +578,43 @@ async def test_of_several_hubs_exactly_one_takes_up_what_waits(tmp_path: Path, a
     assert offices[0].executed()["boss"] == (2 if agent == "boss" else 0)
 
 
-async def test_a_hub_that_lost_its_lease_while_it_waited_does_not_begin(tmp_path: Path) -> None:
-    """Decision 6: both hear the yes; only who holds the run begins it."""
-    first, second = Office(tmp_path), Office(tmp_path)
-    async with first.hub, asyncio.TaskGroup() as group:
-        asking = group.create_task(first.ask("pay"))
+@asynccontextmanager
+async def lost_lease(folder: Path) -> AsyncGenerator[tuple[Office, Office, "asyncio.Task[Response]"]]:
+    """Yield a hub that lost its lease while a person was asked, the hub with the run now, and the answer to come."""
+    first, second = Office(folder), Office(folder)
+    async with first.hub:
+        asking = asyncio.create_task(first.ask("pay"))
         await first.questions()
         fall_silent(first.hub)
-        take_leases(tmp_path)
+        take_leases(folder)
         async with second.hub:
             await second.taken_up()
-            assert len(await second.questions()) == 1
-            await second.answer()
-            assert (await second.ask("pay")).result == "paid bob"
+            yield first, second, asking
+
+
+async def test_a_hub_that_lost_its_lease_while_it_waited_does_not_begin(tmp_path: Path) -> None:
+    """Decision 6: both learn of the yes; only the one with the run begins it."""
+    async with lost_lease(tmp_path) as (first, second, asking):
+        assert len(await second.questions()) == 1
+        await second.answer()
+        assert (await second.ask("pay")).result == "paid bob"
         assert shown(await asking) in (UNKNOWN, "paid bob")
     assert first.executed() == {"pay:bob": 1}
 
 
 async def test_a_hub_that_lost_its_lease_does_not_withdraw_what_another_waits_for(tmp_path: Path) -> None:
     """What a stale hub does is fenced off, its questions as well."""
-    first, second = Office(tmp_path), Office(tmp_path)
-    async with first.hub:
-        asking = asyncio.create_task(first.ask("pay"))
-        await first.questions()
-        fall_silent(first.hub)
-        take_leases(tmp_path)
-        async with second.hub:
-            await second.taken_up()
-            asking.cancel()
-            await asyncio.wait({asking})
-            assert len(await second.store.pending()) == 1
+    async with lost_lease(tmp_path) as (_, second, asking):
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert len(await second.store.pending()) == 1
 
 
 async def test_a_cancel_at_a_hub_that_lost_its_lease_reaches_the_hub_that_has_the_run(tmp_path: Path) -> None:
-    first, second = Office(tmp_path), Office(tmp_path)
-    async with first.hub:
-        asking = asyncio.create_task(first.ask("pay"))
-        await first.questions()
-        fall_silent(first.hub)
-        take_leases(tmp_path)
-        async with second.hub:
-            await second.taken_up()
-            assert first.hub.cancel("1")
-            assert shown(await asking) == Code.CANCELLED
-            assert await second.store.pending() == []
+    async with lost_lease(tmp_path) as (first, second, asking):
+        assert first.hub.cancel("1")
+        assert shown(await asking) == Code.CANCELLED
+        assert await second.store.pending() == []
 
 
 async def test_a_cancel_outlives_a_hub_that_could_not_resume_the_run(
