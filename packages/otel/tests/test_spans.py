@@ -335,10 +335,10 @@ def test_tools_at_work_at_once_are_told_apart_by_when_they_began() -> None:
         (3_000, use(duration_ms=500)),
         (3_100, use(duration_ms=1_100)),
     )
-    found = [each for each in Spans("here", content=True).fold(heard) if each.name == "execute_tool look"]
-    assert [each.attributes[names.TOOL_ARGUMENTS] for each in found] == ["second", "first"]
-    assert [each.start_ns // MS for each in found] == [2_500, 2_000]
-    assert len({each.span for each in found}) == 2
+    spans = [each for each in Spans("here", content=True).fold(heard) if each.name == "execute_tool look"]
+    assert [each.attributes[names.TOOL_ARGUMENTS] for each in spans] == ["second", "first"]
+    assert [each.start_ns // MS for each in spans] == [2_500, 2_000]
+    assert len({each.span for each in spans}) == 2
 
 
 def test_a_tool_that_was_refused_failed_or_never_ended_is_an_error() -> None:

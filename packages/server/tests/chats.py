@@ -132,8 +132,8 @@ async def console_world(
         path, agent_of=lambda _, ask: local.of(ask), changed=world.changed, url=gateway, **more, **changes
     ) as world.sides:
         offer = replace(EXPERT, files=changes["files"]) if "files" in changes else EXPERT
-        said = Opened(id=0, sender=world.sides.bob.device.id, message="", requester="", body=b"")
-        await world.sides.ours.do(store_offers, world.sides.anna, said, OffersMessage(agents=(offer,)))
+        opened = Opened(id=0, sender=world.sides.bob.device.id, message="", requester="", body=b"")
+        await world.sides.ours.do(store_offers, world.sides.anna, opened, OffersMessage(agents=(offer,)))
         await world.start()
         try:
             yield world

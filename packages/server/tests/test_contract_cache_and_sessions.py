@@ -29,10 +29,12 @@ def ran() -> list[str]:
 def platform(tmp_path: Path, ran: list[str]) -> Hub:
     hub = Hub(store=str(tmp_path / "remit.db"))
     kept: dict[str, Any] = {"read_only": True, "cache_ms": 60_000}
-    told = Capability(code="ANL_TOLD", **kept)
+    capability = Capability(code="ANL_TOLD", **kept)
     alike = Capability(code="ANL_ALIKE", cache_similar=True, **kept)
 
-    @hub.agent("ANL", capabilities=[Capability(code="ANL_RATE", **kept), told, alike, Capability(code="ANL_BOOK")])
+    @hub.agent(
+        "ANL", capabilities=[Capability(code="ANL_RATE", **kept), capability, alike, Capability(code="ANL_BOOK")]
+    )
     async def analyst(brief: Brief) -> Any:
         ran.append(brief.remit.user)
         before = len(await brief.history()) if brief.request.capability == "ANL_TOLD" else None

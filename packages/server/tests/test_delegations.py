@@ -20,17 +20,17 @@ from waiting import PATIENCE_S, eventually
 
 def echo(hub: Hub) -> list[str]:
     """Add an agent that says what it is asked, and return what it was asked."""
-    asked: list[str] = []
+    texts: list[str] = []
 
     @hub.agent("echo")
     async def say(brief: Brief) -> str:
-        asked.append(brief.text)
+        texts.append(brief.text)
         brief.say("so ")
         brief.progress("at it")
         return f"{brief.user}: {brief.text}"
 
     assert say
-    return asked
+    return texts
 
 
 # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -53,10 +53,10 @@ class Stream:
                 return event
 
     async def until(self, done: Callable[[list[Event]], bool]) -> list[Event]:
-        found: list[Event] = []
-        while not done(found):
-            found.append(await self.next())
-        return found
+        events: list[Event] = []
+        while not done(events):
+            events.append(await self.next())
+        return events
 
 
 def ended(count: int) -> Callable[[list[Event]], bool]:

@@ -100,12 +100,12 @@ async def test_chosen_agents_are_listed_with_the_schema_of_their_capability_unch
 
 @era
 async def test_a_direct_tool_takes_the_input_and_gives_what_the_agent_answers(hub: Hub, era: str) -> None:
-    heard = Progress()
+    progress = Progress()
     async with (
         serving(hub, *ALL, mcp=offering("post", "echo", "till.north")) as server,
         host_at(server.address, "anna-desk", era) as host,
     ):
-        said = await host.call_tool("echo", {"task": "good day"}, progress_callback=heard)
+        said = await host.call_tool("echo", {"task": "good day"}, progress_callback=progress)
         sent = await host.call_tool("post", {"name": "Bo", "address": {"city": "Oslo"}})
         counted = await host.call_tool("till_north_COUNT", {"task": "count", "input": [1, 2]})
         wrong = await host.call_tool("post", {"address": {"city": 1}, "more": True})
@@ -113,7 +113,7 @@ async def test_a_direct_tool_takes_the_input_and_gives_what_the_agent_answers(hu
         missing = await host.call_tool("post_SEND", {"name": "Bo"})
         again = await host.call_tool("delegation_status", {"id": data(sent)["id"]})
     assert text(said) == "anna: good day"
-    assert "echo: half of it" in heard.said
+    assert "echo: half of it" in progress.said
     given = {"name": "Bo", "address": {"city": "Oslo"}}
     assert data(sent)["result"] == {"objective": "Sends a parcel.", "sent": given}
     assert data(counted)["result"] == ["COUNT", "count", [1, 2]]

@@ -118,9 +118,9 @@ async def test_a_program_may_serve_its_hub_without_asking_models_of_hosts(hub: H
 
 async def test_nobody_lends_a_model_to_a_run_without_a_host(hub: Hub) -> None:
     async with hub:
-        told = await hub.ask("helper", "x", user="anna")
-    assert told.fault is not None
-    assert told.fault.code == "DELEGATION_UNAVAILABLE"
+        response = await hub.ask("helper", "x", user="anna")
+    assert response.fault is not None
+    assert response.fault.code == "DELEGATION_UNAVAILABLE"
 
 
 async def test_texts_that_are_asked_for_at_once_share_what_is_left(make_hub: Callable[..., Hub]) -> None:

@@ -175,13 +175,13 @@ async def test_the_server_does_what_the_document_says_whatever_it_is_sent(
             stderr=asyncio.subprocess.STDOUT,
         )
         said, _ = await process.communicate()
-        asked = await hub.store.runs(limit=1_000)
+        runs = await hub.store.runs(limit=1_000)
         assert isinstance(hub.store, SqliteStore)
         verdict = await hub.store.verify()
     assert process.returncode == 0, said.decode()
     assert verdict.ok
     # Users were erased, too, and two records with each of their runs.
-    answered = sum(run.response is not None and run.response.ok for run in asked) + verdict.removed // 2
+    answered = sum(run.response is not None and run.response.ok for run in runs) + verdict.removed // 2
     assert answered > 20, "it came as far as the agent"
 
 

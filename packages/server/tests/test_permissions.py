@@ -300,8 +300,8 @@ async def test_who_may_erase_erases_a_user_and_nobody_else_does(house: House) ->
         assert reply.status == 403
     async with client_of(house.server, "visitor-erase") as ops, ops.delete("/v1/users/anna") as reply:
         assert reply.status == 200
-        told = await reply.json()
-        assert (told["records"], told["facts"]) == (2, 0)
+        body = await reply.json()
+        assert (body["records"], body["facts"]) == (2, 0)
     async with client_of(house.server, "visitor-read") as reader:
         assert house.run not in str(await got(reader, "/v1/runs"))
-        assert told["subject"] in str(await got(reader, "/v1/audit"))
+        assert body["subject"] in str(await got(reader, "/v1/audit"))

@@ -70,8 +70,8 @@ async def served(hub: Hub, **options: Any) -> AsyncGenerator[Server]:
 async def rows(hub: Hub) -> list[Notice]:
     """Return what is on record of refusals at the door."""
     await hub.store.flush()
-    found = [record.body for record in await hub.store.records(run=DOOR, limit=10_000)]
-    return [body for body in found if isinstance(body, Notice)]
+    records = [record.body for record in await hub.store.records(run=DOOR, limit=10_000)]
+    return [body for body in records if isinstance(body, Notice)]
 
 
 async def counted(server: Server) -> dict[str, int]:

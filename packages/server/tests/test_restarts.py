@@ -257,7 +257,7 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(
         return (await brief.delegate("steps", objective="x", deadline_ms=200_000)).unwrap()
 
     near.add("boss", boss, may_call=["*"])
-    said: list[str] = []
+    texts: list[str] = []
     async with near, asyncio.timeout(PATIENCE_S):
 
         async def asked() -> Any:
@@ -266,7 +266,7 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(
             last = None
             async for last in near.stream("boss", "Go", user="anna"):
                 if last.kind == "progress":
-                    said.append(last.body.text)  # type: ignore[union-attr]
+                    texts.append(last.body.text)  # type: ignore[union-attr]
             assert last is not None
             return last.body.result  # type: ignore[union-attr]
 
@@ -285,7 +285,7 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(
             runs = (await got(session, "/v1/runs"))[1]["runs"]
     assert [run["status"] for run in runs] == ["success"]
     if read_along:
-        assert said[-10:] == [f"step {step}" for step in range(10)]
+        assert texts[-10:] == [f"step {step}" for step in range(10)]
 
 
 # ── a store that fails ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -315,11 +315,11 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
 ) -> None:
     """Decision 5: nothing is answered before it is recorded, and what cannot be recorded is not begun."""
     monkeypatch.setattr(server_endpoints, "READY_S", 0.3)
-    asked: list[str] = []
+    texts: list[str] = []
 
     @hub.agent("echo")
     async def echo(brief: Brief) -> str:
-        asked.append(brief.text)
+        texts.append(brief.text)
         return brief.text
 
     assert echo
@@ -355,14 +355,14 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
                 assert (reply.status, await reply.text()) == (503, "the store cannot write\n")
             async with web.get("/healthz") as reply:
                 assert reply.status == 200
-        assert asked == ["before"]
+        assert texts == ["before"]
         for _ in range(100):
             async with web.get("/readyz") as reply:
                 if reply.status == 200:
                     break
         status, answer = await posted(web, body)
         assert (status, answer["result"]) == (200, large), "once there is room, the same may come again"
-    assert asked == ["before", large]
+    assert texts == ["before", large]
 
 
 async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connections: list[SqliteConnection]) -> None:

@@ -30,16 +30,16 @@ HEAD = "POST /v1/delegations HTTP/1.1\r\nhost: x\r\nauthorization: Bearer web\r\
 @asynccontextmanager
 async def echoing(hub: Hub) -> AsyncGenerator[tuple[Server, list[str]]]:
     """Serve an agent that says what it is asked, and give what it was asked."""
-    asked: list[str] = []
+    texts: list[str] = []
 
     @hub.agent("echo")
     async def echo(brief: Brief) -> str:
-        asked.append(brief.text)
+        texts.append(brief.text)
         return brief.text
 
     assert echo
     async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
-        yield server, asked
+        yield server, texts
 
 
 def posting(body: bytes, more: str = "", head: str = HEAD) -> bytes:

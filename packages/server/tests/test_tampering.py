@@ -182,8 +182,8 @@ async def test_what_is_tried_again_after_a_lost_reply_has_a_proof_of_its_own(sta
 async def test_a_large_request_is_covered_whole(stage: Stage) -> None:
     order = ORDER | {"text": "x" * 300_000}
     stage.between.meddle = on_delegations(lambda sent: sent.changed("xxx", "xxy"))
-    found = (await stage.front.ask("teller", "Pay", user="ann", input=order)).unwrap()
-    assert (found[0], stage.bank.payments) == ("UNAUTHENTICATED", [])
+    response = (await stage.front.ask("teller", "Pay", user="ann", input=order)).unwrap()
+    assert (response[0], stage.bank.payments) == ("UNAUTHENTICATED", [])
     stage.between.meddle = lambda message: [message]
     assert (await stage.front.ask("teller", "Pay", user="ann", input=order)).unwrap() == "bank paid 5 to DE02 1203"
 

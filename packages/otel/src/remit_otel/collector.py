@@ -45,15 +45,15 @@ def collector_at(endpoint: str | None, headers: Mapping[str, str], environ: Mapp
             "of the collector for it as `endpoint`, usually on port 4318"
         )
     base = base.rstrip("/")
-    found = Collector(
+    collector = Collector(
         traces=_address(traces or f"{base}/v1/traces"),
         metrics=_address(metrics or f"{base}/v1/metrics"),
         headers=_headers({**({} if endpoint else _environment_headers(environ)), **headers}),
         certificate=environ.get("OTEL_EXPORTER_OTLP_CERTIFICATE") or None,
     )
-    if found.certificate is not None:
-        ssl_context(found.certificate)
-    return found
+    if collector.certificate is not None:
+        ssl_context(collector.certificate)
+    return collector
 
 
 def _environment_headers(environ: Mapping[str, str]) -> dict[str, str]:

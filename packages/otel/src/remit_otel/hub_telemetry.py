@@ -40,31 +40,16 @@ def sink_for(
     return ExporterSink(exporter, resource)
 
 
-def telemetry_for(
-    hub: Hub,
-    name: str,
-    sink: Sink,
-    describe: Callable[[str], AgentKind],
-    *,
-    content: bool,
-    sample: float,
-    every_s: float | None,
-) -> Telemetry:
-    """Return the delivery of spans and figures for the hub called *name*."""
-    spans = Spans(name, describe, content=content, ratio=sample)
-    return Telemetry(hub, sink, spans, every_s=every_s, wall_ms=LoopClock().wall_ms)
-
-
 def resource_attributes(hub: str, service: str | None, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes that identify the service that sends."""
     pairs = (each.partition("=") for each in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
-    said = {unquote(name.strip()): unquote(value.strip()) for name, mark, value in pairs if mark and name.strip()}
-    service = service or environ.get("OTEL_SERVICE_NAME", "").strip() or said.get("service.name") or hub
+    given = {unquote(name.strip()): unquote(value.strip()) for name, mark, value in pairs if mark and name.strip()}
+    service = service or environ.get("OTEL_SERVICE_NAME", "").strip() or given.get("service.name") or hub
     return {
         "service.namespace": "remit",
         # It tells the figures of two processes of one team apart.
         "service.instance.id": os.urandom(16).hex(),
-        **said,
+        **given,
         "service.name": service,
         "telemetry.sdk.name": "remit",
         "telemetry.sdk.language": "python",
@@ -132,15 +117,8 @@ class HubTelemetry:
 
     async def open(self) -> None:
         """Start to send."""
-        self._running = telemetry_for(
-            self._hub,
-            self._hub.name,
-            self._sink,
-            self._describe(),
-            content=self._content,
-            sample=self._sample,
-            every_s=self._every_s,
-        )
+        spans = Spans(self._hub.name, self._describe(), content=self._content, ratio=self._sample)
+        self._running = Telemetry(self._hub, self._sink, spans, every_s=self._every_s, wall_ms=LoopClock().wall_ms)
         self._running.open()
 
     async def drain(self, within_s: float) -> None: ...

@@ -94,8 +94,8 @@ def add_outcome(
 
 def add_content(attributes: Attributes, request: Request, response: Response | None) -> None:
     """Add objective, input and result, in OpenTelemetry's format for messages."""
-    asked = [request.objective, *([] if request.input is None else [text_of(request.input)])]
-    attributes[names.INPUT_MESSAGES] = _message("user", *asked)
+    texts = [request.objective, *([] if request.input is None else [text_of(request.input)])]
+    attributes[names.INPUT_MESSAGES] = _message("user", *texts)
     if response is not None and response.result is not None:
         reason = "stop" if response.fault is None else "error"
         attributes[names.OUTPUT_MESSAGES] = _message("assistant", text_of(response.result), finish_reason=reason)
@@ -118,13 +118,13 @@ def attempt_of(path: str) -> tuple[int, str | None]:
     """
     if "~" not in path and "+" not in path:
         return 1, None
-    found = _ATTEMPT.search(path)
-    assert found is not None, "the pattern matches the empty text"
-    attempt, leg = int(found[1] or 1), int(found[2] or 0)
+    match = _ATTEMPT.search(path)
+    assert match is not None, "the pattern matches the empty text"
+    attempt, leg = int(match[1] or 1), int(match[2] or 0)
     if leg:
-        return attempt + leg, path[: found.start(2) - 1] + (f"+{leg - 1}" if leg > 1 else "")
+        return attempt + leg, path[: match.start(2) - 1] + (f"+{leg - 1}" if leg > 1 else "")
     if attempt > 1:
-        return attempt, path[: found.start(1) - 1] + (f"~{attempt - 1}" if attempt > 2 else "")
+        return attempt, path[: match.start(1) - 1] + (f"~{attempt - 1}" if attempt > 2 else "")
     return 1, None
 
 

@@ -92,17 +92,17 @@ class Spans:
 
     def unknown(self, records: Iterable[Record]) -> dict[str, int]:
         """Return the runs in these records that have no known start, each with the number of its first record."""
-        found: dict[str, int] = {}
+        first_seqs: dict[str, int] = {}
         begun: set[str] = set()
         for record in records:
             run = record.run
-            if run in self._runs or run in begun or run in found or run in self._ended:
+            if run in self._runs or run in begun or run in first_seqs or run in self._ended:
                 continue
             if _root_of(record) is not None:
                 begun.add(run)
             else:
-                found[run] = record.seq
-        return found
+                first_seqs[run] = record.seq
+        return first_seqs
 
     def recall(self, run: str, records: Iterable[Record]) -> None:
         """Process the earlier records of an unknown run, without the spans that they complete."""

@@ -632,13 +632,13 @@ async def test_a_capability_that_gets_a_token_for_an_address_is_named_unless_som
     async def sees(brief: Brief) -> None: ...
 
     async with hub:
-        said: dict[str, Any] = {"user": "u-1", "input": {"email": EMAIL}}
+        fields: dict[str, Any] = {"user": "u-1", "input": {"email": EMAIL}}
         fine = [
-            await hub.ask("knows", capability="FIND", **said),
-            await hub.ask("asks", capability="HAVE_FOUND", **said),
-            await hub.ask("sees", capability="SEND", **said),
+            await hub.ask("knows", capability="FIND", **fields),
+            await hub.ask("asks", capability="HAVE_FOUND", **fields),
+            await hub.ask("sees", capability="SEND", **fields),
         ]
-        warned = await hub.ask("blind", capability="SEARCH", **said)
+        warned = await hub.ask("blind", capability="SEARCH", **fields)
         told = await notices(hub, warned.run)
     assert fine[0].result == EMAIL
     assert [each.warnings for each in fine] == [(), (), ()]

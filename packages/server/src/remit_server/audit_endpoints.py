@@ -114,14 +114,14 @@ class AuditVerifier:
         if not self._is_running() and self._is_due(await self._store.newest()):
             stale = self._whole_ms is None or self._wall_ms() - self._whole_ms > WHOLE_AGAIN_MS
             self._begin(chain, whole=stale)
-        return self._told()
+        return self._state()
 
     def verify_whole(self) -> AuditVerification:
         """Begin to verify the whole record, unless a verification is running."""
         chain = self.chain()
         if not self._is_running():
             self._begin(chain, whole=True)
-        return self._told()
+        return self._state()
 
     async def close(self) -> None:
         """Stop a running verification."""
@@ -166,7 +166,7 @@ class AuditVerifier:
         self._row = seq
         time.sleep(PAUSE_S)
 
-    def _told(self) -> AuditVerification:
+    def _state(self) -> AuditVerification:
         running = self._is_running()
         progress = VerificationProgress(row=self._row, of=max(self._of, self._row), started_ms=self._started_ms)
         return AuditVerification(
@@ -327,9 +327,9 @@ class AuditEndpoints:
         seq = int(said) if said.isascii() and said.isdecimal() and len(said) <= 15 else 0
         chain = self.verifier.chain()
         link = await chain.link(seq) if seq else None
-        found = [each for each in await self._store.records(after=max(seq, 1) - 1, limit=1) if each.seq == seq]
-        shown = await self._shown(call.sender, found)
-        if link is None or len(shown) < len(found):
+        records = [each for each in await self._store.records(after=max(seq, 1) - 1, limit=1) if each.seq == seq]
+        shown = await self._shown(call.sender, records)
+        if link is None or len(shown) < len(records):
             raise RemitError(fault(Code.NOT_FOUND, f"no row `{said[:100]}` that {call.sender.name} may see"))
         newest = await chain.newest_checkpoint()
         return AuditRowView(

@@ -130,8 +130,8 @@ async def _said_before(store: Store, case: ShownCase) -> list[Message]:
     if case.caller is None:
         return []
     session = case.request.parent_session or case.caller.path
-    found = await store.messages(session, ContextFilter(last_messages=MOST_READ), now_ms=0, tokens=MAX_INTEGER)
-    return [each for each in found if each.seq < case.seq and each.delegation != case.request.path]
+    messages = await store.messages(session, ContextFilter(last_messages=MOST_READ), now_ms=0, tokens=MAX_INTEGER)
+    return [each for each in messages if each.seq < case.seq and each.delegation != case.request.path]
 
 
 async def _shown_messages(store: Store, view: View, known: dict[int, Message]) -> list[Message]:
@@ -431,7 +431,7 @@ class DelegationDetails:
             response=None if response is None else response.outward(),
             advice=tuple(self._policy.advise(response.fault, request)) if response and response.fault else (),
             calls=tuple(_below(each) for each in node.children if each.request is not None),
-            said=tuple(_said(records)),
+            said=tuple(_reports(records)),
             tools=tuple(_tool_uses(records)),
             approvals=tuple(_approvals(approvals)),
             audit=await self._audited(rows),
@@ -534,7 +534,7 @@ def _below(node: Node) -> CallBelow:
     )
 
 
-def _said(records: Sequence[Record]) -> Iterator[SaidView]:
+def _reports(records: Sequence[Record]) -> Iterator[SaidView]:
     for record in records:
         match record.body:
             case Progress(text=text):

@@ -114,8 +114,8 @@ class DelegationEndpoints:
         summary = await self._delegations.find(call.named("id"), sender, call.others)
         if (response := await self._delegations.outcome(summary, sender)) is not None:
             return outward_response(response, peer_name(sender))
-        asked = [each.text for each in await self._hub.pending() if each.request.run == summary.run]
-        question = next(iter(asked), "") or self._delegations.waiting.question(summary.run)
+        questions = [each.text for each in await self._hub.pending() if each.request.run == summary.run]
+        question = next(iter(questions), "") or self._delegations.waiting.question(summary.run)
         state = "waiting" if question or summary.state == "waiting" else "running"
         return Answered(handle_of(call.named("id"), summary.run, state, question), 202)
 

@@ -466,9 +466,9 @@ class RunWaiters:
     def _committed(self, records: list[Record]) -> None:
         for record in records:
             if isinstance(record.body, Approval) and (watched := self._watched.get(record.run)) is not None:
-                self._heard(watched, record.body)
+                self._note_approval(watched, record.body)
 
-    def _heard(self, watched: _Watched, approval: Approval) -> None:
+    def _note_approval(self, watched: _Watched, approval: Approval) -> None:
         if approval.agreed is not None:
             watched.questions.pop(approval.id, None)
             return

@@ -103,15 +103,15 @@ class DialectEndpoints:
         dialect, headers = find(name), headers_of(scope)
         # If an envelope does not name the agent, the path does: `/dialects/librarian/<name>`.
         target = scope["path_params"].get("rest", "") if name == "librarian" else ""
-        asked = ForeignMessage(headers=headers, target=target)
+        foreign = ForeignMessage(headers=headers, target=target)
         sent = sender = None
         try:
             sender = await self._delegations.sender(scope, headers)
-            asked = ForeignMessage(headers=headers, target=target, body=await read_json(headers, receive))
-            sent = await read_as(lambda _: dialect.submission(asked), asked.body)
+            foreign = ForeignMessage(headers=headers, target=target, body=await read_json(headers, receive))
+            sent = await read_as(lambda _: dialect.submission(foreign), foreign.body)
             if name in _SHARED and sent.session is not None:
                 sent = _in_own_part(sent, sent.session)
-            exchange = _Exchange(name, asked, sent, sender, receive, send)
+            exchange = _Exchange(name, foreign, sent, sender, receive, send)
             response = await self._ended(exchange)
             if response is None:
                 return  # the answer was streamed
@@ -121,13 +121,13 @@ class DialectEndpoints:
             # The problems of an unreadable envelope already name its own fields.
             why = error.fault if sent is None else _placed(name, error.fault, sender)
             response = _refused(sent, why, self._version_of(sent, error.fault))
-            if sent is None and len(asked.body) > _ECHOED_BYTES:
-                asked = ForeignMessage(
+            if sent is None and len(foreign.body) > _ECHOED_BYTES:
+                foreign = ForeignMessage(
                     headers=headers, target=target
                 )  # it was not read, and is too large to read for the answer
             if sender is None or not sender.is_hub:
                 response = with_plain_summary(response)
-        await _send_reply(await _reply(dialect, response, asked), asked, send)
+        await _send_reply(await _reply(dialect, response, foreign), foreign, send)
 
     def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
         """Return the version of the agent that was asked for, unless the sender may not see it."""

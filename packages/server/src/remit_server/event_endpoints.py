@@ -83,7 +83,7 @@ class RecordTail:
         self._readers += 1
         if self._leave is None:
             # A patient listener: nobody commits sooner because of it.
-            self._leave = self._store.listen(self._heard, patient=True)
+            self._leave = self._store.listen(self._note_records, patient=True)
             self._polling = asyncio.get_running_loop().create_task(self._poll())
         self._move(await self._store.newest())
 
@@ -125,7 +125,7 @@ class RecordTail:
             except StoreError as error:
                 log.warning("the store cannot be read; trying again: %s", error)
 
-    def _heard(self, records: list[Record]) -> None:
+    def _note_records(self, records: list[Record]) -> None:
         self._move(records[-1].seq)
 
     def _move(self, newest: int) -> None:
@@ -237,7 +237,7 @@ def _records(records: list[Record], seen: int) -> list[bytes]:
         pieces[-1] += framed
         size += len(framed)
     if not records or records[-1].seq != seen:
-        pieces.append(_place(seen))
+        pieces.append(_position_event(seen))
     return pieces
 
 
@@ -254,14 +254,14 @@ def _changes(records: list[Record], seen: int) -> list[bytes]:
             began=_begins(record) or (before is not None and before.began),
             ended=ends(record) or (before is not None and before.ended),
         )
-    return [b"".join([*(_event(each, "run") for each in changed.values()), _place(seen)])]
+    return [b"".join([*(_event(each, "run") for each in changed.values()), _position_event(seen)])]
 
 
 def _begins(record: Record) -> bool:
     return record.kind is Kind.STARTED and isinstance(record.body, Request)
 
 
-def _place(seen: int) -> bytes:
+def _position_event(seen: int) -> bytes:
     """Return an event without data: a reader that connects again begins after it, and shows nothing."""
     return f"id: {seen}\n\n".encode()
 
@@ -289,7 +289,7 @@ class EventEndpoints:
     @sends(ALL_EVENTS)
     async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
         sender = await self._delegations.sender(scope, headers_of(scope))
-        wanted = _wanted(scope)
+        wanted = _stream_wanted(scope)
         if scope["method"] == "HEAD":
             await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
@@ -302,7 +302,7 @@ class EventEndpoints:
             self.tail.leave()
 
 
-def _wanted(scope: Scope) -> StreamWanted:
+def _stream_wanted(scope: Scope) -> StreamWanted:
     refuse_unknown(scope, *scope[OPERATION].query)
     query = query_of(scope, StreamQuery)
     # A browser that connects again sends the header, beside the address with which it began.

@@ -169,7 +169,7 @@ class FiguresEndpoints:
         by = query.get("by", "agent")
         since_ms, until_ms = period_of(query, 30 * DAY_MS, self._wall_ms())
         after, limit = query.get("after", 0), min(query.get("limit", _ROWS), MOST_ROWS)
-        wanted = self._wanted(call, query)
+        wanted = self._filter(call, query)
 
         def table(figures: RecordFigures) -> SpendTable:
             rows = spend_rows(figures.between(since_ms, until_ms), by, wanted, self._pricing)
@@ -201,7 +201,7 @@ class FiguresEndpoints:
         first_ms = max(since_ms, until_ms - MOST_STEPS * step_ms, self._wall_ms() - HOURLY_MS if step == "hour" else 0)
         since_ms = first_ms - first_ms % step_ms
         times = tuple(range(since_ms, until_ms, step_ms))
-        wanted = self._wanted(call, query)
+        wanted = self._filter(call, query)
 
         def lines(figures: RecordFigures) -> Series:
             return Series(
@@ -248,7 +248,7 @@ class FiguresEndpoints:
             and (sender.targets is None or name in sender.targets)
         )
 
-    def _wanted(self, call: ApiRequest, query: SpentQuery) -> Callable[[SumKey], bool]:
+    def _filter(self, call: ApiRequest, query: SpentQuery) -> Callable[[SumKey], bool]:
         """Return the filter of a query, within what its sender may see."""
         of = visible(call.sender, call.others)
         user, agent = query.get("user"), query.get("agent")

@@ -86,28 +86,28 @@ class Proxies:
         client = scope.get("client")
         if client is not None and not self._trusted:
             return _counted_as(client[0])
-        found = _read(client[0]) if client else None
+        found = _parse_address(client[0]) if client else None
         # Each proxy appends the address of its client: everything before the first untrusted address is only a claim.
         for each in reversed(headers.get("x-forwarded-for", "").split(",")):
             if found is None or not any(found in network for network in self._trusted):
                 break
-            found = _read(each.strip()) or found
-        return _named(found)
+            found = _parse_address(each.strip()) or found
+        return _network_name(found)
 
 
 # Parsing takes 20 µs, and most requests come from a few addresses.
 @lru_cache(maxsize=1_024)
 def _counted_as(address: str) -> str:
-    return _named(_read(address))
+    return _network_name(_parse_address(address))
 
 
-def _named(found: "ipaddress.IPv4Address | ipaddress.IPv6Address | None") -> str:
+def _network_name(found: "ipaddress.IPv4Address | ipaddress.IPv6Address | None") -> str:
     if found is None:
         return "unknown"
     return str(found) if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
 
 
-def _read(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address | None":
+def _parse_address(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address | None":
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -217,7 +217,7 @@ class Refusals:
         self._rows += 1
         who = f", {scope[SENDER]}" if scope.get(SENDER) else ""
         said = "" if why.code in _QUOTES else f": {why.message}"
-        self._record(why.code, f"refused {_place(scope)} from {address}{who}{said}")
+        self._record(why.code, f"refused {_method_and_path(scope)} from {address}{who}{said}")
 
     def close(self) -> None:
         """Record the refusals that were only counted so far."""
@@ -246,7 +246,7 @@ class Refusals:
         self._hub.store.append(Kind.NOTICE, self._clock.wall_ms(), DOOR, DOOR, body)
 
 
-def _place(scope: Scope) -> str:
+def _method_and_path(scope: Scope) -> str:
     """Return method and path without anything that the sender chose."""
     path = scope["raw_path"].decode("latin-1")
     found = _PLACE.match(path)

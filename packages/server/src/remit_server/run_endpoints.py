@@ -81,7 +81,7 @@ class RunEndpoints:
 
     @answers(RUN_TREE)
     async def run(self, call: ApiRequest) -> PublicRunTree:
-        summary = await self._found(call)
+        summary = await self._visible_run(call)
         delegations = tuple(await self._hub.delegations(summary.run))
         return PublicRunTree(run=summary.run, delegations=delegations)
 
@@ -91,7 +91,7 @@ class RunEndpoints:
 
         Columns are small: ten thousand delegations take some hundred kilobytes with gzip.
         """
-        summary = await self._found(call)
+        summary = await self._visible_run(call)
         now_ms = self._wall_ms()
         found = await self._trees.changes(summary.run, parameter(call.scope, "after", 0), now_ms, self._pricing.cost)
         if found is None:  # pruned or erased since it was listed
@@ -110,7 +110,7 @@ class RunEndpoints:
     @answers(get("/v1/runs/{run}/delegations/{path}", RUN, _PATH, others=Permission.READ))
     async def delegation_detail(self, call: ApiRequest) -> DelegationDetail:
         """One delegation: its remit, what its callee saw, the verdicts, the answer and its records."""
-        run, path = (await self._found(call)).run, call.named("path")
+        run, path = (await self._visible_run(call)).run, call.named("path")
         detail = await self._details.read(run, path, others=visible(call.sender, Permission.READ) == ANYONES)
         if detail is None:
             how = f"`GET /v1/runs/{run[:100]}` lists the delegations of the run."
@@ -120,7 +120,7 @@ class RunEndpoints:
     @answers(get("/v1/runs/{run}/workflow", RUN, others=Permission.READ))
     async def workflow(self, call: ApiRequest) -> RunWorkflows:
         """The workflows that a run follows, with the state of each step."""
-        run = (await self._found(call)).run
+        run = (await self._visible_run(call)).run
         return workflows_of(run, await self._trees.tree(run), self._wall_ms())
 
     # ── acting ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,7 +132,7 @@ class RunEndpoints:
         order = order_of(name, call.sender, call.others, wanted.reason, below if below != name else "")
         if order.delegation:
             return _act(await self._cancel_below(order, call))
-        run, summary, outcome = await self._delegations.cancel(order, partial(self._found, call))
+        run, summary, outcome = await self._delegations.cancel(order, partial(self._visible_run, call))
         return _act(_stopped(run, summary, outcome))
 
     async def _cancel_below(self, order: CancelOrder, call: ApiRequest) -> RunAct:
@@ -143,7 +143,7 @@ class RunEndpoints:
         if path.startswith(f"{run}.") and self._hub.shared.running(order) is not None and self._hub.cancel(path, by):
             return cancelled
         try:
-            summary = await self._found(call)
+            summary = await self._visible_run(call)
         except StoreError:
             if await self._hub.shared.cancel_elsewhere(order) is None:
                 raise
@@ -162,7 +162,7 @@ class RunEndpoints:
 
     @answers(RETRY_RUN)
     async def retry(self, call: ApiRequest) -> Answered:
-        summary, sender = await self._found(call), call.sender
+        summary, sender = await self._visible_run(call), call.sender
         wanted = await call.body(RunRetry)
         if self._delegations.draining:
             raise going_down()
@@ -216,7 +216,7 @@ class RunEndpoints:
 
     @answers(RESUME_RUN)
     async def resume(self, call: ApiRequest) -> Answered:
-        summary, sender = await self._found(call), call.sender
+        summary, sender = await self._visible_run(call), call.sender
         await call.body(RunResume)
         match summary.state:
             case "finished":
@@ -232,7 +232,7 @@ class RunEndpoints:
 
     # ── who asks for what ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _found(self, call: ApiRequest) -> RunSummary:
+    async def _visible_run(self, call: ApiRequest) -> RunSummary:
         """Return the run that the path names; raise a `RemitError` unless the sender may see it."""
         run = call.named("run")
         summary = await summary_of(self._hub.store, run)

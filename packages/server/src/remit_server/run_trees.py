@@ -214,21 +214,21 @@ async def search(
 
     The store selects by user, agent, time and correlation. Everything else is looked for in what it returns.
     """
-    found: list[RunSummary] = []
+    runs: list[RunSummary] = []
     searched, size = 0, limit + 1 if wanted.is_empty else PAGE
     while True:
         some = await store.runs(user=user, correlation=correlation, of=of, limit=size)
         for place, summary in enumerate(some):
-            if len(found) == limit:
-                return FoundRuns(runs=found, searched=searched, next=some[place - 1].run if place else of.before)
+            if len(runs) == limit:
+                return FoundRuns(runs=runs, searched=searched, next=some[place - 1].run if place else of.before)
             searched += 1
             if wanted.fits(summary):
-                found.append(summary)
+                runs.append(summary)
         if len(some) < size:
-            return FoundRuns(runs=found, searched=searched, next=None)
+            return FoundRuns(runs=runs, searched=searched, next=None)
         of = of._replace(before=some[-1].run)
         if searched >= MOST_SEARCHED:
-            return FoundRuns(runs=found, searched=searched, next=of.before)
+            return FoundRuns(runs=runs, searched=searched, next=of.before)
 
 
 async def summary_of(store: Store, run: str) -> RunSummary | None:

@@ -92,11 +92,11 @@ def messages_of(records: Iterable[Record]) -> tuple[SessionMessage, ...]:
     for record in records:
         match record.body:
             case Request() as request:
-                message = _asked(record, request)
+                message = _user_message(record, request)
             case Response() as response:
-                message = _answered(record, response)
+                message = _agent_message(record, response)
             case Refusal(response=response):
-                message = _answered(record, response)
+                message = _agent_message(record, response)
             case _:
                 continue
         found.pop((message.role, message.delegation), None)
@@ -104,13 +104,13 @@ def messages_of(records: Iterable[Record]) -> tuple[SessionMessage, ...]:
     return tuple(found.values())
 
 
-def _asked(record: Record, request: Request) -> SessionMessage:
+def _user_message(record: Record, request: Request) -> SessionMessage:
     given = text_of(request.input)
     said = "\n".join(part for part in (request.objective, "" if given == request.objective else given) if part)
     return _message(record, "user", request.origin, said, request.path)
 
 
-def _answered(record: Record, response: Response) -> SessionMessage:
+def _agent_message(record: Record, response: Response) -> SessionMessage:
     why = None if response.fault is None else response.fault.outward()
     said = text_of(response.result) if response.result is not None else why.message if why else ""
     # The id of a root request is its sender's choice; the others are paths.

@@ -101,19 +101,19 @@ async def follow_records(hub: Hub, following: Following, events: Events) -> Asyn
     seen, silent_s = following.after, 0.0
     look, deaf, wonder = True, False, True
     while True:
-        found: list[Record] = []
+        records: list[Record] = []
         if look:
-            found = await hub.store.records(run=following.run, after=seen, limit=PAGE)
-        if deaf and not found:
+            records = await hub.store.records(run=following.run, after=seen, limit=PAGE)
+        if deaf and not records:
             return
         # Records of another process, and events missed here, are only in the store.
         here = hub.is_running(following.run)
-        wait_s = 0.0 if found else KEEP_ALIVE_S if here else LOOK_S
-        said = _with_spoken(found, events) if found else await _next_records(events, wait_s)
+        wait_s = 0.0 if records else KEEP_ALIVE_S if here else LOOK_S
+        said = _with_spoken(records, events) if records else await _next_records(events, wait_s)
         deaf = said is None
-        look = bool(found) or events.lost or deaf or not here
+        look = bool(records) or events.lost or deaf or not here
         # Dropped events came before the remaining ones, and both are in the store, in order.
-        ready = found if said is None or events.lost else said
+        ready = records if said is None or events.lost else said
         events.lost = False
         end = _end(ready)
         fresh = [record for record in ready[: end + 1] if record.seq > seen or record.kind is Kind.DELTA]

@@ -45,14 +45,14 @@ def hub() -> Hub:
 
 
 def echo(hub: Hub, name: str = "echo") -> list[Brief]:
-    asked: list[Brief] = []
+    briefs: list[Brief] = []
 
     async def say(brief: Brief) -> str:
-        asked.append(brief)
+        briefs.append(brief)
         return f"{name} to {brief.user}: {brief.text}"
 
     hub.add(name, say)
-    return asked
+    return briefs
 
 
 class Sleeper:
@@ -459,10 +459,10 @@ async def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatc
 
 
 async def test_files_come_and_go_as_bytes(hub: Hub) -> None:
-    asked: list[Brief] = []
+    briefs: list[Brief] = []
 
     async def keep(brief: Brief) -> Answer:
-        asked.append(brief)
+        briefs.append(brief)
         return Answer("kept", files=brief.files)
 
     hub.add("keeper", keep)
@@ -471,7 +471,7 @@ async def test_files_come_and_go_as_bytes(hub: Hub) -> None:
         request = message("Keep this")
         request.message.parts.add(raw=picture, filename="a.png", media_type="image/png")
         answer = await stub.SendMessage(request, metadata=metadata())
-    assert [(each.name, each.data) for each in asked[0].files] == [("a.png", picture)]
+    assert [(each.name, each.data) for each in briefs[0].files] == [("a.png", picture)]
     parts = [part for artifact in answer.task.artifacts for part in artifact.parts]
     assert [(part.filename, part.raw) for part in parts if part.raw] == [("a.png", picture)]
 

@@ -50,8 +50,8 @@ class Hook:
                 await writer.drain()
                 if status == 200:
                     headers = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
-                    said = Parse(body, pb.StreamResponse())
-                    self.heard.put_nowait((headers, said))
+                    sent = Parse(body, pb.StreamResponse())
+                    self.heard.put_nowait((headers, sent))
         writer.close()
 
     async def next(self) -> tuple[dict[str, str], Any]:

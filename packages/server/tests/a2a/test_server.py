@@ -36,16 +36,16 @@ def hub(make_hub: Callable[..., Hub]) -> Hub:
 
 
 def echo(hub: Hub) -> list[str]:
-    asked: list[str] = []
+    texts: list[str] = []
 
     @hub.agent("echo", description="Says it again.")
     async def say(brief: Brief) -> str:
-        asked.append(brief.text)
+        texts.append(brief.text)
         brief.progress("at it")
         return f"{brief.user}: {brief.text}"
 
     assert say
-    return asked
+    return texts
 
 
 class Sleeper:

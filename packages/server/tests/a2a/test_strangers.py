@@ -142,7 +142,7 @@ async def test_a_hub_without_a_token_is_a_guest_for_whomever_it_asks(hub: Hub, b
 
 async def test_hubs_at_two_addresses_that_choose_the_same_id_and_user_get_their_own_answers(hub: Hub) -> None:
     Shop(hub)
-    said: list[str] = []
+    texts: list[str] = []
     async with speaking(hub, proxies=["127.0.0.1"], public=PublicAccess(agents=("open",))) as server:
         for number in (1, 2):
             headers = {"x-forwarded-for": f"192.0.2.{number}", "a2a-extensions": EXTENSION}
@@ -150,8 +150,8 @@ async def test_hubs_at_two_addresses_that_choose_the_same_id_and_user_get_their_
             async with guest(server, **headers) as session:
                 sent = message(f"text {number}") | named
                 task = (await Caller(session, "open")("SendMessage", message=sent))["task"]
-            said.append(task["artifacts"][0]["parts"][0]["text"])
-    assert said == ["heard text 1", "heard text 2"]
+            texts.append(task["artifacts"][0]["parts"][0]["text"])
+    assert texts == ["heard text 1", "heard text 2"]
 
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -294,7 +294,7 @@ async def test_personal_data_does_not_reach_a_stranger_and_comes_back_to_the_use
 async def test_a_loop_through_strangers_is_found_by_its_trace() -> None:
     """C6: no agent twice in a chain, though nobody said that there is one."""
     far, near = Hub(name="far", store=MemoryStore()), Hub(name="near", store=MemoryStore())
-    asked: list[str] = []
+    texts: list[str] = []
 
     async def helper(brief: Brief) -> str:
         response = await brief.delegate("boss", objective="You do it")
@@ -302,7 +302,7 @@ async def test_a_loop_through_strangers_is_found_by_its_trace() -> None:
         return response.fault.message
 
     async def boss(brief: Brief) -> str:
-        asked.append(brief.text)
+        texts.append(brief.text)
         return (await brief.delegate("helper", objective="Help")).unwrap()
 
     far.add("helper", helper, may_call=["*"])
@@ -312,7 +312,7 @@ async def test_a_loop_through_strangers_is_found_by_its_trace() -> None:
         strangers(far, "boss", at_near)
         async with asyncio.timeout(PATIENCE_S):
             response = await near.ask("boss", "Go", user="anna")
-    assert asked == ["Go"]
+    assert texts == ["Go"]
     assert "boss" in response.unwrap()
 
 

@@ -98,8 +98,8 @@ def test_the_package_is_built_and_packed(tmp_path: Path) -> None:
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(done.stdout[done.stdout.index("[\n") :])
-    packed = {each["path"] for each in said[0]["files"]}
+    body = json.loads(done.stdout[done.stdout.index("[\n") :])
+    packed = {each["path"] for each in body[0]["files"]}
     names = [f"dist/{name}{end}" for name in ("index", "errors", "events") for end in (".js", ".d.ts")]
     assert {"package.json", "README.md", *names} <= packed
     assert not any(each.startswith(("src", "test")) for each in packed)

@@ -31,8 +31,8 @@ def hub_of() -> Hub:
 
 
 async def test_a_person_reads_the_api_of_a_server_without_a_token_or_the_console(page: Page) -> None:
-    asked: list[str] = []
-    page.on("request", lambda sent: asked.append(sent.url))
+    urls: list[str] = []
+    page.on("request", lambda sent: urls.append(sent.url))
     async with serving(hub_of()) as server:
         reply = await page.goto(f"{server.address}/docs#ask")
         assert reply is not None
@@ -52,7 +52,7 @@ async def test_a_person_reads_the_api_of_a_server_without_a_token_or_the_console
         await page.get_by_role("searchbox").fill("approvals post")
         await expect(page.locator("article")).to_have_count(2)
         await usable_in_both_looks(page)
-        assert [each for each in asked if not each.startswith(server.address)] == []
+        assert [each for each in urls if not each.startswith(server.address)] == []
 
 
 async def test_only_the_files_of_the_page_are_sent_where_there_is_no_console() -> None:

@@ -186,8 +186,8 @@ def test_a_request_without_a_capability_cannot_be_said() -> None:
 
 def test_the_success_of_the_document_is_understood_and_told() -> None:
     """K2: its example, both ways."""
-    heard = CONTRACT.response(answer(SUCCESS), npv())
-    assert heard == Response(
+    response = CONTRACT.response(answer(SUCCESS), npv())
+    assert response == Response(
         version="1.0",
         id=SUCCESS["request_id"],
         target="ANL",
@@ -198,7 +198,7 @@ def test_the_success_of_the_document_is_understood_and_told() -> None:
         duration_ms=245,
         capability_version="1.0",
     )
-    reply = CONTRACT.reply(heard, asked(REQUEST))
+    reply = CONTRACT.reply(response, asked(REQUEST))
     assert reply.status == 200
     assert body_of(reply) == SUCCESS | {
         "metadata": SUCCESS["metadata"] | {"source_version": "1.0", "cache_status": "bypass"}
@@ -207,32 +207,36 @@ def test_the_success_of_the_document_is_understood_and_told() -> None:
 
 def test_the_partial_response_of_the_document_is_understood_and_told() -> None:
     """K2: its example, both ways."""
-    heard = CONTRACT.response(answer(PARTIAL), replace(npv(), id=PARTIAL["request_id"]))
-    assert (heard.status, heard.confidence, heard.warnings) == (Status.PARTIAL, 0.65, tuple(PARTIAL["warnings"]))
-    told = body_of(CONTRACT.reply(heard, asked(REQUEST)))
-    del told["metadata"]
-    assert told == PARTIAL
+    response = CONTRACT.response(answer(PARTIAL), replace(npv(), id=PARTIAL["request_id"]))
+    assert (response.status, response.confidence, response.warnings) == (
+        Status.PARTIAL,
+        0.65,
+        tuple(PARTIAL["warnings"]),
+    )
+    body = body_of(CONTRACT.reply(response, asked(REQUEST)))
+    del body["metadata"]
+    assert body == PARTIAL
 
 
 def test_the_error_of_the_document_is_understood_and_told() -> None:
     """K2, K10: its example, both ways."""
-    heard = CONTRACT.response(answer(ERROR, status=400), replace(npv(), id=ERROR["request_id"]))
-    assert heard.status is Status.REFUSED
-    assert heard.fault == fault(Code.INPUT_VALIDATION_FAILED, ERROR["error_message"])
-    reply = CONTRACT.reply(heard, asked(REQUEST))
+    response = CONTRACT.response(answer(ERROR, status=400), replace(npv(), id=ERROR["request_id"]))
+    assert response.status is Status.REFUSED
+    assert response.fault == fault(Code.INPUT_VALIDATION_FAILED, ERROR["error_message"])
+    reply = CONTRACT.reply(response, asked(REQUEST))
     assert reply.status == 400
-    told = body_of(reply)
-    del told["metadata"]
-    assert told == ERROR
+    body = body_of(reply)
+    del body["metadata"]
+    assert body == ERROR
 
 
 def test_a_code_of_the_platform_is_kept_and_passed_on() -> None:
     """K2: CATEGORY_SPECIFIC_ERROR."""
     code = "DATA_STALE_EXCHANGE_RATE"
-    heard = CONTRACT.response(answer(ERROR | {"error_code": code}), replace(npv(), id=ERROR["request_id"]))
-    assert heard.fault == fault(Code.DELEGATION_FAILED, ERROR["error_message"], foreign=code)
-    assert body_of(CONTRACT.reply(heard, asked(REQUEST)))["error_code"] == code
-    odd = replace(heard, fault=fault(Code.TIMEOUT, "x", foreign="not a code"))
+    response = CONTRACT.response(answer(ERROR | {"error_code": code}), replace(npv(), id=ERROR["request_id"]))
+    assert response.fault == fault(Code.DELEGATION_FAILED, ERROR["error_message"], foreign=code)
+    assert body_of(CONTRACT.reply(response, asked(REQUEST)))["error_code"] == code
+    odd = replace(response, fault=fault(Code.TIMEOUT, "x", foreign="not a code"))
     assert body_of(CONTRACT.reply(odd, asked(REQUEST)))["error_code"] == "TIMEOUT"
 
 
@@ -247,32 +251,32 @@ def test_a_time_out_tells_what_was_finished_and_what_was_not() -> None:
     )
     reply = CONTRACT.reply(response, asked(REQUEST))
     assert reply.status == 504
-    told = body_of(reply)
-    assert told["status"] == "TIMEOUT"
-    assert told["result_json"] == {"market_size": 4_200_000_000}
-    assert told["warnings"] == ["2023 data", "Not completed: market share"]
-    assert (told["error_code"], told["error_message"]) == ("TIMEOUT", "Delegation timeout after 15000ms")
+    body = body_of(reply)
+    assert body["status"] == "TIMEOUT"
+    assert body["result_json"] == {"market_size": 4_200_000_000}
+    assert body["warnings"] == ["2023 data", "Not completed: market share"]
+    assert (body["error_code"], body["error_message"]) == ("TIMEOUT", "Delegation timeout after 15000ms")
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.REFUSED, Status.CANCELLED])
 def test_what_is_no_time_out_and_brought_nothing_is_an_error(status: Status) -> None:
     """K2: with a null result, a code and a message."""
     response = a_response(status=status, result={"half": 1}, fault=fault(Code.CANCELLED, ""))
-    told = body_of(CONTRACT.reply(response, asked(REQUEST)))
-    assert (told["status"], told["result_json"], told["error_code"]) == ("ERROR", None, "CANCELLED")
-    assert told["error_message"] == "The delegation, or one that it was part of, was cancelled."
+    body = body_of(CONTRACT.reply(response, asked(REQUEST)))
+    assert (body["status"], body["result_json"], body["error_code"]) == ("ERROR", None, "CANCELLED")
+    assert body["error_message"] == "The delegation, or one that it was part of, was cancelled."
 
 
 def test_a_time_out_without_words_is_understood() -> None:
     body = {"request_id": SUCCESS["request_id"], "status": "TIMEOUT", "result_json": None}
-    heard = CONTRACT.response(answer(body), npv())
-    assert heard.status is Status.TIMEOUT
-    assert heard.fault == fault(Code.TIMEOUT, "ANL exceeded its time limit")
+    response = CONTRACT.response(answer(body), npv())
+    assert response.status is Status.TIMEOUT
+    assert response.fault == fault(Code.TIMEOUT, "ANL exceeded its time limit")
 
 
 def test_an_error_that_a_time_out_further_down_caused_is_an_error() -> None:
-    heard = CONTRACT.response(answer(ERROR | {"error_code": "TIMEOUT"}), replace(npv(), id=ERROR["request_id"]))
-    assert (heard.status, heard.fault and heard.fault.code) == (Status.FAILED, Code.TIMEOUT)
+    response = CONTRACT.response(answer(ERROR | {"error_code": "TIMEOUT"}), replace(npv(), id=ERROR["request_id"]))
+    assert (response.status, response.fault and response.fault.code) == (Status.FAILED, Code.TIMEOUT)
 
 
 @pytest.mark.parametrize("confidence", [1.0, 0.8, 0.79, 0.5, 0.49, 0.2, 0.19, 0.0])
@@ -280,9 +284,9 @@ def test_a_confidence_is_told_in_the_words_of_the_contract(confidence: float) ->
     """K2: HIGH, MEDIUM, LOW, SPECULATIVE; and the word comes back as the same word."""
     told = CONTRACT.reply(a_response(confidence=confidence), asked(REQUEST))
     assert body_of(told)["confidence_level"] == level_of(confidence)
-    heard = CONTRACT.response(told, a_request(capability="TAG"))
-    assert heard.confidence is not None
-    assert level_of(heard.confidence) == level_of(confidence)
+    response = CONTRACT.response(told, a_request(capability="TAG"))
+    assert response.confidence is not None
+    assert level_of(response.confidence) == level_of(confidence)
 
 
 def test_a_result_whose_agent_does_not_say_how_sure_it_is_is_speculative() -> None:
@@ -317,11 +321,11 @@ def test_metadata_is_told_and_understood() -> None:
 def test_versions_may_be_numbers_and_a_cache_may_say_more() -> None:
     """K2: the document's example writes 1.0 without quotes."""
     metadata = {"capability_version": 1.0, "source_version": 3, "cache_status": "STALE"}
-    heard = CONTRACT.response(answer(SUCCESS | {"metadata": metadata}), npv())
-    assert (heard.capability_version, heard.agent_version, heard.cache) == ("1.0", "3", "none")
-    assert heard.metadata == {"cache_status": "STALE"}
-    heard = CONTRACT.response(answer(SUCCESS | {"metadata": {"cache_status": "MISS"}}), npv())
-    assert (heard.cache, heard.metadata) == ("miss", {})
+    response = CONTRACT.response(answer(SUCCESS | {"metadata": metadata}), npv())
+    assert (response.capability_version, response.agent_version, response.cache) == ("1.0", "3", "none")
+    assert response.metadata == {"cache_status": "STALE"}
+    response = CONTRACT.response(answer(SUCCESS | {"metadata": {"cache_status": "MISS"}}), npv())
+    assert (response.cache, response.metadata) == ("miss", {})
 
 
 def test_what_is_no_object_is_told_in_one() -> None:
@@ -359,8 +363,8 @@ def test_an_intent_classification_that_is_none_is_refused_by_field(change: Plain
 
 
 def test_an_intent_that_cannot_be_written_is_refused() -> None:
-    found = refusal(lambda: classified(Intent(name="", agent="ANL", capability="X", confidence=2.0)))
-    assert found.keys() == {"", "$.primary_intent", "$.intent_confidence"}
+    problems = refusal(lambda: classified(Intent(name="", agent="ANL", capability="X", confidence=2.0)))
+    assert problems.keys() == {"", "$.primary_intent", "$.intent_confidence"}
 
 
 # ── refused by field ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -416,9 +420,9 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
     """K2: a level with SUCCESS and PARTIAL, a message with ERROR, the request's own id."""
-    found = refusal(lambda: CONTRACT.response(answer(SUCCESS | change), npv()))
-    assert found[""] == "RESULT_VALIDATION_FAILED"
-    assert path in found
+    problems = refusal(lambda: CONTRACT.response(answer(SUCCESS | change), npv()))
+    assert problems[""] == "RESULT_VALIDATION_FAILED"
+    assert path in problems
 
 
 def test_a_result_must_be_said_even_if_it_is_none() -> None:
@@ -439,8 +443,8 @@ def test_a_claim_that_says_something_else_is_refused() -> None:
         ({"handoff": {"data": {"engagement_type": "audit"}}}, "data"),
     ):
         body = in_context(remit={"version": "1.0"} | claims)
-        found = refusal(lambda body=body: CONTRACT.submission(asked(body)))
-        assert field in found["$.context.remit"]
+        problems = refusal(lambda body=body: CONTRACT.submission(asked(body)))
+        assert field in problems["$.context.remit"]
 
 
 def test_who_does_not_know_of_claims_is_told_none() -> None:

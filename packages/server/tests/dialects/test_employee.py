@@ -170,9 +170,9 @@ def test_a_request_of_ours_is_one_of_theirs_with_its_headers() -> None:
         "x-agent-depth": "1",
         "x-agent-parent-session": as_uuid("s-0"),
     }
-    said = body_of(sent)
-    claims = said.pop("handoff_data")["intermediate_results"]["remit"]
-    assert said == {
+    body = body_of(sent)
+    claims = body.pop("handoff_data")["intermediate_results"]["remit"]
+    assert body == {
         "request_id": as_uuid("r-1"),
         "origin_employee": "prime",
         "target_employee": "tag",
@@ -243,9 +243,9 @@ def test_the_sentence_that_only_the_documents_test_has_is_known_too() -> None:
     """X3: test 1 of the document expects another sentence than its own function throws."""
     words = body_of(EMPLOYEE.reply(a_response(status=Status.FAILED, fault=fault(Code.TIMEOUT, "x")), asked(SIMPLE)))
     given = ForeignMessage(body=json.dumps(words | {"error": "Max delegation depth exceeded"}).encode())
-    heard = EMPLOYEE.response(given, a_request())
-    assert heard.fault is not None
-    assert heard.fault.code is Code.MAX_DEPTH_EXCEEDED
+    response = EMPLOYEE.response(given, a_request())
+    assert response.fault is not None
+    assert response.fault.code is Code.MAX_DEPTH_EXCEEDED
 
 
 # ── headers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,7 +253,7 @@ def test_the_sentence_that_only_the_documents_test_has_is_known_too() -> None:
 
 def test_headers_that_contradict_the_envelope_are_refused_by_name() -> None:
     """X9: all of them at once."""
-    found = refusal(
+    problems = refusal(
         lambda: EMPLOYEE.submission(
             asked(
                 simple(current_depth=1),
@@ -264,21 +264,21 @@ def test_headers_that_contradict_the_envelope_are_refused_by_name() -> None:
             )
         )
     )
-    assert found.keys() == {
+    assert problems.keys() == {
         "",
         "X-Agent-Request-ID",
         "X-Agent-Origin",
         "X-Agent-Depth",
         "X-Agent-Parent-Session",
     }
-    assert found[""] == "MALFORMED_ENVELOPE"
+    assert problems[""] == "MALFORMED_ENVELOPE"
 
 
 @pytest.mark.parametrize("depth", ["", "-1", "one", "1.0", "+1", "1 ", "٣", "9" * 400, "1e3"])
 def test_a_depth_header_that_is_no_number_is_refused(depth: str) -> None:
     """X9: whatever the envelope says."""
-    found = refusal(lambda: EMPLOYEE.submission(asked(SIMPLE, x_agent_depth=depth)))
-    assert found.keys() == {"", "X-Agent-Depth"}
+    problems = refusal(lambda: EMPLOYEE.submission(asked(SIMPLE, x_agent_depth=depth)))
+    assert problems.keys() == {"", "X-Agent-Depth"}
 
 
 def test_what_no_header_can_say_is_left_to_the_envelope() -> None:
@@ -391,14 +391,14 @@ def claiming(claims: Plain, **changes: Any) -> ForeignMessage:
     ],
 )
 def test_a_claim_that_says_something_else_is_refused(claims: Plain, path: str, message: str) -> None:
-    found = refusal(lambda: EMPLOYEE.submission(claiming({"version": "1.0"} | claims)))
-    assert found[""] == "MALFORMED_ENVELOPE"
-    assert message in found["$.handoff_data.intermediate_results.remit" + path]
+    problems = refusal(lambda: EMPLOYEE.submission(claiming({"version": "1.0"} | claims)))
+    assert problems[""] == "MALFORMED_ENVELOPE"
+    assert message in problems["$.handoff_data.intermediate_results.remit" + path]
 
 
 def test_a_claim_of_another_version_is_refused() -> None:
-    found = refusal(lambda: EMPLOYEE.submission(claiming({"version": "7.1"})))
-    assert found[""] == "VERSION_UNSUPPORTED"
+    problems = refusal(lambda: EMPLOYEE.submission(claiming({"version": "7.1"})))
+    assert problems[""] == "VERSION_UNSUPPORTED"
 
 
 def test_a_remit_of_the_documents_own_is_data() -> None:
@@ -486,9 +486,9 @@ def test_which_fields_were_wrong_is_told_in_the_error() -> None:
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
     """X2: wrong fields are named, and who is to blame is the peer."""
     words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
-    found = refusal(lambda: EMPLOYEE.response(ForeignMessage(body=json.dumps(words | change).encode()), a_request()))
-    assert found[""] == "RESULT_VALIDATION_FAILED"
-    assert path in found
+    problems = refusal(lambda: EMPLOYEE.response(ForeignMessage(body=json.dumps(words | change).encode()), a_request()))
+    assert problems[""] == "RESULT_VALIDATION_FAILED"
+    assert path in problems
 
 
 def test_an_answer_that_claims_another_end_than_it_tells_is_refused() -> None:
@@ -508,17 +508,17 @@ def test_what_a_server_leaves_open_is_understood() -> None:
         "token_usage": {"prompt": 10, "completion": 5, "total": 40},
         "used_sources": [{"owner_scope": "u-1", "source_id": "s", "relevance": 87}],
     }
-    heard = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
-    assert heard.usage == Usage(prompt=10, completion=30)
-    assert heard.sources == (Source(owner_scope="u-1", source_id="s"),)
-    assert heard.fault == fault(Code.DELEGATION_FAILED, "tag gave no reason")
-    assert heard.status is Status.FAILED
+    response = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
+    assert response.usage == Usage(prompt=10, completion=30)
+    assert response.sources == (Source(owner_scope="u-1", source_id="s"),)
+    assert response.fault == fault(Code.DELEGATION_FAILED, "tag gave no reason")
+    assert response.status is Status.FAILED
 
 
 def test_a_success_with_an_error_keeps_it_as_a_warning() -> None:
     words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE))) | {"error": "one page could not be read"}
-    heard = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
-    assert (heard.status, heard.warnings) == (Status.SUCCESS, ("one page could not be read",))
+    response = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
+    assert (response.status, response.warnings) == (Status.SUCCESS, ("one page could not be read",))
 
 
 # ── the lookup ────────────────────────────────────────────────────────────────────────────────────────────────────────

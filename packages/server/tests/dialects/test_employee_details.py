@@ -129,8 +129,8 @@ def test_the_third_version_before_is_refused_with_those_that_are_read() -> None:
     """X14."""
     dialect = Employee(LATER.then(_renaming("1.3", "x", "y")))
     for envelope in (SIMPLE, SIMPLE | {"version": "1.0"}, SIMPLE | {"version": "9"}):
-        found = refusal(lambda envelope=envelope: dialect.submission(asked(envelope)))
-        assert found[""] == "VERSION_UNSUPPORTED"
+        problems = refusal(lambda envelope=envelope: dialect.submission(asked(envelope)))
+        assert problems[""] == "VERSION_UNSUPPORTED"
     assert refusal(lambda: EMPLOYEE.submission(asked(SIMPLE | {"version": 1})))["$.version"]
 
 

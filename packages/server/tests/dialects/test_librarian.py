@@ -82,8 +82,8 @@ def test_the_first_query_comes_from_a_user() -> None:
 
 def test_a_loop_of_the_document_is_detected() -> None:
     """C6: the document's unit test, in which b is asked while it stands in the chain."""
-    found = refusal(lambda: LIBRARIAN.submission(asked(QUERY, target="b")))
-    assert found[""] == "LOOP_DETECTED"
+    problems = refusal(lambda: LIBRARIAN.submission(asked(QUERY, target="b")))
+    assert problems[""] == "LOOP_DETECTED"
 
 
 def test_the_depth_of_the_document_is_counted_as_ours() -> None:
@@ -134,14 +134,14 @@ def test_an_unavailable_librarian_is_an_error_that_says_what_to_do() -> None:
         "recoverable": True,
         "suggestion": "Try again later or use alternative",
     }
-    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"error": error}).encode()), a_request())
-    assert heard.status is Status.FAILED
-    assert heard.fault == fault(
+    response = LIBRARIAN.response(ForeignMessage(body=json.dumps({"error": error}).encode()), a_request())
+    assert response.status is Status.FAILED
+    assert response.fault == fault(
         Code.DELEGATION_UNAVAILABLE,
         "tag is temporarily unavailable",
         suggestion="Try again later or use alternative",
     )
-    assert body_of(LIBRARIAN.reply(heard, to_expert(QUERY))) == {"error": error}
+    assert body_of(LIBRARIAN.reply(response, to_expert(QUERY))) == {"error": error}
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_code_of_the_document_is_ours(code: Code, status: Status, http: int) -
 
 def test_a_code_that_nobody_knows_is_kept() -> None:
     error = {"code": "INDEX_CORRUPT", "message": "shelf 3 is gone"}
-    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"error": error}).encode()), a_request())
-    assert heard.fault == fault(Code.DELEGATION_FAILED, "shelf 3 is gone", foreign="INDEX_CORRUPT")
+    response = LIBRARIAN.response(ForeignMessage(body=json.dumps({"error": error}).encode()), a_request())
+    assert response.fault == fault(Code.DELEGATION_FAILED, "shelf 3 is gone", foreign="INDEX_CORRUPT")
 
 
 # ── answers that are delegations ──────────────────────────────────────────────────────────────────────────────────────
@@ -192,8 +192,8 @@ def test_an_answer_that_names_nobody_has_no_calls() -> None:
 
 def test_a_delegation_that_nobody_carries_out_is_no_answer() -> None:
     """C4: whoever reads the response alone learns that there is none."""
-    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"delegate": EXPERT}).encode()), a_request())
-    assert heard.fault == fault(Code.DELEGATION_FAILED, "tag referred to other agents that were not asked")
+    response = LIBRARIAN.response(ForeignMessage(body=json.dumps({"delegate": EXPERT}).encode()), a_request())
+    assert response.fault == fault(Code.DELEGATION_FAILED, "tag referred to other agents that were not asked")
 
 
 def test_our_calls_are_delegations_of_theirs() -> None:
@@ -214,8 +214,8 @@ def test_calls_come_back_as_they_were(wanted: list[Call]) -> None:
 
 
 def test_a_call_by_capability_cannot_be_said() -> None:
-    found = refusal(lambda: LIBRARIAN.delegating([Call(target="a"), Call(capability="SEARCH")]))
-    assert found.keys() == {"", "$.calls[1].target"}
+    problems = refusal(lambda: LIBRARIAN.delegating([Call(target="a"), Call(capability="SEARCH")]))
+    assert problems.keys() == {"", "$.calls[1].target"}
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_a_request_of_ours_is_one_of_theirs() -> None:
     )
     sent = LIBRARIAN.request(request)
     assert sent.target == "tag"
-    said = body_of(sent)
-    claims = said["context"].pop("remit")
-    assert said == {
+    body = body_of(sent)
+    claims = body["context"].pop("remit")
+    assert body == {
         "query": "Categorize",
         "context": {
             "originalQuery": "Categorize",
@@ -336,8 +336,8 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
 
 def test_another_version_is_refused_before_its_fields_are_judged() -> None:
     """C2: what a later version says need not be understood to say which one is spoken."""
-    found = refusal(lambda: LIBRARIAN.submission(to_expert({"version": "2.0", "question": "?"})))
-    assert found == {"": "VERSION_UNSUPPORTED"}
+    problems = refusal(lambda: LIBRARIAN.submission(to_expert({"version": "2.0", "question": "?"})))
+    assert problems == {"": "VERSION_UNSUPPORTED"}
     assert refusal(lambda: LIBRARIAN.submission(to_expert(QUERY | {"version": 1})))["$.version"]
 
 
@@ -348,8 +348,8 @@ def test_the_address_names_who_is_asked(target: str) -> None:
 
 
 def test_a_chain_longer_than_any_is_refused() -> None:
-    found = refusal(lambda: LIBRARIAN.submission(to_expert(query(delegationChain=["a"] * 101))))
-    assert found.keys() == {"", "$.context.delegationChain"}
+    problems = refusal(lambda: LIBRARIAN.submission(to_expert(query(delegationChain=["a"] * 101))))
+    assert problems.keys() == {"", "$.context.delegationChain"}
 
 
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
@@ -362,16 +362,16 @@ def test_a_user_can_be_named_among_the_claims() -> None:
 
 
 def test_claims_without_a_version_are_refused() -> None:
-    found = refusal(lambda: LIBRARIAN.submission(to_expert(query(remit={"user": "u-1"}))))
-    assert found == {"": "MALFORMED_ENVELOPE", "$.context.remit.version": "required field is missing"}
+    problems = refusal(lambda: LIBRARIAN.submission(to_expert(query(remit={"user": "u-1"}))))
+    assert problems == {"": "MALFORMED_ENVELOPE", "$.context.remit.version": "required field is missing"}
 
 
 def test_a_claim_does_not_shorten_the_chain() -> None:
     shorter: list[Plain] = [{"chain": []}, {"origin": "user"}, {"depth": 0}, {"deadline_ms": 10**9}]
     for claims in shorter:
         asks = to_expert(query(remit={"version": "1.0"} | claims))
-        found = refusal(lambda asks=asks: LIBRARIAN.submission(asks))
-        assert "contradicts" in found["$.context.remit"]
+        problems = refusal(lambda asks=asks: LIBRARIAN.submission(asks))
+        assert "contradicts" in problems["$.context.remit"]
 
 
 def test_who_does_not_know_of_claims_is_told_none() -> None:
@@ -410,9 +410,9 @@ def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(respons
 def test_sources_and_a_path_of_another_form_are_kept_as_they_are() -> None:
     """The document leaves open what a source looks like."""
     body = {"answer": "42", "sources": ["The Guide, p. 42"], "metadata": {"delegationPath": "a to b"}}
-    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps(body).encode()), a_request())
-    assert (heard.sources, heard.path) == ((), ())
-    assert heard.metadata == {"delegationPath": "a to b", "sources": ["The Guide, p. 42"]}
+    response = LIBRARIAN.response(ForeignMessage(body=json.dumps(body).encode()), a_request())
+    assert (response.sources, response.path) == ((), ())
+    assert response.metadata == {"delegationPath": "a to b", "sources": ["The Guide, p. 42"]}
 
 
 @pytest.mark.parametrize(
@@ -429,6 +429,6 @@ def test_sources_and_a_path_of_another_form_are_kept_as_they_are() -> None:
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(body: Plain, path: str) -> None:
-    found = refusal(lambda: LIBRARIAN.response(ForeignMessage(body=json.dumps(body).encode()), a_request()))
-    assert found[""] == "RESULT_VALIDATION_FAILED"
-    assert path in found
+    problems = refusal(lambda: LIBRARIAN.response(ForeignMessage(body=json.dumps(body).encode()), a_request()))
+    assert problems[""] == "RESULT_VALIDATION_FAILED"
+    assert path in problems

@@ -71,11 +71,11 @@ async def test_an_employee_is_answered(team: Hub) -> None:
     """X1, X2, X9."""
     async with team:
         reply = await exchange(team, "employee", asked(EMPLOYEE, x_agent_depth="1", x_agent_origin="prime-boss"))
-    told = body_of(reply)
+    body = body_of(reply)
     assert reply.status == 200
-    assert told["request_id"] == EMPLOYEE["request_id"]
-    assert told["result"] == "Read: User uploaded receipt.jpg - extract all fields"
-    assert (told["status"], told["summary"], told["confidence"]) == ("success", "Receipt read.", 85)
+    assert body["request_id"] == EMPLOYEE["request_id"]
+    assert body["result"] == "Read: User uploaded receipt.jpg - extract all fields"
+    assert (body["status"], body["summary"], body["confidence"]) == ("success", "Receipt read.", 85)
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,20 @@ async def test_a_platform_agent_is_answered(team: Hub) -> None:
     """K1, K2, K5."""
     async with team:
         reply = await exchange(team, "contract", asked(CAPABILITY_REQUEST))
-    told = body_of(reply)
+    body = body_of(reply)
     assert reply.status == 200
-    assert (told["request_id"], told["status"]) == (CAPABILITY_REQUEST["request_id"], "SUCCESS")
-    assert told["confidence_level"] == "HIGH"
-    assert told["result_json"] == {"npv": 60000, "for": "business_case"}
+    assert (body["request_id"], body["status"]) == (CAPABILITY_REQUEST["request_id"], "SUCCESS")
+    assert body["confidence_level"] == "HIGH"
+    assert body["result_json"] == {"npv": 60000, "for": "business_case"}
 
 
 async def test_a_capability_that_nobody_registered_is_an_error(team: Hub) -> None:
     """K1, K2, K10."""
     async with team:
         reply = await exchange(team, "contract", asked(CAPABILITY_REQUEST | {"capability_code": "ANL_MAGIC"}))
-    told = body_of(reply)
-    assert (reply.status, told["status"], told["error_code"]) == (404, "ERROR", "CAPABILITY_NOT_FOUND")
-    assert told["error_message"]
+    body = body_of(reply)
+    assert (reply.status, body["status"], body["error_code"]) == (404, "ERROR", "CAPABILITY_NOT_FOUND")
+    assert body["error_message"]
 
 
 async def test_a_librarian_is_answered_below_where_it_says_it_is(team: Hub) -> None:
@@ -161,10 +161,10 @@ async def test_a_tool_call_is_answered(team: Hub) -> None:
     call = {"tool": "sub_agent", "args": {"agent_name": "byte-doc", "task": "Read it", "input": {"page": 1}}}
     async with team:
         reply = await exchange(team, "subagent", asked(call))
-    told = body_of(reply)
-    assert (reply.status, told["success"], told["agent_name"]) == (200, True, "byte-doc")
-    assert json.loads(told["output"].removeprefix("Read: ").replace("'", '"')) == {"page": 1}
-    assert told["errors"] == []
+    body = body_of(reply)
+    assert (reply.status, body["success"], body["agent_name"]) == (200, True, "byte-doc")
+    assert json.loads(body["output"].removeprefix("Read: ").replace("'", '"')) == {"page": 1}
+    assert body["errors"] == []
 
 
 async def test_a_sub_agent_may_ask_nobody_unless_it_is_told_so(team: Hub) -> None:
@@ -403,8 +403,8 @@ async def test_runs_are_found_by_their_correlation_id(platform: Hub, tmp_path: P
     assert [each["run"] for each in alone["runs"]] == [other["run"]] == [other["result"]]
     assert (hidden["runs"], status) == ([], 400)
     listed = ["runs", "list", "--store", str(tmp_path / "remit.db"), "--json", "--correlation"]
-    told = CliRunner().invoke(main, [*listed, "order-17"])
-    assert told.stdout.count('"correlation":') == told.stdout.count("order-17") == 2, told.output
+    listing = CliRunner().invoke(main, [*listed, "order-17"])
+    assert listing.stdout.count('"correlation":') == listing.stdout.count("order-17") == 2, listing.output
     assert CliRunner().invoke(main, [*listed, "nothing"]).stdout.count('"run":') == 0
 
 

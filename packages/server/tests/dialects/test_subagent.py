@@ -132,8 +132,8 @@ def test_every_part_of_a_filter_is_understood() -> None:
 
 def test_the_result_of_the_document_is_understood_and_told() -> None:
     """O7: its example, both ways."""
-    heard = SUB_AGENT.response(answer(), coder())
-    assert heard == Response(
+    response = SUB_AGENT.response(answer(), coder())
+    assert response == Response(
         version="1.0",
         id="r-1",
         target="coder",
@@ -143,7 +143,7 @@ def test_the_result_of_the_document_is_understood_and_told() -> None:
         usage=Usage(completion=3_245),
         duration_ms=12_000,
     )
-    assert body_of(SUB_AGENT.reply(heard, asked(CALL))) == RESULT
+    assert body_of(SUB_AGENT.reply(response, asked(CALL))) == RESULT
 
 
 def test_a_request_of_ours_is_a_call_of_theirs() -> None:
@@ -198,9 +198,9 @@ def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
     response = a_response(status=Status.REFUSED, result=None, fault=why, warnings=("old data",))
     reply = SUB_AGENT.reply(response, asked(CALL))
     assert reply.status == 403
-    told = body_of(reply)
-    assert (told["success"], told["output"]) == (False, "")
-    assert told["errors"] == [
+    body = body_of(reply)
+    assert (body["success"], body["output"]) == (False, "")
+    assert body["errors"] == [
         "TOOL_NOT_ALLOWED: coder not authorized to use tool shell. "
         "Use a tool that its card and its remit both name, or have the team add it to the agent's `tools`.",
         "old data",
@@ -222,19 +222,19 @@ def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
 )
 def test_an_error_is_known_by_the_sentence_of_the_document(error: str, code: Code, status: Status) -> None:
     """O5, O7."""
-    heard = SUB_AGENT.response(answer(success=False, output="", errors=[error, "and more"]), coder())
-    assert heard.fault == fault(code, error)
-    assert (heard.status, heard.warnings) == (status, ("and more",))
+    response = SUB_AGENT.response(answer(success=False, output="", errors=[error, "and more"]), coder())
+    assert response.fault == fault(code, error)
+    assert (response.status, response.warnings) == (status, ("and more",))
 
 
 def test_a_failure_without_a_reason_is_said_to_have_none() -> None:
-    heard = SUB_AGENT.response(answer(success=False), coder())
-    assert heard.fault == fault(Code.DELEGATION_FAILED, "coder gave no reason")
+    response = SUB_AGENT.response(answer(success=False), coder())
+    assert response.fault == fault(Code.DELEGATION_FAILED, "coder gave no reason")
 
 
 def test_a_success_with_errors_keeps_them_as_warnings() -> None:
-    heard = SUB_AGENT.response(answer(errors=["one test was skipped"]), coder())
-    assert (heard.status, heard.warnings) == (Status.SUCCESS, ("one test was skipped",))
+    response = SUB_AGENT.response(answer(errors=["one test was skipped"]), coder())
+    assert (response.status, response.warnings) == (Status.SUCCESS, ("one test was skipped",))
 
 
 # ── refused by field ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -309,9 +309,9 @@ def test_a_call_that_is_none_is_refused_by_field(body: Plain, path: str) -> None
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str | None) -> None:
     """O7."""
-    found = refusal(lambda: SUB_AGENT.response(answer(**change), coder()))
-    assert found[""] == "RESULT_VALIDATION_FAILED"
-    assert path is None or path in found
+    problems = refusal(lambda: SUB_AGENT.response(answer(**change), coder()))
+    assert problems[""] == "RESULT_VALIDATION_FAILED"
+    assert path is None or path in problems
 
 
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
@@ -340,8 +340,8 @@ def test_a_claim_that_says_something_else_is_refused() -> None:
         ({"context": {"last_messages": 100}}, "context.last_messages"),
     ):
         body = CALL | {"remit": {"version": "1.0"} | claims}
-        found = refusal(lambda body=body: SUB_AGENT.submission(asked(body)))
-        assert field in found["$.remit"]
+        problems = refusal(lambda body=body: SUB_AGENT.submission(asked(body)))
+        assert field in problems["$.remit"]
 
 
 def test_who_does_not_know_of_claims_is_told_none() -> None:

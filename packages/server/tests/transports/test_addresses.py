@@ -144,18 +144,18 @@ async def test_a_name_that_nobody_knows_is_refused() -> None:
 async def a_server(
     reply: bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
 ) -> AsyncGenerator[tuple[int, list[bytes]]]:
-    asked: list[bytes] = []
+    chunks: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            chunks.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(reply)
             await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield server.sockets[0].getsockname()[1], asked
+        yield server.sockets[0].getsockname()[1], chunks
     finally:
         server.close()
 

@@ -210,10 +210,10 @@ def test_a_hub_that_may_not_ask_another_adds_nothing() -> None:
 def test_no_byte_can_be_changed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that is changed leads to the library, which checks everything; none passes by what was read before."""
     given = urlsafe_b64decode(run.request("second"))
-    asked: list[str] = []
+    tokens: list[str] = []
 
     def refused(token: str, _: object) -> Fault:
-        asked.append(token)
+        tokens.append(token)
         return Fault(code=Code.CREDENTIAL_INVALID, message="")
 
     monkeypatch.setattr(verify_module, "read_chain", refused)
@@ -221,7 +221,7 @@ def test_no_byte_can_be_changed(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         changed = bytearray(given)
         changed[place] ^= 1 << place % 8
         assert isinstance(run.chains.read(urlsafe_b64encode(changed).decode(), run.way.root), Fault), place
-    assert len(asked) == len(given)
+    assert len(tokens) == len(given)
 
 
 @pytest.mark.parametrize("cut", [1, 36, 200])

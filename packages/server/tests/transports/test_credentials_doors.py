@@ -128,9 +128,9 @@ class HubAt:
 
 
 def a_request(remit: Remit | None = None, **otherwise: Any) -> Request:
-    said: dict[str, Any] = {"id": "r-1", "origin": "user", "target": "tax", "run": "run-1", **otherwise}
+    fields: dict[str, Any] = {"id": "r-1", "origin": "user", "target": "tax", "run": "run-1", **otherwise}
     remit = remit or Remit(user="ann", depth=0, max_depth=5, time_ms=60_000, tokens=8_000)
-    return Request(version=VERSION, remit=remit, **said)
+    return Request(version=VERSION, remit=remit, **fields)
 
 
 async def refused(trying: Awaitable[object]) -> Code:
@@ -541,8 +541,8 @@ class Provider:
 
     def issuer(self, **otherwise: Any) -> Issuer:
         keys = KeysUrl(f"{ISSUER}/jwks", self.fetch)
-        said: dict[str, Any] = {"issuer": ISSUER, "audience": "remit", "keys": keys, **otherwise}
-        return Issuer(**said)
+        fields: dict[str, Any] = {"issuer": ISSUER, "audience": "remit", "keys": keys, **otherwise}
+        return Issuer(**fields)
 
 
 def a_token(key: Any = SIGNING, header: dict[str, Any] | None = None, **claims: Any) -> str:

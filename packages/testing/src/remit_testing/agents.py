@@ -177,16 +177,16 @@ class AgentConformance:
     async def test_its_answer_is_heard_as_it_comes(self) -> None:
         """X15: streamed responses."""
         self._unless(self.no_streaming)
-        heard: list[Record] = []
+        records: list[Record] = []
         async with self.opened(Behaviour.STREAMS, redaction=False) as hub:
             async for record in hub.stream(TESTED, "Make tea", user="u-1"):
-                heard.append(record)
-        said = [record.body.text for record in heard if isinstance(record.body, Delta)]
+                records.append(record)
+        said = [record.body.text for record in records if isinstance(record.body, Delta)]
         assert len(said) > 1, "it came in one piece"
         assert "".join(said) == "".join(PIECES)
-        assert heard[-1].kind is Kind.RESULT
-        assert isinstance(heard[-1].body, Response)
-        assert heard[-1].body.result == "".join(PIECES)
+        assert records[-1].kind is Kind.RESULT
+        assert isinstance(records[-1].body, Response)
+        assert records[-1].body.result == "".join(PIECES)
 
     # ── faults ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -309,7 +309,7 @@ class _Exchange:
         # For a continued task, an immediate answer may be its state before this message.
         at_once = not (streams or self._extended or task)
         params = self._talk.message(context=context, task=task, tenant=self._offer.tenant, at_once=at_once)
-        async for _ in self._said(method, params, heard=streams):
+        async for _ in self._call(method, params, heard=streams):
             pass
 
     async def _conversation(self) -> tuple[str, str]:
@@ -349,10 +349,10 @@ class _Exchange:
         while not self._talk.ended:
             try:
                 if self._offer.streams:
-                    async for _ in self._said("SubscribeToTask", self._by_name(task), heard=True, named=task):
+                    async for _ in self._call("SubscribeToTask", self._by_name(task), heard=True, named=task):
                         pause_s = PAUSE_S
                 if not self._talk.ended:
-                    async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
+                    async for _ in self._call("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
                         pass
             except RetryAllowed:
                 pass  # retry until the deadline
@@ -360,7 +360,7 @@ class _Exchange:
                 # A task that has just ended cannot be subscribed to; a server that forgot it knows no outcome.
                 if refusal.fault.code is not Code.STATE_CONFLICT:
                     raise
-                async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
+                async for _ in self._call("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
                     pass
             if not self._talk.ended:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
@@ -372,7 +372,7 @@ class _Exchange:
 
     # ── one call ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _said(
+    async def _call(
         self, method: str, params: bytes, *, heard: bool, is_task: bool = False, named: str = ""
     ) -> AsyncGenerator[None, None]:
         """Call a method and process the answer; yields after each piece of it."""
@@ -460,7 +460,7 @@ class _Exchange:
         pause_s, method = PAUSE_S, "CancelTask"
         while name and not self._talk.ended:
             try:
-                async for _ in self._said(method, self._by_name(name), heard=False, is_task=True, named=name):
+                async for _ in self._call(method, self._by_name(name), heard=False, is_task=True, named=name):
                     pass
             except A2aRefusal as refusal:
                 if refusal.fault.code is Code.STATE_CONFLICT and method == "CancelTask":

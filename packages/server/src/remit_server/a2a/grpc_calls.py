@@ -260,11 +260,11 @@ class GrpcCaller:
             try:
                 async with _called(channel, method, raw, headers, left_s if begins else max(left_s, CANCEL_S)) as reply:
                     extensions, pieces = reply
-                    yield A2aReply(extensions, self._read(pieces, method))
+                    yield A2aReply(extensions, self._decoded(pieces, method))
             except AioRpcError as error:
                 await self._fail(error)
 
-    async def _read(self, pieces: AsyncGenerator[bytes, None], method: GrpcMethod) -> AsyncGenerator[bytes, None]:
+    async def _decoded(self, pieces: AsyncGenerator[bytes, None], method: GrpcMethod) -> AsyncGenerator[bytes, None]:
         async for raw in pieces:
             try:
                 if len(raw) <= SMALL_BODY:

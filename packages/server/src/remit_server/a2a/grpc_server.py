@@ -103,12 +103,12 @@ class GrpcFront:
 
     def address_of(self, peer: str) -> tuple[str, int] | None:
         """Return the address of the client that gRPC calls *peer*."""
-        found = self._found(peer)
+        found = self._client_side(peer)
         return None if found is None else found.address
 
     def know(self, peer: str, client: str) -> None:
         """Note that a connection belongs to an authenticated client; it is closed if that has too many."""
-        found = self._found(peer)
+        found = self._client_side(peer)
         if found is None or found.number not in self._unknown:
             return
         share = ShareOwner(client)
@@ -153,7 +153,7 @@ class GrpcFront:
             raise
         return transport
 
-    def _found(self, peer: str) -> "_ClientSide | None":
+    def _client_side(self, peer: str) -> "_ClientSide | None":
         number = peer.rpartition(os.sep)[2]
         if not number.isdecimal():
             return None

@@ -115,7 +115,7 @@ class TaskRecords:
             raise no_task(task)
         if summary.response is None:
             return await self._under_way(asked, summary)
-        found = FoundTask(
+        known = FoundTask(
             task=summary.run,
             runs=(summary.run,),
             user=summary.user,
@@ -124,7 +124,7 @@ class TaskRecords:
             state=state_of(summary.response),
             changed_ms=summary.changed_ms,
         )
-        return await self._with_continuations(asked, found) if found.state is TaskState.INPUT_REQUIRED else found
+        return await self._with_continuations(asked, known) if known.state is TaskState.INPUT_REQUIRED else known
 
     async def id_for(self, asked: A2aCall, message: AskedMessage) -> str:
         """Return the id of the request of a client's message.
@@ -251,7 +251,7 @@ class TaskRecords:
             for each in await self._visible(asked, params.context_id)
             if params.status in (TaskState.UNSPECIFIED, each.state) and each.changed_ms >= since_ms
         ]
-        left = [each for each in found if before is None or _place(each) < before]
+        left = [each for each in found if before is None or _sort_key(each) < before]
         tasks = [
             await self.task(asked, each, params.history_length or 0, artifacts=params.include_artifacts)
             for each in left[:size]
@@ -269,7 +269,7 @@ class TaskRecords:
         rows = [row for row in rows if whose.via in (None, row.via)]
         waiting = frozenset(each.request.run for each in await self._hub.pending())
         found = [each for each in _joined(rows, waiting, asked.sender) if context in ("", asked.context(each.session))]
-        return sorted(found, key=_place, reverse=True)
+        return sorted(found, key=_sort_key, reverse=True)
 
 
 def _joined(rows: list[RunState], waiting: frozenset[str], sender: Sender) -> list[FoundTask]:
@@ -283,10 +283,10 @@ def _joined(rows: list[RunState], waiting: frozenset[str], sender: Sender) -> li
             later.setdefault((task, row.user, row.session), []).append(row)
         else:
             roots.append(row)
-    return [_found(root, later.get((root.run, root.user, root.session), []), waiting, sender) for root in roots]
+    return [_task_of(root, later.get((root.run, root.user, root.session), []), waiting, sender) for root in roots]
 
 
-def _found(root: RunState, later: list[RunState], waiting: frozenset[str], sender: Sender) -> FoundTask:
+def _task_of(root: RunState, later: list[RunState], waiting: frozenset[str], sender: Sender) -> FoundTask:
     # Run ids sort by time.
     chain = [root, *sorted(later, key=lambda row: row.run)]
     last = chain[-1]
@@ -315,7 +315,7 @@ def cut(messages: list[A2aMessage], length: int | None) -> tuple[A2aMessage, ...
     return tuple(messages if length is None else messages[max(0, len(messages) - length) :])
 
 
-def _place(found: FoundTask) -> tuple[int, str]:
+def _sort_key(found: FoundTask) -> tuple[int, str]:
     return found.changed_ms, found.task
 
 

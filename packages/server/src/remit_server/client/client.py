@@ -187,8 +187,8 @@ class HubClient:
         by: str = "",
     ) -> AnswerGiven:
         """Answer a question as it was shown; one that changed since is refused."""
-        said = ApprovalAnswer(agree=agree, digest=question.digest, reason=reason, edits=edits or {}, by=by)
-        return await self._connection.result(call_of(api.ANSWER, body=said, id=question.id))
+        approval_answer = ApprovalAnswer(agree=agree, digest=question.digest, reason=reason, edits=edits or {}, by=by)
+        return await self._connection.result(call_of(api.ANSWER, body=approval_answer, id=question.id))
 
     async def answer_several(self, answers: Sequence[NamedAnswer]) -> AnswerOutcomes:
         """Answer several questions; each has an outcome of its own."""

@@ -31,7 +31,7 @@ from remit.runtime.ports import Counters
 MOST = 5_000
 
 _KEY = "remit/console/spent"
-_read = msgspec.json.Decoder(dict[str, int]).decode
+_decode_spent = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class SpentIds(Protocol):
@@ -73,7 +73,7 @@ class SpentInStore:
         if found is None:
             return 0, {}
         if found[0] != self._known[0]:
-            self._known = (found[0], _read(found[1]))
+            self._known = (found[0], _decode_spent(found[1]))
         return self._known
 
 
@@ -108,7 +108,7 @@ class SpentInFile:
     def _spent(self) -> dict[str, int]:
         if self._known is None:
             try:
-                self._known = _read(self._path.read_bytes())
+                self._known = _decode_spent(self._path.read_bytes())
             except FileNotFoundError:
                 self._known = {}
             except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -186,7 +186,7 @@ class ConsoleSessions:
 
     async def enter(self, code: str) -> ConsoleSession:
         """Spend a code and return a new session; raise a `RemitError` if the code is not valid."""
-        link = self._read(b"link", code, _Link)
+        link = self._verified(b"link", code, _Link)
         if (
             link is None
             or link.until_ms < self._wall_ms()
@@ -223,7 +223,7 @@ class ConsoleSessions:
 
     async def open(self, value: str) -> tuple[ConsoleSession, Sender] | None:
         """Return the session in a cookie, and its client as it is now; None if the session is not valid."""
-        session = self._read(b"session", value, ConsoleSession)
+        session = self._verified(b"session", value, ConsoleSession)
         if session is None or session.until_ms < self._wall_ms():
             return None
         found = self.clients.client(session.client)
@@ -265,7 +265,7 @@ class ConsoleSessions:
         payload = msgspec.json.encode(value)
         return f"{_text(payload)}.{_text(self._mac(kind, token_digest, payload))}"
 
-    def _read(self, kind: bytes, text: str, shape: type[T]) -> T | None:
+    def _verified(self, kind: bytes, text: str, shape: type[T]) -> T | None:
         """Return a signed value; None unless its signature is right, for a client that there is now."""
         payload, _, mac = text.partition(".")
         if len(text) > MAX_CHARS:

@@ -146,7 +146,7 @@ class Employee:
         self._versions = versions
 
     def submission(self, asked: ForeignMessage) -> Submission:
-        words, _ = self._read(asked.body)
+        words, _ = self._parse_request(asked.body)
         words = _agreed(words, asked.headers)
         refuse_another(asked, "target_employee", words.target_employee)
         words, claims = _parted(words)
@@ -191,7 +191,7 @@ class Employee:
 
     # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, raw: bytes) -> tuple[DelegationRequest, str]:
+    def _parse_request(self, raw: bytes) -> tuple[DelegationRequest, str]:
         """Return a request in the current version, and the version in which it came."""
         envelope: Json = decode(raw, object)
         version = self._versions.current
@@ -205,7 +205,7 @@ class Employee:
 
     def _understood(self, asked: ForeignMessage) -> tuple[DelegationRequest | None, str]:
         try:
-            return self._read(asked.body)
+            return self._parse_request(asked.body)
         except RemitError:
             return None, self._versions.current
 

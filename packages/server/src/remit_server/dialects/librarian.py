@@ -265,8 +265,8 @@ def _read_request(words: LibrarianRequest, target: str, traceparent: str | None)
         # The caller is at the end of a chain once; if the name before it is the same, both are part of the chain.
         chain=above if _chain(above, origin) == context.delegation_chain else context.delegation_chain,
         depth=context.delegation_depth,
-        user=_named(context.more.get("user")),
-        parent_session=_named(context.more.get("sessionId")),
+        user=_id_in(context.more.get("user")),
+        parent_session=_id_in(context.more.get("sessionId")),
         deadline_ms=_left_ms(words),
         targets=context.available_delegates or None,
         may_delegate=context.available_delegates != frozenset(),
@@ -281,10 +281,10 @@ def _read_request(words: LibrarianRequest, target: str, traceparent: str | None)
     )
 
 
-def _named(value: Json) -> str | None:
+def _id_in(value: Json) -> str | None:
     """Return the id in a field: a text, or an object with an `id`; None if there is none."""
     value = cast("dict[str, Json]", value).get("id") if isinstance(value, dict) else value
-    found = _read({"target": value}, _Address)
+    found = _convert({"target": value}, _Address)
     return None if found is None else found.target
 
 
@@ -356,10 +356,10 @@ def _read_response(words: LibrarianResponse, id: str, target: str) -> Response:
         why = None
     metadata = dict(words.metadata)
     # Open fields may hold anything: values that are not of our types stay as they are.
-    path = _read({"agents": metadata.pop(_PATH, [])}, _Path)
+    path = _convert({"agents": metadata.pop(_PATH, [])}, _Path)
     if path is None:
         metadata[_PATH] = words.metadata[_PATH]
-    sources = _read({"known": list(words.sources)}, _Sources)
+    sources = _convert({"known": list(words.sources)}, _Sources)
     if sources is None:
         metadata[_SOURCES] = list(words.sources)
     return Response(
@@ -378,7 +378,7 @@ def _read_response(words: LibrarianResponse, id: str, target: str) -> Response:
     )
 
 
-def _read(value: Json, kind: type[T]) -> T | None:
+def _convert(value: Json, kind: type[T]) -> T | None:
     """Return a value as one of *kind*, if it is one."""
     try:
         return convert(value, kind)
@@ -390,13 +390,13 @@ def _read(value: Json, kind: type[T]) -> T | None:
 
 
 def _call(words: DelegateRequest, request: Request) -> Call:
-    call = refined(_wanted(words), words.context.remit or {}, ("delegate", "context", KEY), _delegate)
+    call = refined(_call_of(words), words.context.remit or {}, ("delegate", "context", KEY), _delegate)
     if call.objective or call.input is not None:
         return call
     return replace(call, objective=request.objective, input=request.input)
 
 
-def _wanted(words: DelegateRequest) -> Call:
+def _call_of(words: DelegateRequest) -> Call:
     is_objective = len(words.query) <= _LONGEST_OBJECTIVE
     return Call(
         target=words.to,
@@ -417,7 +417,7 @@ def _delegating(call: Call, index: int) -> DelegateRequest:
         problem = Problem(f"$.calls[{index}].target", "the librarian dialect addresses agents, not capabilities")
         raise RemitError(malformed((problem,)))
     words = _delegate(call)
-    lost = beyond(call, _wanted(words))
+    lost = beyond(call, _call_of(words))
     return replace(words, context=replace(words.context, remit=lost or None))
 
 

@@ -159,13 +159,13 @@ def spend_rows(periods: Iterable[Period], by: SpendBy, wanted: Wanted, pricing: 
 
 def total_of(periods: Iterable[Period], wanted: Wanted, pricing: Pricing) -> PricedSums:
     """Return everything wanted in one sum."""
-    found = PricedSums(Sums())
+    total = PricedSums(Sums())
     for period in periods:
         for key, sums in period.sums.items():
             if wanted(key):
                 model = pricing.model_of(key)
-                found.add(sums, pricing.price(model) if model else None)
-    return found
+                total.add(sums, pricing.price(model) if model else None)
+    return total
 
 
 def series_lines(

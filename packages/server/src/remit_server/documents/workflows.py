@@ -83,11 +83,11 @@ class RunWorkflows(Struct, frozen=True, kw_only=True):
 
 def workflows_of(run: str, tree: Tree, now_ms: int) -> RunWorkflows:
     """Return the workflows that a run follows."""
-    graphs = [_graph(node, now_ms) for node in tree.nodes_in_order() if node.plan or _told(node)]
+    graphs = [_graph(node, now_ms) for node in tree.nodes_in_order() if node.plan or _reported_steps(node)]
     return RunWorkflows(run=run, workflows=tuple(sorted(graphs, key=lambda each: each.delegation.count("."))))
 
 
-def _told(node: Node) -> dict[str, dict[str, str]]:
+def _reported_steps(node: Node) -> dict[str, dict[str, str]]:
     """Return what the answer of a workflow says of its steps."""
     said: Any = node.response.metadata if node.response else {}
     if not isinstance(said.get("workflow"), str) or not isinstance(said.get("steps"), dict):
@@ -97,7 +97,7 @@ def _told(node: Node) -> dict[str, dict[str, str]]:
 
 
 def _graph(node: Node, now_ms: int) -> WorkflowGraph:
-    told = _told(node)
+    told = _reported_steps(node)
     said = node.response.metadata.get("workflow") if node.response else None
     steps = list(node.plan.values()) or [PlannedStep(name=name) for name in told]
     names = {step.name for step in steps}

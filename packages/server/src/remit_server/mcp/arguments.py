@@ -231,7 +231,7 @@ def under_way(run: str, agent: str) -> McpToolResult:
 
 def waiting(run: str, agent: str, question: Question) -> McpToolResult:
     """Return that a delegation waits for approval, and how a person can answer."""
-    asked = _asked(question)
+    asked = _question_view(question)
     text = (
         f"Waiting for approval: {question.text}\n"
         f"Tell the user. The operator of this hub answers with:\n  {asked.answer_with}\n"
@@ -240,7 +240,7 @@ def waiting(run: str, agent: str, question: Question) -> McpToolResult:
     return McpToolResult(text=text, data=McpDelegation(id=run, state="waiting", agent=agent, question=asked))
 
 
-def _asked(question: Question) -> McpQuestion:
+def _question_view(question: Question) -> McpQuestion:
     request = question.request
     return McpQuestion(
         id=question.id,
@@ -265,7 +265,7 @@ def delegations_result(found: list[RunSummary], asked: dict[str, list[Question]]
             agent=summary.agent,
             status=summary.response.status if summary.response else None,
             task=summary.objective[:200],
-            question=_asked(asked[summary.run][0]) if summary.run in asked else None,
+            question=_question_view(asked[summary.run][0]) if summary.run in asked else None,
         )
         for summary in found
     )

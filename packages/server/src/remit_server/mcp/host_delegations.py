@@ -41,11 +41,11 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 def log_line(record: Record) -> LogLine | None:
     """Return what a host hears of a record; None: nothing. Progress has notifications of its own."""
-    level, text = _worded(outward(record))
+    level, text = _log_line(outward(record))
     return None if level is None else LogLine(level=level, run=record.run, text=text)
 
 
-def _worded(record: Record) -> tuple[Level | None, str]:
+def _log_line(record: Record) -> tuple[Level | None, str]:
     match record.body:
         case Notice(agent=agent, text=text, code=code):
             return "notice" if code is None else "warning", f"{agent}: {text}"

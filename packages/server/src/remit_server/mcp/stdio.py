@@ -77,7 +77,7 @@ async def serve(
     into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     written, out = anyio.create_memory_object_stream[SessionMessage](0)
     async with asyncio.TaskGroup() as group:
-        reading = group.create_task(_read(stdin, into))
+        reading = group.create_task(_pass_on(stdin, into))
         group.create_task(_write(out, write, reading))
         try:
             await tools.server.run(read, written, tools.server.create_initialization_options())
@@ -86,7 +86,7 @@ async def serve(
         reading.cancel()
 
 
-async def _read(stdin: int, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+async def _pass_on(stdin: int, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
     """Pass on the host's messages, line by line."""
     heard: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
     loop = asyncio.get_running_loop()

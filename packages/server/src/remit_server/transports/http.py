@@ -159,7 +159,7 @@ class HttpAgent(Remote):
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Send a request, with retries, and return its outcome; if cancelled, cancel it at the peer, too."""
         try:
-            left = await line.depart(self._place)
+            left = await line.depart(self._location)
             if left is not None and not is_known_there(line, left):
                 return await self._look_up(request, line, "the request is too old to be sent again")
             return await self._ask(request, line, sent=left is not None)
@@ -198,11 +198,11 @@ class HttpAgent(Remote):
             ) as reply:
                 return await self._reply(reply, request, line, reply_check(headers), sent=sent)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
-            detail = f"{self._place}: {in_words(error)}"
+            detail = f"{self._location}: {in_words(error)}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
             raise RetryAllowed(why, sent=False) from error
         except _LOST as error:
-            detail = f"{self._place}: {type(error).__name__}"
+            detail = f"{self._location}: {type(error).__name__}"
             why = fault(Code.OUTCOME_UNKNOWN, f"the connection to {request.target} was lost", detail=detail)
             raise RetryAllowed(why, sent=True) from error
 
@@ -239,7 +239,7 @@ class HttpAgent(Remote):
         if reply.status in (429, 503):
             raise RetryAllowed(why, sent=False)
         # A reader would take "here" for this hub.
-        why = replace(why, message=f"the hub of {request.target} says: {why.message}", detail=self._place)
+        why = replace(why, message=f"the hub of {request.target} says: {why.message}", detail=self._location)
         # A refusal before execution says nothing about an earlier attempt.
         return lost(request, why, sent=sent)
 
@@ -260,12 +260,12 @@ class HttpAgent(Remote):
                     if reply.status == 202:
                         return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
                     if reply.status not in _BUSY:
-                        detail = f"{self._place}: status {reply.status}"
+                        detail = f"{self._location}: status {reply.status}"
                         return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=detail), sent=True)
             except _LOST:
                 pass  # retry until the deadline
             if pause_s * 1_000 >= line.time_left_ms() / 2:
-                return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
+                return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._location), sent=True)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
@@ -273,7 +273,7 @@ class HttpAgent(Remote):
         wait = reply.headers.get("retry-after", "")
         after_ms = int(wait) * 1_000 if wait.isascii() and wait.isdecimal() and len(wait) <= 6 else None
         why = f"the peer answered with status {reply.status}"
-        return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=after_ms, detail=self._place)
+        return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=after_ms, detail=self._location)
 
     # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -285,7 +285,7 @@ class HttpAgent(Remote):
             why = "it was changed on the way" if REPLY_PROOF in reply.headers else "it has no signature"
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 why += f", and says: {msgspec.json.decode(raw, type=_Failure).fault.message[:300]}"
-            raise unproven(why, self._place)
+            raise unproven(why, self._location)
         return raw
 
     async def _read_along(
@@ -297,12 +297,12 @@ class HttpAgent(Remote):
         with suppress(*_LOST):
             async for event in stream_events(reply, self._peer.max_bytes, check):
                 seen = event.number or seen
-                if (ended := await self._heard(event, line)) is not None:
+                if (ended := await self._take_event(event, line)) is not None:
                     return ended
         # The stream ended without an outcome: the server stopped, and it or another one has the rest.
         return await self._end_of(run, request, line, seen)
 
-    async def _heard(self, event: StreamEvent, line: RemoteHandle) -> Response | None:
+    async def _take_event(self, event: StreamEvent, line: RemoteHandle) -> Response | None:
         stored = self._decoded(event.data, _Stored, _stored)
         try:
             body = read_record(event.kind, bytes(stored.body))
@@ -338,12 +338,12 @@ class HttpAgent(Remote):
                         async for event in stream_events(reply, self._peer.max_bytes, check):
                             pause_s = PAUSE_S
                             after = event.number or after
-                            if (ended := await self._heard(event, line)) is not None:
+                            if (ended := await self._take_event(event, line)) is not None:
                                 return ended
                     elif reply.status not in _BUSY:
                         # It was started there, and may have finished.
                         why = f"the hub of {request.target} reports nothing more: status {reply.status}"
-                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
+                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._location), sent=True)
             except _LOST:
                 pass  # retry from where it broke off, until the deadline
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
@@ -384,9 +384,9 @@ class HttpAgent(Remote):
             raise RemitError(self._garbage(f"an invalid body: {error}")) from error
 
     def _garbage(self, what: str) -> Fault:
-        return fault(Code.RESULT_VALIDATION_FAILED, f"the peer sent {what}", detail=self._place)
+        return fault(Code.RESULT_VALIDATION_FAILED, f"the peer sent {what}", detail=self._location)
 
     @property
-    def _place(self) -> str:
+    def _location(self) -> str:
         """Where the agent is, for the operator of this hub."""
         return f"{self._name} at {self._peer.url}"

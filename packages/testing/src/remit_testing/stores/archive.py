@@ -131,10 +131,10 @@ class ArchiveConformance(StoreCase):
                 await store.submit(a_request(name, user=user), b"digest", worker="w", lease_ms=LONG_MS)
             response = a_response(a_request("one"))
             await store.finish("run-one", 1, response, 1)
-            found = await store.runs(user="u-1")
+            runs = await store.runs(user="u-1")
             assert [run.run for run in await store.runs(limit=2)] == ["run-three", "run-two"]
         one, three = "session-one", "session-three"
-        assert found == [
+        assert runs == [
             RunSummary(
                 "run-three", "u-1", "prime", "Sort receipts", 1_000, None, "running", "", three, 1_000, "run-three"
             ),
@@ -147,8 +147,8 @@ class ArchiveConformance(StoreCase):
             for name, user, correlation in (("one", "u-1", "c"), ("two", "u-2", "c"), ("three", "u-1", None)):
                 request = replace(a_request(name, user=user), correlation=correlation)
                 await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
-            found = await store.runs(correlation="c")
-            assert [(run.run, run.correlation) for run in found] == [("run-two", "c"), ("run-one", "c")]
+            runs = await store.runs(correlation="c")
+            assert [(run.run, run.correlation) for run in runs] == [("run-two", "c"), ("run-one", "c")]
             assert [run.run for run in await store.runs(correlation="c", user="u-1")] == ["run-one"]
             assert [run.run for run in await store.runs(correlation="run-three")] == ["run-three"]
             assert await store.runs(correlation="run-one") == []
@@ -182,11 +182,11 @@ class ArchiveConformance(StoreCase):
         async with self.opened() as store:
             for name in names:
                 await store.submit(a_request(name, user=f"u-{name[-1]}"), b"digest", worker="w", lease_ms=LONG_MS)
-            found = {
+            runs = {
                 prefix: [run.run for run in await store.runs(run=prefix)]
                 for prefix in ("run-a-", "run-b-1", "run-a%", "run-a_", "run-c", "run-b-1-", "")
             }
-            assert found == {
+            assert runs == {
                 "run-a-": ["run-a-2", "run-a-1"],
                 "run-b-1": ["run-b-1"],
                 "run-a%": ["run-a%2"],
@@ -208,7 +208,7 @@ class ArchiveConformance(StoreCase):
             ):
                 request = replace(a_request(name, id="same", user=user), target=agent, via=via)
                 await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
-            found = {
+            runs = {
                 of: ([run.run[4:] for run in await store.runs(of=of, limit=2)], await store.named("same", of))
                 for of in (
                     RunScope(),
@@ -224,7 +224,7 @@ class ArchiveConformance(StoreCase):
             await store.finish("run-one", 1, a_response(a_request()), 1, keep=False)
             assert await store.named("same", RunScope(users=("u-1",))) == []
         all_runs = ["run-four", "run-three", "run-two", "run-one"]
-        assert found == {
+        assert runs == {
             RunScope(): (["four", "three"], all_runs),
             RunScope(users=("u-1", "u-3")): (["four", "one"], ["run-four", "run-one"]),
             RunScope(agents=("prime",)): (["two", "one"], ["run-two", "run-one"]),
@@ -238,7 +238,7 @@ class ArchiveConformance(StoreCase):
             for place, name in enumerate(("one", "two", "three", "four"), start=1):
                 request = replace(a_request(name), created_ms=place * 1_000)
                 await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
-            found = {
+            runs = {
                 of: [run.run[4:] for run in await store.runs(of=of, limit=2)]
                 for of in (
                     RunScope(before="run-three"),
@@ -249,7 +249,7 @@ class ArchiveConformance(StoreCase):
                     RunScope(since_ms=2_000, until_ms=4_000, before="run-three"),
                 )
             }
-        assert found == {
+        assert runs == {
             RunScope(before="run-three"): ["two", "one"],
             RunScope(before="run-one"): [],
             RunScope(before="run-unknown"): [],
@@ -289,8 +289,8 @@ class ArchiveConformance(StoreCase):
                 await store.finish(f"run-{name}", 1, a_response(a_request(name)), 1)
             await store.sweep(max_attempts=3, keep_ms=LONG_MS)
             await store.submit(a_request("old", id="another"), b"digest", worker="w", lease_ms=LONG_MS)
-            found = [(run.run, run.state) for run in await store.runs(run="run-old")]
-        assert found == [("run-old", "running"), ("run-older", "finished"), ("run-old", "finished")]
+            runs = [(run.run, run.state) for run in await store.runs(run="run-old")]
+        assert runs == [("run-old", "running"), ("run-older", "finished"), ("run-old", "finished")]
 
     async def test_a_run_says_how_far_it_is(self) -> None:
         async with self.opened() as store:
@@ -299,8 +299,8 @@ class ArchiveConformance(StoreCase):
             await store.submit(a_request("works"), b"digest", worker="w", lease_ms=LONG_MS)
             await store.submit(a_request("done"), b"digest", worker="w", lease_ms=OVER_MS)
             await store.finish("run-done", 1, a_response(a_request("done")), 1)
-            found = {run.run: run.state for run in await store.runs()}
-        assert found == {
+            runs = {run.run: run.state for run in await store.runs()}
+        assert runs == {
             "run-asks": "waiting",
             "run-silent": "silent",
             "run-works": "running",

@@ -36,9 +36,9 @@ class RecordConformance(StoreCase):
             for number in range(250):
                 store.append(Kind.PROGRESS, number, "run-one", "session-one", progress(f"step {number}"))
             await store.flush()
-            found = await store.records(run="run-one")
-        assert texts(found) == [f"step {number}" for number in range(250)]
-        assert [record.at_ms for record in found] == list(range(250))
+            records = await store.records(run="run-one")
+        assert texts(records) == [f"step {number}" for number in range(250)]
+        assert [record.at_ms for record in records] == list(range(250))
 
     async def test_records_are_numbered_without_gaps_from_one(self) -> None:
         async with self.opened() as store:
@@ -78,8 +78,8 @@ class RecordConformance(StoreCase):
             for kind, body in bodies.items():
                 store.append(kind, 5, "run", "session", body)
             await store.flush()
-            found = await store.records()
-        assert {record.kind: record.body for record in found} == bodies
+            records = await store.records()
+        assert {record.kind: record.body for record in records} == bodies
 
     async def test_what_stands_in_another_log_is_recorded_once(self) -> None:
         entries = [
@@ -105,14 +105,14 @@ class RecordConformance(StoreCase):
             assert len(await store.records()) == 2
 
     async def test_what_comes_of_another_log_is_heard_like_any_record(self) -> None:
-        heard: list[Record] = []
+        records: list[Record] = []
         async with self.opened() as store:
-            leave = store.listen(heard.extend)
+            leave = store.listen(records.extend)
             await store.transfer("one", [NumberedRecord(1, Kind.SHARED, 4, "run", "session", a_step())])
             await store.flush()
             await asyncio.sleep(0)
             leave()
-        assert heard == [Record(seq=1, kind=Kind.SHARED, at_ms=4, run="run", session="session", body=a_step())]
+        assert records == [Record(seq=1, kind=Kind.SHARED, at_ms=4, run="run", session="session", body=a_step())]
 
     async def test_records_of_one_run_or_session_are_found_page_by_page(self) -> None:
         async with self.opened() as store:

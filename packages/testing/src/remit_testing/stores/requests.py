@@ -186,8 +186,8 @@ class RequestConformance(StoreCase):
             return Notice(delegation="run-one", agent="tag", text=text)
 
         async with self.opened() as store:
-            heard: list[Record] = []
-            store.listen(heard.extend)
+            records: list[Record] = []
+            store.listen(records.extend)
             await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
             store.append(Kind.NOTICE, 1, "run-one", "session-one", said("before"), 1)
             await store.flush()
@@ -206,7 +206,7 @@ class RequestConformance(StoreCase):
             assert await store.facts("u-1") == ("fresh", "of nobody's work")
             assert [each.text for each in await store.notes("session-one")] == ["fresh", "of nobody's work"]
             await asyncio.sleep(0)
-            assert heard == await store.records()
+            assert records == await store.records()
 
     async def test_nothing_is_written_of_a_run_that_was_given_up_by_its_worker(self) -> None:
         """The worker only stood still, and goes on after the sweep has ended its run."""
@@ -473,8 +473,8 @@ class WaitingConformance(StoreCase):
             await store.submit(a_request("two"), b"digest", worker="w", lease_ms=LONG_MS)
             assert await store.begin("run-one", 1, changed)
             assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", changed)]
-            found = await store.records(run="run-one")
-            assert [(record.kind, record.session, record.body) for record in found] == [
+            records = await store.records(run="run-one")
+            assert [(record.kind, record.session, record.body) for record in records] == [
                 (Kind.STARTED, "session-one", a_request()),
                 (Kind.STARTED, "session-one", changed),
             ]

@@ -296,8 +296,8 @@ class TransportConformance(LimitConformance):
         if not self.no_envelope:
             seen.clear()
             handoff = Handoff(original_request="Go", prior_outputs={"read": {"n": 3}}, decisions=("keep it short",))
-            said: dict[str, Any] = {"handoff": handoff, "hints": ("table",), "reason": "knows tax"}
-            await self.answered(helper, **said, correlation="c-1", files=_FILES)
+            fields: dict[str, Any] = {"handoff": handoff, "hints": ("table",), "reason": "knows tax"}
+            await self.answered(helper, **fields, correlation="c-1", files=_FILES)
             (request,) = seen
             assert request.files == _FILES
             assert (request.handoff, request.hints, request.reason) == (handoff, ("table",), "knows tax")
@@ -307,10 +307,10 @@ class TransportConformance(LimitConformance):
         """X16: the child's conversation is kept."""
         if self.no_envelope:
             raise SkipTest(self.no_envelope)
-        heard: list[list[str]] = []
+        texts: list[list[str]] = []
 
         async def helper(brief: Brief) -> str:
-            heard.append([message.text for message in await brief.history()])
+            texts.append([message.text for message in await brief.history()])
             return f"I heard {brief.objective}"
 
         async def boss(brief: Brief) -> str:
@@ -319,14 +319,14 @@ class TransportConformance(LimitConformance):
             return "done"
 
         assert (await self.asked(helper, boss)).ok
-        assert heard == [[], ["first", "I heard first"]]
+        assert texts == [[], ["first", "I heard first"]]
 
     async def test_a_returned_session_is_the_one_to_send(self) -> None:
         """X16: an unnamed session is continued by its returned id, by an agent and by a user."""
-        heard: list[list[str]] = []
+        texts: list[list[str]] = []
 
         async def helper(brief: Brief) -> str:
-            heard.append([message.text for message in await brief.history()])
+            texts.append([message.text for message in await brief.history()])
             return f"I heard {brief.objective}"
 
         async def boss(brief: Brief) -> str:
@@ -350,7 +350,7 @@ class TransportConformance(LimitConformance):
                 assert session in (None, reply.session), "it keeps its name"
                 session = reply.session
         turns = ["first", "I heard first", "second", "I heard second"]
-        assert heard == 2 * [[], turns[:2], turns]
+        assert texts == 2 * [[], turns[:2], turns]
 
     async def test_what_the_caller_shows_of_its_conversation_reaches_the_callee_each_time(self) -> None:
         """O4: the newest messages pass."""

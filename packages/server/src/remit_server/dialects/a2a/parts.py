@@ -61,7 +61,7 @@ def content_of(parts: Iterable[A2aPart], file_parts: int | None = None) -> Clien
         elif kind == "text" or media.startswith("text/"):
             texts.append(part.text if part.text is not None else _unpacked(part, number).decode(errors="replace"))
         elif media == JSON or media.endswith("+json"):
-            values.append(_read(_unpacked(part, number), number))
+            values.append(_parse_json(_unpacked(part, number), number))
         else:
             files.append(_file(part, number))
     if len(files) > MAX_FILES:
@@ -117,7 +117,7 @@ def _decoded(packed: str) -> bytes:
     return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
 
 
-def _read(raw: bytes, number: int) -> Json:
+def _parse_json(raw: bytes, number: int) -> Json:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -220,19 +220,19 @@ class Stream:
         status, artifacts = _end(self._telling, response, at_ms)
         for artifact in artifacts:
             # The whole result replaces its pieces: an agent may answer differently from how it began.
-            yield self._said(ArtifactUpdate(artifact=artifact, last_chunk=True))
-        yield self._said(StatusUpdate(status=status))
+            yield self._addressed(ArtifactUpdate(artifact=artifact, last_chunk=True))
+        yield self._addressed(StatusUpdate(status=status))
 
     def _piece(self, text: str) -> StreamResponse:
         artifact = A2aArtifact(artifact_id=RESULT, name="" if self._begun else RESULT, parts=(A2aPart(text=text),))
         update = ArtifactUpdate(artifact=artifact, append=self._begun)
         self._begun = True
-        return self._said(update)
+        return self._addressed(update)
 
     def _stands(self, state: TaskState, at_ms: int, says: str = "") -> StreamResponse:
-        return self._said(StatusUpdate(status=_status(self._telling, state, at_ms, says)))
+        return self._addressed(StatusUpdate(status=_status(self._telling, state, at_ms, says)))
 
-    def _said(self, update: StatusUpdate | ArtifactUpdate) -> StreamResponse:
+    def _addressed(self, update: StatusUpdate | ArtifactUpdate) -> StreamResponse:
         telling = self._telling
         update = replace(update, task_id=telling.task, context_id=telling.context)
         if isinstance(update, StatusUpdate):

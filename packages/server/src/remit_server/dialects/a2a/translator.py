@@ -87,7 +87,7 @@ def outcome(task: Task, id: str, target: str) -> Response:
         says = ""
     else:
         content = result_of(task.artifacts)
-    said = Response(
+    response = Response(
         version=REMIT_VERSION,
         id=id,
         target=target,
@@ -103,7 +103,7 @@ def outcome(task: Task, id: str, target: str) -> Response:
         if status is Status.SUCCESS
         else fault(_CODES[status], _why(task, says) or f"{target} gave no reason"),
     )
-    return refined(said, claims_of(words.rest, place), place, _sayable)
+    return refined(response, claims_of(words.rest, place), place, _sayable)
 
 
 def _why(task: Task, says: str) -> str:

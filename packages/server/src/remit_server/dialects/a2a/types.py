@@ -425,17 +425,17 @@ def _whole_number(value: Json) -> Json:
 
 
 def _state(value: Json) -> Json:
-    return _named(value, _STATES)
+    return _enum_name(value, _STATES)
 
 
 def _role(value: Json) -> Json:
-    return _named(value, _ROLES)
+    return _enum_name(value, _ROLES)
 
 
 _NAMED = {"state": _state, "role": _role}
 """Fields that hold the name of a value, which a peer's later version may add to."""
 
 
-def _named(value: Json, names: tuple[str, ...]) -> Json:
+def _enum_name(value: Json, names: tuple[str, ...]) -> Json:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(names[value]) if is_number and 0 <= value < len(names) else value

@@ -239,8 +239,8 @@ def _fields(raw: bytes) -> list[tuple[int, bytes]]:
 def _each(raw: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(raw):
-        tag, at = _read(raw, at)
-        value, at = _read(raw, at)
+        tag, at = _parse_varint(raw, at)
+        value, at = _parse_varint(raw, at)
         if tag & 7 == 2:
             if at + value > len(raw):
                 raise ValueError("it ends in the middle of a field")
@@ -252,7 +252,7 @@ def _each(raw: bytes) -> Iterator[tuple[int, bytes]]:
             raise ValueError("it holds a field of an unexpected type")
 
 
-def _read(raw: bytes, at: int) -> tuple[int, int]:
+def _parse_varint(raw: bytes, at: int) -> tuple[int, int]:
     value = raw[at] & 0x7F
     shift = 7
     while raw[at] > 0x7F:

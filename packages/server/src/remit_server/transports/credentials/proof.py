@@ -134,7 +134,7 @@ class Proofs:
 
         *me* are the keys of this hub. *method*, *path*, *body* (its digest) and *credential* are those of the request.
         """
-        read = _read(header)
+        read = _parse_header(header)
         if read is None:
             return _unproven("its proof is malformed, or made by another version of Remit")
         signature, signed, statement = read
@@ -162,7 +162,7 @@ class Proofs:
 
     def taken(self, header: str) -> Statement | None:
         """Return the statement of a proof that was just accepted; None if it was not."""
-        read = _read(header)
+        read = _parse_header(header)
         if read is None or _mark(read[1]) not in self._taken.get(read[2].at_ms // WINDOW_MS, ()):
             return None
         return read[2]
@@ -181,13 +181,13 @@ class Proofs:
 
 def addressee_of(header: str) -> str:
     """Return the public key of the hub that a proof is for; empty if it is malformed."""
-    read = _read(header)
+    read = _parse_header(header)
     return "" if read is None else written(read[2].to)
 
 
 def once_of(header: str) -> SingleUseProof:
     """Return the key under which a store remembers an accepted proof, and until when it could be used again."""
-    read = _read(header)
+    read = _parse_header(header)
     assert read is not None, "it was taken"
     # As far as the clock may be off in either direction.
     return SingleUseProof(f"proof:{_mark(read[1]).hex()}", read[2].at_ms + 2 * WINDOW_MS)
@@ -197,7 +197,7 @@ def _mark(signed: bytes) -> bytes:
     return sha256(signed).digest()[:16]
 
 
-def _read(header: str) -> tuple[bytes, bytes, Statement] | None:
+def _parse_header(header: str) -> tuple[bytes, bytes, Statement] | None:
     if len(header) > MAX_CHARS:
         return None
     try:

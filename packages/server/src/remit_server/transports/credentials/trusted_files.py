@@ -70,13 +70,13 @@ def trusted_keys(content: bytes) -> dict[str, tuple[str, ...]]:
 
 def revoked_ids(content: bytes) -> frozenset[str]:
     """Return the ids in a revocation list, one per line; raise a ValueError that names an invalid line."""
-    found: set[str] = set()
+    names: set[str] = set()
     for number, line in _lines(content):
         # An unreadable line must not let pass what somebody wanted to revoke.
         if REVOCATION.fullmatch(line.lower()) is None:
             raise ValueError(f"line {number} is not a credential id of 128 hexadecimal digits")
-        found.add(line.lower())
-    return frozenset(found)
+        names.add(line.lower())
+    return frozenset(names)
 
 
 def _lines(content: bytes) -> Iterator[tuple[int, str]]:
