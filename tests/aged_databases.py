@@ -11,10 +11,10 @@ from typing import TypeVar
 from ages import DAY_MS, Clock, fill
 from postgres_server import shared_server
 from remit.runtime.audit import AuditVerdict
-from remit.stores.store_upkeep import StoreUpkeep
+from remit_cli.upkeep.store_upkeep import StoreUpkeep
+from remit_cluster.postgres.commands.upkeep import PgUpkeep
 from remit_cluster.postgres.connection import DatabaseAddress
 from remit_cluster.postgres.store import PostgresStore
-from remit_cluster.postgres.upkeep import PgUpkeep
 
 # Ages are also judged by the clock of the server, so these days are behind it: from noon on, because a day ends at
 # midnight.

@@ -12,8 +12,8 @@ from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue, Store
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.stores.store_upkeep import StoreUpkeep
-from remit.stores.upkeep import Upkeep
+from remit_cli.upkeep.sqlite import SqliteUpkeep
+from remit_cli.upkeep.store_upkeep import StoreUpkeep
 from remit_testing.samples import LONG_MS, a_request, a_response, progress
 
 T = TypeVar("T")
@@ -101,8 +101,8 @@ async def fill(
 
 
 @contextmanager
-def upkeep(path: Path, now_ms: int) -> Generator[Upkeep]:
-    found = Upkeep(path, durability="process", wall_ms=lambda: now_ms)
+def upkeep(path: Path, now_ms: int) -> Generator[SqliteUpkeep]:
+    found = SqliteUpkeep(path, durability="process", wall_ms=lambda: now_ms)
     try:
         yield found
     finally:

@@ -16,8 +16,8 @@ from remit.protocol.records import Kind, Refusal
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import FACTS, SealedValue, Store, StoreError
-from remit.stores.retention import Erased, RetainingStore, Retention
-from remit.stores.store_upkeep import Pruned, StoreUpkeep, erase, prune, subject_of
+from remit.stores.retention import Erased, Pruned, RetainingStore, Retention
+from remit_cli.upkeep.store_upkeep import StoreUpkeep, subject_of
 from remit_testing.samples import a_request, a_response
 from waiting import eventually
 
@@ -49,11 +49,11 @@ class AgedStore(Protocol):
 
 
 async def pruned(aged: AgedStore, keep: Retention, *, now_ms: int | None = None, dry: bool = False) -> Pruned:
-    return await aged.with_upkeep(lambda upkeep: prune(upkeep, keep, dry=dry), now_ms)
+    return await aged.with_upkeep(lambda upkeep: upkeep.prune(keep, dry=dry), now_ms)
 
 
 async def erased(aged: AgedStore, user: str) -> Erased:
-    return await aged.with_upkeep(lambda upkeep: erase(upkeep, user, KEYS))
+    return await aged.with_upkeep(lambda upkeep: upkeep.erase(user, KEYS))
 
 
 async def exported(aged: AgedStore, user: str) -> dict[str, list[str]]:

@@ -36,9 +36,9 @@ from remit_server.documents.shared import SharedDraft
 
 if TYPE_CHECKING:  # whoever has a team has loaded it; a reader of the record need not wait for it
     from remit.runtime.shared_requests import CancelOrder
-    from remit.stores.store_upkeep import StoreUpkeep
     from remit_cli.config.team import Team
     from remit_cli.store_backup import BackupDone, Restored
+    from remit_cli.upkeep.store_upkeep import StoreUpkeep
 
 T = TypeVar("T")
 
@@ -309,10 +309,10 @@ def opened_upkeep(path: Place) -> Generator["StoreUpkeep"]:
         with path.database.upkeep() as upkeep:
             yield upkeep
         return
-    from remit.stores.upkeep import Upkeep
+    from remit_cli.upkeep.sqlite import SqliteUpkeep
 
     try:
-        upkeep = Upkeep(existing(path))
+        upkeep = SqliteUpkeep(existing(path))
         try:
             yield upkeep
         finally:

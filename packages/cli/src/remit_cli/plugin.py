@@ -1,6 +1,6 @@
-"""Brings agents in processes of their own to the core."""
+"""Brings agents in processes of their own, and the upkeep of a SQLite store, to the core."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,3 +17,8 @@ def isolated_agent(
     from remit_cli.processes.isolation import process_agent
 
     return process_agent(hub, name, code, options, secret)
+
+
+def upkeep() -> Mapping[str, str]:
+    """Return what removes rows from a SQLite store."""
+    return {"sqlite": "remit_cli.upkeep.sqlite:SqliteUpkeep"}

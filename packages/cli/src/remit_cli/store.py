@@ -22,9 +22,9 @@ from remit_server.documents.store import (
 )
 
 if TYPE_CHECKING:
-    from remit.stores.removal import SealedSegment
     from remit.stores.retention import Retention
-    from remit.stores.store_upkeep import StoreUpkeep
+    from remit_cli.upkeep.removal import SealedSegment
+    from remit_cli.upkeep.store_upkeep import StoreUpkeep
 
 
 @click.group(cls=SubcommandGroup)
@@ -71,15 +71,13 @@ def prune(
       remit store prune --dry-run
       remit store prune --keep 90d
     """
-    from remit.stores.store_upkeep import prune as apply
-
     rule = _retention(keep, given)
     with opened_upkeep(store_file(given)) as upkeep:
         if rule.is_forever and not vacuum:
             raise click.UsageError(
                 "everything is kept for ever: set `keep` in [store] of the team file, or give --keep"
             )
-        done = apply(upkeep, rule, dry=dry_run, archived=lambda each: _archive(upkeep, each, archive_folder))
+        done = upkeep.prune(rule, dry=dry_run, archived=lambda each: _archive(upkeep, each, archive_folder))
         returned = done.returned + (upkeep.rebuild() if vacuum and not dry_run else 0)
         keeps_pages = not upkeep.gives_back
     if as_json:
@@ -118,8 +116,8 @@ def archive(folder: Path, as_json: bool, given: GivenStore) -> None:
     Example:
       remit store archive /mnt/archive/hub
     """
-    from remit.stores.removal import day_of
     from remit_cli.store_archive import archive_segment
+    from remit_cli.upkeep.removal import day_of
 
     written = found = 0
     with opened_upkeep(store_file(given)) as upkeep:
@@ -360,14 +358,12 @@ def erase(user: str, yes: bool, vacuum: bool, as_json: bool, given: GivenStore) 
     Example:
       remit users erase ann
     """
-    from remit.stores.store_upkeep import erase as remove
-
     path = existing(store_file(given))
     if not yes:
         click.confirm(f"Erase everything about {user} from {path}? This cannot be undone", abort=True, err=as_json)
     keys = _keys(path, given)
     with opened_upkeep(path) as upkeep:
-        done = remove(upkeep, user, keys)
+        done = upkeep.erase(user, keys)
         if vacuum:
             upkeep.rebuild()
     if as_json:

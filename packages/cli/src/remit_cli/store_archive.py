@@ -16,8 +16,8 @@ from remit.protocol.codec import encode
 from remit.runtime.audit import GENESIS, ChainRow, RemovedRow, follows, leaf, link
 from remit.runtime.signing import Checkpoint
 from remit.stores.connection import sync
-from remit.stores.removal import SealedSegment
-from remit.stores.store_upkeep import StoreUpkeep
+from remit_cli.upkeep.removal import SealedSegment
+from remit_cli.upkeep.store_upkeep import StoreUpkeep
 
 _NAME = re.compile(r"(\d{12})-(\d{12})\.jsonl\.gz")
 # Beyond this, a higher level saves 2 % and takes three times as long.

@@ -8,18 +8,17 @@ import sys
 from pathlib import Path
 
 from remit.stores.retention import Retention
-from remit.stores.store_upkeep import prune
-from remit.stores.upkeep import Upkeep
 from remit_cli.store_archive import archive_segment
+from remit_cli.upkeep.sqlite import SqliteUpkeep
 
 DAY_MS = 24 * 3_600_000
 
 
 def main(path: str, now_ms: int, folder: str) -> None:
     print("begun", flush=True)
-    upkeep = Upkeep(Path(path), durability="process", wall_ms=lambda: now_ms)
+    upkeep = SqliteUpkeep(Path(path), durability="process", wall_ms=lambda: now_ms)
     keep = Retention(records=5 * DAY_MS)
-    prune(upkeep, keep, archived=lambda each: archive_segment(upkeep, each, Path(folder)))
+    upkeep.prune(keep, archived=lambda each: archive_segment(upkeep, each, Path(folder)))
     upkeep.close()
 
 

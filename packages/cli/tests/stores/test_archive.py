@@ -16,7 +16,6 @@ from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.retention import Retention
 from remit.stores.sqlite import verify_file
-from remit.stores.store_upkeep import prune
 from remit_cli.store_archive import ArchiveVerdict, archive_segment, verify_archive
 
 NOW_MS = START_MS + 10 * DAY_MS
@@ -38,7 +37,7 @@ def checked(path: Path, folder: Path) -> ArchiveVerdict:
 
 def prune_with(path: Path, folder: Path) -> None:
     with upkeep(path, NOW_MS) as found:
-        prune(found, Retention(records=5 * DAY_MS), archived=lambda each: archive_segment(found, each, folder))
+        found.prune(Retention(records=5 * DAY_MS), archived=lambda each: archive_segment(found, each, folder))
 
 
 async def test_an_archive_is_checked_by_itself_and_against_the_store_after_pruning(tmp_path: Path) -> None:

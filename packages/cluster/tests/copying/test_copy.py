@@ -34,7 +34,6 @@ from remit.stores.opening import copying_path
 from remit.stores.retention import Retention
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.stores.store_upkeep import prune
 from remit_cli.store_backup import back_up, restore
 from remit_cluster.copying.copy import Copied, CopyPlace, DatabaseToCopy, copy_between
 from remit_cluster.copying.sqlite import SqliteWriter
@@ -175,8 +174,8 @@ async def made(path: Path, kind: str = "plain") -> Path:
 
 def pruned(path: Path) -> None:
     with upkeep(path, START_MS + 10 * DAY_MS) as found:
-        prune(found, Retention(messages=3 * DAY_MS))
-        prune(found, Retention(records=6 * DAY_MS))
+        found.prune(Retention(messages=3 * DAY_MS))
+        found.prune(Retention(records=6 * DAY_MS))
 
 
 async def check_texts(store: Store) -> None:

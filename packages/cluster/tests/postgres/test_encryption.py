@@ -7,7 +7,6 @@ from postgres_server import shared_server
 from remit.protocol.envelope import ContextFilter
 from remit.runtime.keys import HubKeys
 from remit.stores.retention import Retention
-from remit.stores.store_upkeep import erase, prune
 from remit_cluster.postgres.store import PostgresStore
 from secret_texts import ask, now_ms, texts_of, write
 
@@ -91,14 +90,14 @@ async def test_erasing_a_user_destroys_their_key_and_the_next_text_has_another(t
     assert (verdict.ok, verdict.removed) == (True, 9), verdict
     await store.close()
     assert (await said(database)).count("secret answer to ann") == 1
-    assert await database.with_upkeep(lambda upkeep: erase(upkeep, "bob", KEYS), now_ms())
+    assert await database.with_upkeep(lambda upkeep: upkeep.erase("bob", KEYS), now_ms())
     assert "bob" not in await said(database)
 
 
 async def test_outlines_of_encrypted_texts_are_encrypted(tmp_path: Path) -> None:
     database = await written(tmp_path)
     later_ms = now_ms() + 1
-    found = await database.with_upkeep(lambda upkeep: prune(upkeep, Retention(messages=0)), later_ms)
+    found = await database.with_upkeep(lambda upkeep: upkeep.prune(Retention(messages=0)), later_ms)
     assert found.texts == 18
     text = await said(database)
     assert "secret answer" not in text

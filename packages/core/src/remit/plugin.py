@@ -107,6 +107,15 @@ class Hooks(Protocol):
         """
         ...
 
+    def upkeep(self) -> Mapping[str, str]:
+        """Return the addresses of what removes rows from a store, by the name of its engine.
+
+        It is called with the place of the store, and returns an `Upkeep`.
+
+        def upkeep(): return {"memory": "remit_memory.upkeep:MemoryUpkeep"}
+        """
+        ...
+
     def text_reader(self) -> "TextReader":
         """Return what reads the texts of people and agents; the first plugin that brings one is asked.
 

@@ -17,7 +17,6 @@ from remit.protocol.files import MAX_FILE_BYTES
 from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.keys import HubKeys
 from remit.stores.sqlite import SqliteStore
-from remit.stores.store_upkeep import erase
 from remit_orchestrator import add_orchestrator, add_workflow
 from waiting import PATIENCE_S
 
@@ -253,7 +252,7 @@ async def test_what_is_kept_about_a_user_includes_files_and_can_be_erased(tmp_pa
         kept = [encode(content).decode() for _, content in found.kept_about("u-1", HubKeys(b"secret"))]
     assert sum(picture in each for each in kept) == 2, "in the request and in the answer"
     with upkeep(path, time.time_ns() // 1_000_000) as found:
-        erase(found, "u-1", HubKeys(b"secret"))
+        found.erase("u-1", HubKeys(b"secret"))
     async with Hub(store=SqliteStore(path)) as reopened:
         left = b"".join(encode(record) for record in await reopened.store.records(limit=100))
     assert picture.encode() not in left

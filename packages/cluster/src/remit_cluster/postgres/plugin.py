@@ -19,6 +19,11 @@ def databases() -> Mapping[str, str]:
     return dict.fromkeys(("postgresql", "postgres"), "remit_cluster.postgres.commands.database:database_of")
 
 
+def upkeep() -> Mapping[str, str]:
+    """Return what removes rows from a store in PostgreSQL."""
+    return {"postgresql": "remit_cluster.postgres.commands.upkeep:PgUpkeep"}
+
+
 def extensions() -> Mapping[str, str]:
     """Return what adds `remit store copy`."""
     return {"store": "remit_cluster.copying.commands.copy:with_copy"}

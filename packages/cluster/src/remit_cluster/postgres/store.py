@@ -4,33 +4,37 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+from msgspec import Struct
 
 from remit.policy.budget import estimate
 from remit.protocol.envelope import ContextFilter, Message, Request, Response
 from remit.protocol.errors import Code, fault
+from remit.protocol.records import ChainBreak
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import OrphanedRun, StoreError, TokenCounter
+from remit.runtime.signing import CheckpointKey, open_key, read_key
 from remit.stores import reader
 from remit.stores.audit import Proof, SqlChain, StoredChain
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.database import NOW_MS, SqlChange
 from remit.stores.opening import reported
 from remit.stores.requests import JournalWrite, Submit, Write, is_old
-from remit.stores.retention import DAY_MS
+from remit.stores.retention import DAY_MS, open_upkeep
 from remit.stores.sql_store import SqlStore
 from remit.stores.writer import Listener
 from remit_cluster.postgres import messages as index
 from remit_cluster.postgres import records
 from remit_cluster.postgres.audit import DatabaseChain
 from remit_cluster.postgres.bulk import EXTEND_LEASE, LATE_WORKERS
-from remit_cluster.postgres.chainer import Chainer
+from remit_cluster.postgres.chainer import Chainer, read_head
+from remit_cluster.postgres.checkpoints import check_signer, examine, read_mark
 from remit_cluster.postgres.commits import Change
 from remit_cluster.postgres.connection import TROUBLE, Connections, DatabaseAddress, PgConnection, Query
 from remit_cluster.postgres.listeners import Listeners
-from remit_cluster.postgres.opening import DatabaseOpening, database_upkeep
+from remit_cluster.postgres.schema import CHAINING, check_complete, migrate
 from remit_cluster.postgres.transaction import PgTransaction
 from remit_cluster.postgres.user_keys import PgUserKeys
 from remit_cluster.postgres.waiting import Waiting
@@ -39,6 +43,60 @@ from remit_cluster.postgres.writer import PgWriter
 T = TypeVar("T")
 
 _wall_ms = LoopClock().wall_ms
+
+
+class OpenedDatabase(NamedTuple):
+    """The write connection of an open store, its key, and what did not agree."""
+
+    connection: PgConnection
+    key: CheckpointKey
+    breaks: list[ChainBreak]
+
+
+class DatabaseOpening(Struct, frozen=True, kw_only=True):
+    """The settings with which a database is opened."""
+
+    address: DatabaseAddress
+    key_file: Path
+    make_key: bool
+
+    async def open(self) -> OpenedDatabase:
+        """Connect; the tables and the key are created if this is the first hub."""
+        connection = await self.address.connect()
+        try:
+            await migrate(connection, self.address)
+            await check_complete(connection, self.address)
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
+                key = await self._open_key(connection)
+                await check_signer(connection, key.fingerprint, str(self.key_file))
+                breaks = await examine(connection, (await read_head(connection)).seq)
+        except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            connection.terminate()
+            raise self.address.translate(error) from error
+        except BaseException:
+            connection.terminate()
+            raise
+        return OpenedDatabase(connection, key, breaks)
+
+    async def _open_key(self, connection: PgConnection) -> CheckpointKey:
+        mark = await read_mark(connection)
+        known = mark is not None and bool(mark.signer)
+        path = self.key_file
+        if not known and self.make_key:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return await asyncio.to_thread(open_key, path)
+        try:
+            return await asyncio.to_thread(read_key, path)
+        except FileNotFoundError:
+            raise StoreError(
+                fault(
+                    Code.STORE_UNAVAILABLE,
+                    f"the key of {self.address.name} is missing: there is no {path}",
+                    suggestion="Copy it from a hub that uses this store, or from a backup: "
+                    "without it, nothing that was redacted can be read.",
+                )
+            ) from None
 
 
 class PostgresStore(SqlStore[PgWriter]):
@@ -70,8 +128,10 @@ class PostgresStore(SqlStore[PgWriter]):
         self.address = DatabaseAddress(url, password, pooler, self._user_keys.reading)
         self._every, self._seconds = checkpoint_every, checkpoint_seconds
         self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
-        upkeep = database_upkeep(self.address, self.key_file, wall_ms)
-        super().__init__(self.address.name, upkeep, wall_ms, records)
+        place = self.address, self.key_file
+        super().__init__(
+            self.address.name, lambda: open_upkeep("postgresql", *place, wall_ms=wall_ms), wall_ms, records
+        )
         self.encrypt, self._count = encrypt, count
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
         self.sizes = self._writer.sizes

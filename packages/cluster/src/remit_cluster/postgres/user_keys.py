@@ -10,7 +10,6 @@ from remit.protocol.records import Body
 from remit.runtime.ports import StoreError
 from remit.stores.database import FORGOTTEN, KEPT
 from remit.stores.user_keys import (
-    MARK,
     NOBODY,
     KnownKeys,
     UserCipher,
@@ -25,8 +24,6 @@ from remit_cluster.postgres.connection import PgConnection
 
 # The columns that can be encrypted; a query that wants one as it is stored gives it another name.
 _TEXTS = ("body", "content", "text", "begun_body", "ended_body")
-
-PREFIX_BYTES = len(MARK) + 8
 
 
 class _Row(Protocol):

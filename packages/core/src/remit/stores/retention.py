@@ -1,27 +1,15 @@
-"""How long texts are kept, what stays of a record after that, and what an erasure removed."""
+"""How long texts are kept, and what opens the upkeep that removes the rest."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import msgspec
-
-from remit.protocol.codec import encode
-from remit.protocol.records import SAID, Kind
+from remit.plugin import brought, named
+from remit.protocol.errors import Code, fault
+from remit.runtime.keys import HubKeys
+from remit.runtime.ports import StoreError
 
 DAY_MS = 24 * 3_600_000
-
-# They say what happened to the record itself.
-NEVER_REMOVED = frozenset({Kind.BREAK, Kind.REMOVED})
-
-# The texts in the other kinds of records; notices and steps with other devices have none that people wrote.
-_TEXTS: dict[Kind, tuple[str, ...]] = {
-    Kind.PROGRESS: ("text", "finished", "unfinished"),
-    Kind.TOOL: ("input",),
-    Kind.APPROVAL: ("question", "reason"),
-}
-# Of those, the ones that a record cannot be without.
-_NEEDED = ("text", "question")
-_ENVELOPES = frozenset({Kind.STARTED, Kind.DELEGATION, Kind.RESULT})
-HAVING_TEXTS = (*sorted(_ENVELOPES), Kind.REFUSED, *_TEXTS)
 
 
 class Retention(NamedTuple):
@@ -69,28 +57,52 @@ class Erased(NamedTuple):
     """Segments that were left as they are, and why."""
 
 
+class Pruned(NamedTuple):
+    """What was removed, or would be."""
+
+    rows: int = 0
+    """Records."""
+    texts: int = 0
+    """Records of which only the texts were removed."""
+    values: int = 0
+    """Values behind placeholders."""
+    facts: int = 0
+    """Facts about users, and notes of conversations."""
+    bytes: int = 0
+    """About how many bytes all of it takes."""
+    returned: int = 0
+    """By how many bytes the store has shrunk."""
+    refused: tuple[str, ...] = ()
+    """Segments that were left as they are, and why."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.rows or self.texts or self.values or self.facts)
+
+
+class Upkeep(Protocol):
+    """A connection that removes rows from a store, beside the hubs that write. It is used in a thread."""
+
+    def prune(self, keep: Retention, *, stopped: Callable[[], bool]) -> Pruned:
+        """Remove what *keep* no longer keeps; it ends early once *stopped* returns true."""
+        ...
+
+    def erase(self, user: str, keys: HubKeys) -> Erased:
+        """Remove everything of a user, whose redacted values are encrypted with *keys*, and record it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_upkeep(engine: str, *place: object, **options: object) -> Upkeep:
+    """Return the upkeep of a store of an engine, as an installed plugin brings it, or raise `StoreError`."""
+    for bring in brought("upkeep"):
+        if (address := bring().get(engine)) is not None:
+            with suppress(ImportError):  # the plugin is there, and the package that it needs for this is not
+                return named(address)(*place, **options)
+    why = f"no installed plugin removes anything from a store in {engine}"
+    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion="Install it: pip install remit"))
+
+
 def _days(ms: int) -> str:
     return f"{ms / DAY_MS:g}d"
-
-
-def outline_of(kind: Kind, raw: bytes) -> bytes:
-    """Return the body of a record without its texts: who, when, how it ended and what it cost."""
-    body: dict[str, Any] = msgspec.json.decode(raw)
-    if kind in _ENVELOPES:
-        return encode(_without_texts(body))
-    if kind is Kind.REFUSED:
-        return encode({part: _without_texts(envelope) for part, envelope in body.items()})
-    texts = _TEXTS.get(kind, ())
-    kept = {name: value for name, value in body.items() if name not in texts}
-    return encode(_with_bare_fault(kept) | {name: "" for name in texts if name in _NEEDED})
-
-
-def _without_texts(envelope: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in envelope.items() if name not in SAID}
-    return _with_bare_fault(kept)
-
-
-def _with_bare_fault(body: dict[str, Any]) -> dict[str, Any]:
-    # The sentences of a fault may quote what was said; its code says how it ended.
-    why: dict[str, Any] | None = body.get("fault")
-    return body if why is None else body | {"fault": {"code": why["code"], "message": ""}}

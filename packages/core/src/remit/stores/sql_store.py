@@ -6,8 +6,8 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from contextlib import closing
+from typing import Any, Generic, Protocol, TypeVar
 
 import apsw
 import msgspec
@@ -48,15 +48,12 @@ from remit.runtime.ports import (
 )
 from remit.runtime.signing import CheckpointKey
 from remit.stores import reader, requests, side_tables
-from remit.stores.connection import Durability, SqliteConnection
+from remit.stores.connection import SqliteConnection
 from remit.stores.database import OPEN, Entry, Query, SqlChange
 from remit.stores.reader import RecordPages
 from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write
-from remit.stores.retention import DAY_MS, FOREVER, Erased, Retention
+from remit.stores.retention import DAY_MS, FOREVER, Erased, Retention, Upkeep
 from remit.stores.user_keys import secret_of
-
-if TYPE_CHECKING:
-    from remit.stores.store_upkeep import StoreUpkeep
 
 T = TypeVar("T")
 
@@ -68,7 +65,7 @@ LOOK_MS = 3_600_000
 
 _log = logging.getLogger("remit.store")
 
-OpenUpkeep = Callable[[], "StoreUpkeep"]
+OpenUpkeep = Callable[[], Upkeep]
 """Opens the upkeep of a store; called in a thread."""
 
 
@@ -468,7 +465,13 @@ class SqlStore(ABC, Generic[W]):
     async def erase(self, user: str) -> Erased:
         """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
         await self.flush()
-        return await asyncio.to_thread(erase_user, self._upkeep, user, HubKeys(self.vault_key or self.secret()))
+        keys = HubKeys(self.vault_key or self.secret())
+
+        def erased() -> Erased:
+            with closing(self._upkeep()) as upkeep:
+                return upkeep.erase(user, keys)
+
+        return await asyncio.to_thread(erased)
 
     async def verify(self) -> AuditVerdict:
         """Verify the audit chain and its checkpoints, as far as they are committed."""
@@ -500,35 +503,12 @@ class SqlListings:
 # ── removal ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def file_upkeep(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> OpenUpkeep:
-    """Return what opens the upkeep of an SQLite file."""
-
-    def opened() -> "StoreUpkeep":
-        from remit.stores.upkeep import Upkeep  # most processes that open a store never need it
-
-        return Upkeep(path, durability=durability, wall_ms=wall_ms)
-
-    return opened
-
-
-def erase_user(opened: OpenUpkeep, user: str, keys: HubKeys) -> Erased:
-    """Erase a user from a store, whose upkeep *opened* opens, in a thread."""
-    from remit.stores.store_upkeep import erase
-
-    upkeep = opened()
-    try:
-        return erase(upkeep, user, keys)
-    finally:
-        upkeep.close()
-
-
 class DailyPruning:
     """The task that prunes, and whose turn it is."""
 
-    def __init__(self, name: str, opened: OpenUpkeep, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, name: str, open_upkeep: OpenUpkeep, wall_ms: Callable[[], int]) -> None:
         self._name = name
-        self._opened = opened
-        """Opens the store's upkeep; called in the thread."""
+        self._open = open_upkeep
         self._wall_ms = wall_ms
         self._looked_ms = 0
         self._task: asyncio.Task[None] | None = None
@@ -560,19 +540,13 @@ class DailyPruning:
             await task
 
     def _prune(self, keep: Retention) -> None:
-        # Most processes that open a store never prune it.
-        from remit.stores.store_upkeep import prune
-
         try:
-            upkeep = self._opened()
-            try:
-                found = prune(upkeep, keep, stopped=self._stopping.is_set)
-            finally:
-                upkeep.close()
+            with closing(self._open()) as upkeep:
+                pruned = upkeep.prune(keep, stopped=self._stopping.is_set)
         except (apsw.Error, OSError, StoreError) as error:  # the next day tries again
             _log.warning("%s was not pruned: %s", self._name, error)
             return
-        for each in found.refused:
+        for each in pruned.refused:
             _log.error("%s: not pruned, see `remit audit verify`: %s", self._name, each)
-        if not found.is_empty:
-            _log.info("%s: pruned %d records, and the texts of %d", self._name, found.rows, found.texts)
+        if not pruned.is_empty:
+            _log.info("%s: pruned %d records, and the texts of %d", self._name, pruned.rows, pruned.texts)

@@ -24,8 +24,8 @@ from remit.stores.connection import Durability, SqliteConnection, connect_reader
 from remit.stores.database import Query, SqlChange, ask, at_once
 from remit.stores.opening import Opening, Reader
 from remit.stores.requests import JournalWrite, Submit, Write
-from remit.stores.retention import FOREVER, Erased, Retention
-from remit.stores.sql_store import OutcomeWaits, SqlStore, file_upkeep
+from remit.stores.retention import FOREVER, Erased, Retention, open_upkeep
+from remit.stores.sql_store import OutcomeWaits, SqlStore
 from remit.stores.transaction import Transaction, is_submitted, late_workers
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
@@ -75,7 +75,8 @@ class SqliteStore(SqlStore[StoreWriter]):
             make_key=make_key,
             wall_ms=wall_ms,
         )
-        super().__init__(str(self.path), file_upkeep(self.path, durability, wall_ms), wall_ms, pages)
+        options: dict[str, object] = {"durability": durability, "wall_ms": wall_ms}
+        super().__init__(str(self.path), lambda: open_upkeep("sqlite", self.path, **options), wall_ms, pages)
         self.retention, self.encrypt = retention, encrypt
         self._count, self._jumps, self._keeps_words = count, Jumps(monotonic), True
         self._waits = OutcomeWaits(self._outcome)

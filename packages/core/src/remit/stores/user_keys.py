@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MARK = b"\x01"
 _ID, _NONCE = 8, 12
 _HEAD = len(MARK) + _ID + _NONCE
+# How many bytes name the key at the beginning of everything that is encrypted under it.
+PREFIX_BYTES = len(MARK) + _ID
 
 # Texts that belong to no user.
 NOBODY = ""

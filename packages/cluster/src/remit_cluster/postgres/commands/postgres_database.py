@@ -23,9 +23,9 @@ from remit_cluster.postgres import records
 from remit_cluster.postgres.audit import DatabaseChain
 from remit_cluster.postgres.chainer import bring_up_to_date
 from remit_cluster.postgres.commands.backup import back_up, restore
+from remit_cluster.postgres.commands.upkeep import PgUpkeep
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
 from remit_cluster.postgres.schema import check_complete, check_version
-from remit_cluster.postgres.upkeep import PgUpkeep
 from remit_cluster.postgres.user_keys import PgUserKeys
 
 T = TypeVar("T")

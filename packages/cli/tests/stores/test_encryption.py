@@ -12,11 +12,10 @@ from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader
 from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.stores.store_upkeep import erase, prune
-from remit.stores.upkeep import Upkeep
 from remit.stores.user_keys import connect_plain
 from remit_cli.store_archive import archive_segment, verify_archive
 from remit_cli.store_backup import back_up, restore
+from remit_cli.upkeep.sqlite import SqliteUpkeep
 from secret_texts import ask, now_ms, texts_of, write
 
 KEYS = HubKeys(b"secret")
@@ -69,17 +68,17 @@ async def test_an_erased_user_is_unreadable_in_archive_and_backup_too(tmp_path: 
     archive, backup, keys = tmp_path / "archive", tmp_path / "out" / "backup", tmp_path / "out" / "keys"
     backup.parent.mkdir()
     back_up(path, backup, keys_to=keys)
-    upkeep = Upkeep(path, durability="process")
+    upkeep = SqliteUpkeep(path, durability="process")
     for segment in upkeep.segments():
         archive_segment(upkeep, segment, archive)
-    done = erase(upkeep, "ann", KEYS)
+    done = upkeep.erase("ann", KEYS)
     upkeep.close()
     assert (done.rows, done.facts) == (9, 1)
     assert verify_file(path).ok
     text = await said(path)
     assert "of ann" not in text
     assert "secret answer to bob" in text
-    upkeep = Upkeep(path)
+    upkeep = SqliteUpkeep(path)
     assert list(upkeep.kept_about("ann", KEYS)) == []
     assert verify_archive(archive, stored=lambda after, last: chain_rows(upkeep.connection, after, last)).ok
     upkeep.close()
@@ -102,8 +101,8 @@ async def test_a_hub_at_work_notices_that_a_key_was_destroyed(tmp_path: Path) ->
     path = await written(tmp_path)
     store = await opened(path)
     await ask(store, "later", "ann")
-    upkeep = Upkeep(path, durability="process")
-    erase(upkeep, "ann", KEYS)
+    upkeep = SqliteUpkeep(path, durability="process")
+    upkeep.erase("ann", KEYS)
     upkeep.close()
     await ask(store, "again", "ann")
     assert (await store.facts("ann")) == ("secret fact of ann",)
@@ -115,8 +114,8 @@ async def test_a_hub_at_work_notices_that_a_key_was_destroyed(tmp_path: Path) ->
 
 async def test_texts_of_encrypted_records_are_pruned(tmp_path: Path) -> None:
     path = await written(tmp_path)
-    upkeep = Upkeep(path, durability="process", wall_ms=lambda: now_ms() + 10_000)
-    found = prune(upkeep, Retention(messages=5_000))
+    upkeep = SqliteUpkeep(path, durability="process", wall_ms=lambda: now_ms() + 10_000)
+    found = upkeep.prune(Retention(messages=5_000))
     upkeep.close()
     assert found.texts == 18
     assert verify_file(path).ok

@@ -17,9 +17,8 @@ from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.database import at_once
-from remit.stores.retention import Retention
+from remit.stores.retention import Pruned, Retention
 from remit.stores.sqlite import verify_file
-from remit.stores.store_upkeep import Pruned, prune
 from retention_suite import ALL, TEXTS, RetentionSuite, erased, exported
 
 NOW_MS = AgedFile.now_ms
@@ -27,7 +26,7 @@ NOW_MS = AgedFile.now_ms
 
 def pruned(path: Path, keep: Retention, *, now_ms: int = NOW_MS, dry: bool = False) -> Pruned:
     with upkeep(path, now_ms) as found:
-        return prune(found, keep, dry=dry)
+        return found.prune(keep, dry=dry)
 
 
 def sql(path: Path, statements: str) -> None:

@@ -15,7 +15,7 @@ Ageing = Literal["values", "fact_values", "facts", "notes"]
 """What is kept for a time besides records: redacted values, those of facts, facts, and notes of conversations."""
 
 
-class Belongings(NamedTuple):
+class UserBelongings(NamedTuple):
     """The runs and sessions of a user, and all scopes of their redacted values."""
 
     user: str
@@ -50,7 +50,7 @@ _read_question = msgspec.json.Decoder(Question).decode
 # ── of a user ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def belongings(database: SqlConnection, user: str, started: Collection[str], keys: HubKeys) -> Belongings:
+async def belongings(database: SqlConnection, user: str, started: Collection[str], keys: HubKeys) -> UserBelongings:
     """Return what belongs to a user; *keys* are those with which redacted values are encrypted.
 
     A run has one user: as its request says, or, if that is no longer known, its first record. Those are *started*.
@@ -64,7 +64,7 @@ async def belongings(database: SqlConnection, user: str, started: Collection[str
         *(user, list(runs)),
     )
     sessions = tuple(sorted(session for (session,) in rows))
-    return Belongings(user, runs, sessions, _scopes_of(user, runs, sessions, keys))
+    return UserBelongings(user, runs, sessions, _scopes_of(user, runs, sessions, keys))
 
 
 async def check_no_open_run(database: SqlConnection, user: str) -> None:
@@ -76,7 +76,7 @@ async def check_no_open_run(database: SqlConnection, user: str) -> None:
         raise StoreError(fault(Code.USER_HAS_OPEN_RUN, message, suggestion=advice))
 
 
-async def delete(database: SqlConnection, of: Belongings) -> Deleted:
+async def delete(database: SqlConnection, of: UserBelongings) -> Deleted:
     """Delete what is kept about a user besides records and the index of conversations."""
     runs, sessions = list(of.runs), list(of.sessions)
     values = await _deleted(database, "sealed", "scope", list(of.scopes))
@@ -99,7 +99,7 @@ async def _deleted(database: SqlConnection, table: str, column: str, names: list
     return len(await database.fetch(f"DELETE FROM remit.{table} WHERE {column} = ANY ($1::text[]) RETURNING 1", names))
 
 
-async def kept_besides(database: SqlConnection, of: Belongings, keys: HubKeys) -> AsyncIterator[Kept]:
+async def kept_besides(database: SqlConnection, of: UserBelongings, keys: HubKeys) -> AsyncIterator[Kept]:
     """Yield everything that is kept about a user besides records."""
     runs, sessions = list(of.runs), list(of.sessions)
     for name, at_ms, run, text in await database.fetch(
@@ -134,15 +134,15 @@ def _shown(text: bytes) -> str:
 
 def kept_record(seq: int, kind: int, at_ms: int, run: str, session: str, body: str | bytes) -> Kept:
     """Return a record from its columns."""
-    told = {"seq": seq, "kind": KIND_OF[kind].value, "at_ms": at_ms, "run": run, "session": session}
-    return Kept("record", {**told, "body": msgspec.json.decode(body)})
+    columns = {"seq": seq, "kind": KIND_OF[kind].value, "at_ms": at_ms, "run": run, "session": session}
+    return Kept("record", {**columns, "body": msgspec.json.decode(body)})
 
 
 def _kept_value(keys: HubKeys, scope: str, token: str, value: bytes, at_ms: int) -> Kept:
     """Return a redacted value, decrypted, from its columns."""
     opened = keys.unlock(value, f"{scope} {token}")
-    said = None if opened is None else _plain(opened)
-    return Kept("value", {"scope": scope, "token": token, "value": said, "at_ms": at_ms})
+    shown = None if opened is None else _plain(opened)
+    return Kept("value", {"scope": scope, "token": token, "value": shown, "at_ms": at_ms})
 
 
 def _plain(opened: bytes) -> Any:

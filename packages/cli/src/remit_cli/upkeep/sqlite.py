@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,50 +16,26 @@ from remit.stores import messages
 from remit.stores.audit import FileChain
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
-from remit.stores.database import SqliteDatabase, at_once, in_sqlite
+from remit.stores.database import SqliteDatabase, at_once
 from remit.stores.opening import STORE
-from remit.stores.removal import (
-    ExpiredRows,
-    OfUser,
-    SealedSegment,
-    SegmentChanges,
-)
-from remit.stores.schema import KINDS, check_version
-from remit.stores.store_upkeep import NEVER, TEXTUAL, UNUSED, StoreUpkeep, key_for_removal
+from remit.stores.schema import check_version
 from remit.stores.transaction import Transaction
-from remit.stores.user_data import Kept, kept_record
 from remit.stores.user_keys import UserCipher, UserKeys, is_encrypted
+from remit_cli.upkeep.removal import SealedSegment, SegmentChanges
+from remit_cli.upkeep.store_upkeep import StoreUpkeep, key_for_removal
 
 # Pages that are given back in one transaction: 2 MB.
 VACUUM_PAGES = 500
-
-_GOING = in_sqlite(f"""
-    SELECT seq FROM record WHERE seq BETWEEN $1 AND $2 AND kind NOT IN ({NEVER}) {UNUSED} ORDER BY seq
-""")
-_SHORTENED = in_sqlite(f"""
-    SELECT seq FROM record WHERE seq BETWEEN $1 AND $2 AND kind IN ({TEXTUAL})
-    AND NOT EXISTS (SELECT 1 FROM removed WHERE removed.seq = record.seq) {UNUSED} ORDER BY seq
-""")
-_USER_OF_BODY = f"""
-    CASE WHEN kind IN ({KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}) THEN CAST(body AS TEXT) ->> '$.remit.user'
-    WHEN kind = {KINDS[Kind.REFUSED]} THEN CAST(body AS TEXT) ->> '$.request.remit.user'
-    WHEN kind = {KINDS[Kind.SHARED]} THEN CAST(body AS TEXT) ->> '$.requester' END
-"""
-_STARTED = f"""
-    SELECT run FROM record WHERE kind = {KINDS[Kind.STARTED]} AND CAST(body AS TEXT) ->> '$.remit.user' = ?
-"""
-_OF_USER = f"""
-    FROM record WHERE seq BETWEEN ?1 AND ?2 AND kind NOT IN ({NEVER})
-    AND (run IN (SELECT value FROM json_each(?3)) OR ({_USER_OF_BODY}) = ?4) ORDER BY seq
-"""
 
 T = TypeVar("T")
 
 _log = logging.getLogger("remit.store")
 
 
-class Upkeep(StoreUpkeep):
+class SqliteUpkeep(StoreUpkeep):
     """A connection that removes rows from a file."""
+
+    _seq, _segment = "seq", "FROM remit.record WHERE seq BETWEEN $1 AND $2"
 
     def __init__(
         self,
@@ -116,13 +92,12 @@ class Upkeep(StoreUpkeep):
     async def _now(self) -> int:
         return self._wall_ms()
 
-    async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
-        sql = _GOING if expired.whole else _SHORTENED
-        return [seq for (seq,) in self.connection.execute(sql, (segment.first, segment.last))]
+    async def _outlined(self, segment: SealedSegment) -> Collection[int]:
+        sql = "SELECT seq FROM removed WHERE seq BETWEEN ? AND ?"
+        return {seq for (seq,) in self.connection.execute(sql, (segment.first, segment.last))}
 
-    async def _rows_of(self, segment: SealedSegment, of: OfUser) -> list[int]:
-        values = (segment.first, segment.last, _json(of.runs), of.user)
-        return [seq for (seq,) in self.connection.execute(f"SELECT seq {_OF_USER}", values)]
+    async def _key_prefix(self, user: str) -> None:  # noqa: ARG002 - this connection reads all texts decrypted
+        return None
 
     async def _load_ciphers(self, ids: Collection[int]) -> None:
         """The keys are in the same file."""
@@ -159,15 +134,6 @@ class Upkeep(StoreUpkeep):
 
     async def _lock_requests(self) -> None:
         """The transaction holds the lock of the whole file."""
-
-    async def _started_by(self, user: str) -> list[str]:
-        return [run for (run,) in self.connection.execute(_STARTED, (user,))]
-
-    async def _kept_records(self, runs: tuple[str, ...], user: str) -> AsyncIterator[Kept]:
-        (last,) = self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0]
-        sql = f"SELECT seq, kind, at_ms, run, session, CAST(body AS TEXT) {_OF_USER}"
-        for row in self.connection.execute(sql, (0, last, _json(runs), user)):
-            yield kept_record(*row)
 
     async def _forget_conversations(self, sessions: Sequence[str]) -> None:
         sql = "DELETE FROM conversation WHERE session IN (SELECT value FROM json_each(?))"

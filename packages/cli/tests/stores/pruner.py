@@ -9,21 +9,20 @@ from pathlib import Path
 
 from remit.runtime.keys import HubKeys
 from remit.stores.retention import Retention
-from remit.stores.store_upkeep import erase, prune
-from remit.stores.upkeep import Upkeep
+from remit_cli.upkeep.sqlite import SqliteUpkeep
 
 DAY_MS = 24 * 3_600_000
 
 
 def main(what: str, path: str, now_ms: int) -> None:
     print("begun", flush=True)
-    upkeep = Upkeep(Path(path), durability="process", wall_ms=lambda: now_ms)
+    upkeep = SqliteUpkeep(Path(path), durability="process", wall_ms=lambda: now_ms)
     if what == "erase":
-        erase(upkeep, "ann", HubKeys(b"secret"))
+        upkeep.erase("ann", HubKeys(b"secret"))
         return
     if what == "texts":
-        prune(upkeep, Retention(messages=5 * DAY_MS))
-    prune(upkeep, Retention(records=5 * DAY_MS))
+        upkeep.prune(Retention(messages=5 * DAY_MS))
+    upkeep.prune(Retention(records=5 * DAY_MS))
     upkeep.close()
 
 

@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from remit.protocol.records import Kind, Removal
+import msgspec
+
+from remit.protocol.codec import encode
+from remit.protocol.records import SAID, Kind, Removal
 from remit.runtime.audit import ChainRow, RemovedRow, follows, leaf, link
 from remit.runtime.audit.chain import Outlines, newest, ranges, sign_removal
 from remit.runtime.signing import Checkpoint, CheckpointKey
@@ -226,3 +229,43 @@ def plan(
 
 def _length(row: ChainRow) -> int:
     return len(row.body) + 2 * len(row.run) + 2 * len(row.session)
+
+
+# ── what stays of a record without its texts ──────────────────────────────────────────────────────────────────────────
+
+# They say what happened to the record itself.
+NEVER_REMOVED = frozenset({Kind.BREAK, Kind.REMOVED})
+
+# The texts in the other kinds of records; notices and steps with other devices have none that people wrote.
+_TEXTS: dict[Kind, tuple[str, ...]] = {
+    Kind.PROGRESS: ("text", "finished", "unfinished"),
+    Kind.TOOL: ("input",),
+    Kind.APPROVAL: ("question", "reason"),
+}
+# Of those, the ones that a record cannot be without.
+_NEEDED = ("text", "question")
+_ENVELOPES = frozenset({Kind.STARTED, Kind.DELEGATION, Kind.RESULT})
+HAVING_TEXTS = (*sorted(_ENVELOPES), Kind.REFUSED, *_TEXTS)
+
+
+def outline_of(kind: Kind, raw: bytes) -> bytes:
+    """Return the body of a record without its texts: who, when, how it ended and what it cost."""
+    body: dict[str, Any] = msgspec.json.decode(raw)
+    if kind in _ENVELOPES:
+        return encode(_without_texts(body))
+    if kind is Kind.REFUSED:
+        return encode({part: _without_texts(envelope) for part, envelope in body.items()})
+    texts = _TEXTS.get(kind, ())
+    kept = {name: value for name, value in body.items() if name not in texts}
+    return encode(_with_bare_fault(kept) | {name: "" for name in texts if name in _NEEDED})
+
+
+def _without_texts(envelope: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in envelope.items() if name not in SAID}
+    return _with_bare_fault(kept)
+
+
+def _with_bare_fault(body: dict[str, Any]) -> dict[str, Any]:
+    # The sentences of a fault may quote what was said; its code says how it ended.
+    why: dict[str, Any] | None = body.get("fault")
+    return body if why is None else body | {"fault": {"code": why["code"], "message": ""}}

@@ -6,29 +6,21 @@ It is used in a thread without an event loop, and has one of its own for its con
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import msgspec
 
-from remit.protocol.codec import encode
 from remit.protocol.records import Kind, Notice, Removal
 from remit.runtime.audit.chain import pairs, ranges
 from remit.stores.database import NOW_MS
 from remit.stores.opening import STORE
-from remit.stores.removal import (
-    ExpiredRows,
-    OfUser,
-    SealedSegment,
-    SegmentChanges,
-)
-from remit.stores.schema import KINDS
-from remit.stores.store_upkeep import NEVER, TEXTUAL, UNUSED, StoreUpkeep, key_for_removal
-from remit.stores.user_data import Kept, kept_record
 from remit.stores.user_keys import UserCipher
+from remit_cli.upkeep.removal import SealedSegment, SegmentChanges
+from remit_cli.upkeep.store_upkeep import StoreUpkeep, key_for_removal
 from remit_cluster.postgres import messages
 from remit_cluster.postgres.audit import DatabaseChain, blocks_between, leaves_between, places
 from remit_cluster.postgres.bulk import StreamPosition, columns
@@ -37,7 +29,7 @@ from remit_cluster.postgres.checkpoints import check_signer
 from remit_cluster.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly
 from remit_cluster.postgres.schema import CHAINING, UPKEEP, check_version
 from remit_cluster.postgres.transaction import PgTransaction
-from remit_cluster.postgres.user_keys import PREFIX_BYTES, PgUserKeys, prefix_of
+from remit_cluster.postgres.user_keys import PgUserKeys, prefix_of
 
 # How often a transaction is tried that was rolled back for the sake of another.
 TRIES = 3
@@ -61,42 +53,13 @@ _SEGMENT = """
     WHERE chain.first >= (SELECT coalesce(max(first), 0) FROM remit.chain WHERE first <= $1) AND chain.first <= $2
         AND chain.last >= $1
 """
-_SEQ_OF_SEGMENT = "chain.first + record.number - chain.number"
-
-_GOING = f"SELECT {_SEQ_OF_SEGMENT} {_SEGMENT} AND kind NOT IN ({NEVER}) {UNUSED}"
-_SHORTENED = f"SELECT {_SEQ_OF_SEGMENT} {_SEGMENT} AND kind IN ({TEXTUAL}) {UNUSED}"
-# Where a body of each kind names its user. Other records belong to whoever's run it is.
-_NAMED: dict[int, tuple[str, ...]] = {
-    KINDS[Kind.STARTED]: ("remit", "user"),
-    KINDS[Kind.DELEGATION]: ("remit", "user"),
-    KINDS[Kind.REFUSED]: ("request", "remit", "user"),
-    KINDS[Kind.SHARED]: ("requester",),
-}
-_NAMING = ", ".join(str(kind) for kind in _NAMED)
-
-# Bodies in which the name of a user stands: the server cannot parse all of them, so this is confirmed by `_names_user`.
-_HINT = f"kind IN ({_NAMING}) AND (position({{}} IN body) > 0 OR position({{}} IN body) > 0)"
-
-
-# Bodies that are encrypted under the key of a user.
-_ENCRYPTED = f"coalesce(substring(body FROM 1 FOR {PREFIX_BYTES}) = {{}}::bytea, false)"
-_OWN = f"(run = ANY ($5::text[]) OR {_ENCRYPTED.format('$6')})"
-_ROWS = f"""
-    SELECT {_SEQ_OF_SEGMENT}, kind, CASE WHEN NOT {_OWN} THEN body END AS body {_SEGMENT} AND kind NOT IN ({NEVER})
-        AND ({_OWN} OR ({_HINT.format("$3", "$4")}))
-"""
-_RECORDS = f"""
-    SELECT {_SEQ_OF_SEGMENT} AS seq, kind, at_ms, run, session, body {_SEGMENT}
-        AND {_SEQ_OF_SEGMENT} = ANY ($3::bigint[]) ORDER BY seq
-"""
-# How many rows of the chain are searched at once.
-_STEP = 10_000
-
 T = TypeVar("T")
 
 
 class PgUpkeep(StoreUpkeep):
     """A connection that removes rows from a database."""
+
+    _seq, _segment = "chain.first + record.number - chain.number", _SEGMENT
 
     def __init__(
         self,
@@ -189,21 +152,11 @@ class PgUpkeep(StoreUpkeep):
             yield
         self._stream = self._written
 
-    async def _expired_rows(self, segment: SealedSegment, expired: ExpiredRows) -> list[int]:
-        sql = _GOING if expired.whole else _SHORTENED
-        found = sorted(seq for (seq,) in await self.connection.fetch(sql, segment.first, segment.last))
-        if expired.whole:
-            return found
-        shortened = await leaves_between(self.connection, segment.first, segment.last)
-        return [seq for seq in found if seq not in shortened]
+    async def _outlined(self, segment: SealedSegment) -> Collection[int]:
+        return await leaves_between(self.connection, segment.first, segment.last)
 
-    async def _rows_of(self, segment: SealedSegment, of: OfUser) -> list[int]:
-        return await self._rows_between(segment.first, segment.last, of.runs, of.user)
-
-    async def _rows_between(self, first: int, last: int, runs: tuple[str, ...], user: str) -> list[int]:
-        prefix = await prefix_of(self.connection, user)
-        rows = await self.connection.fetch(_ROWS, first, last, *_hints(user), list(runs), prefix)
-        return sorted(seq for seq, kind, body in rows if body is None or _names_user(kind, body, user))
+    async def _key_prefix(self, user: str) -> bytes | None:
+        return await prefix_of(self.connection, user)
 
     async def _load_ciphers(self, ids: Collection[int]) -> None:
         await self._keys.load(self.connection, ids)
@@ -261,22 +214,6 @@ class PgUpkeep(StoreUpkeep):
         # Hubs wait for some milliseconds.
         await self.connection.execute("LOCK TABLE remit.request IN SHARE ROW EXCLUSIVE MODE")
 
-    async def _started_by(self, user: str) -> list[str]:
-        started = await self.connection.fetch(
-            "SELECT run, kind, body FROM remit.record"
-            f" WHERE kind = $1 AND ({_HINT.format('$2', '$3')} OR {_ENCRYPTED.format('$4')})",
-            *(KINDS[Kind.STARTED], *_hints(user), await prefix_of(self.connection, user)),
-        )
-        return [run for run, kind, body in started if _names_user(kind, body, user)]
-
-    async def _kept_records(self, runs: tuple[str, ...], user: str) -> AsyncIterator[Kept]:
-        head: int = await self.connection.fetchval("SELECT coalesce(max(last), 0) FROM remit.chain")
-        for first in range(1, head + 1, _STEP):
-            last = min(first + _STEP - 1, head)
-            found = await self._rows_between(first, last, runs, user)
-            for row in await self.connection.fetch(_RECORDS, first, last, found) if found else ():
-                yield kept_record(*row)
-
     async def _forget_conversations(self, sessions: Sequence[str]) -> None:
         await messages.forget_conversations(self.connection, sessions)
 
@@ -307,15 +244,3 @@ class PgUpkeep(StoreUpkeep):
     async def _size(self) -> int:
         sql = "SELECT sum(pg_total_relation_size(('remit.' || name)::regclass))::bigint FROM unnest($1::text[]) AS name"
         return await self.connection.fetchval(sql, list(_TABLES))
-
-
-def _hints(user: str) -> tuple[bytes, bytes]:
-    name = encode(user)
-    return b'"user":' + name, b'"requester":' + name
-
-
-def _names_user(kind: int, body: bytes, user: str) -> bool:
-    found: Any = msgspec.json.decode(body)
-    for step in _NAMED[kind]:
-        found = found.get(step, {})
-    return bool(found == user)
