@@ -22,7 +22,8 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
 from remit.stores.connection import SqliteConnection, connect_reader, connect_writer, write_lock
-from remit.stores.messages import choose
+from remit.stores.database import ask as run_query
+from remit.stores.messages import FILE_INDEX
 from remit.stores.schema import KINDS
 from remit.stores.sqlite import SqliteStore
 
@@ -144,7 +145,10 @@ async def medians(rounds: int, runs: Mapping[str, Callable[[], Awaitable[object]
 
 async def compare(keyword: str, table: SqliteConnection, long: SqliteStore, short: SqliteStore) -> list[Figure]:
     reader = connect_reader(long.path, 1)
-    query = choose(SESSION, wanted(keyword), 0, TOKENS)
+    chosen = partial(FILE_INDEX.choose, session=SESSION, wanted=wanted(keyword), now_ms=0, tokens=TOKENS)
+
+    def query(connection: SqliteConnection) -> list[Message] | None:
+        return run_query(connection, chosen)
 
     async def soon(run: Callable[[], object]) -> object:
         return run()

@@ -8,6 +8,7 @@ import asyncio
 import heapq
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from remit.protocol.records import Kind
 from remit.runtime.delegation.routing import NEWEST, RECALL_S, tracks
 from remit.stores.connection import connect_reader
 from remit.stores.database import ask
-from remit.stores.records import recent
+from remit.stores.records import FILE_PAGES
 from remit.stores.sqlite import SqliteStore
 from remit_testing.samples import a_request, a_response
 
@@ -120,8 +121,9 @@ def remember() -> float:
         path = Path(folder) / "hub.db"
         asyncio.run(fill(path))
         connection = connect_reader(path, 1)
+        recent = partial(FILE_PAGES.recent, limit=NEWEST)
         try:
-            return best_of(5, lambda: tracks(ask(connection, lambda database: recent(database, NEWEST)), float))
+            return best_of(5, lambda: tracks(ask(connection, recent), float))
         finally:
             connection.close()
 

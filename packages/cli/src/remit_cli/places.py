@@ -23,11 +23,11 @@ from remit.protocol.records import Record
 from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
 from remit.runtime.ports import Decision, Question, RunSummary, Store, StoreError
 from remit.runtime.signing import Checkpoint
-from remit.stores import STORE_PATH, reader, records, side_tables
+from remit.stores import STORE_PATH, reader, side_tables
 from remit.stores.audit import FileChain, Linked, Proof, StoredChain
 from remit.stores.connection import SqliteConnection, connect_reader, translate
 from remit.stores.database import Query, ask, at_once
-from remit.stores.reader import RecordPages
+from remit.stores.records import FILE_PAGES, RecordPages
 from remit.stores.schema import check_version
 from remit.stores.user_keys import show_plain
 from remit_cli.config.team_search import find_team, recorded_store
@@ -169,7 +169,7 @@ class StoreView:
 class SqliteView:
     """A view of an SQLite file."""
 
-    pages: RecordPages = records
+    pages: RecordPages = FILE_PAGES
 
     def __init__(self, connection: SqliteConnection, path: Path) -> None:
         self.connection, self._path = connection, path

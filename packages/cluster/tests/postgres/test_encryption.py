@@ -60,15 +60,15 @@ async def test_no_text_is_readable_in_any_table_and_all_of_it_through_the_store(
 async def test_switching_it_on_forgets_the_plain_words(tmp_path: Path) -> None:
     database = AgedDatabase(await shared_server().database(), tmp_path / "hub.key")
     plain = await opened(database, encrypt=False)
-    for number in range(8):
+    for number in range(10):
         await ask(plain, f"a{number}", "ann")
-    wanted = ContextFilter(keywords=("answer to",), last_messages=8)
-    assert len(await plain.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)) == 8
+    wanted = ContextFilter(keywords=("answer to",), last_messages=10)
+    assert len(await plain.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)) == 10
     await plain.close()
     assert await database.sql("SELECT 1 FROM remit.word LIMIT 1")
     store = await opened(database)
     await ask(store, "later", "ann")
-    assert len(await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)) == 8
+    assert len(await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)) == 10
     await store.close()
     assert await database.sql("SELECT 1 FROM remit.word LIMIT 1") == []
 

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,8 +22,9 @@ from remit.protocol.records import Body, Kind, Record
 from remit.runtime.ports import Store, TokenCounter
 from remit.stores import messages as index
 from remit.stores.connection import SqliteConnection, connect_reader
-from remit.stores.database import ask
-from remit.stores.records import records
+from remit.stores.database import Query, SqliteDatabase, ask, at_once
+from remit.stores.messages import FILE_INDEX
+from remit.stores.records import FILE_PAGES
 from remit.stores.schema import migrate
 from remit.stores.sqlite import SqliteStore
 from remit.stores.transaction import Transaction
@@ -157,10 +159,11 @@ class Indexer:
     def __init__(self) -> None:
         self.connection = cast(SqliteConnection, apsw.Connection(":memory:"))
         migrate(self.connection, Path(":memory:"), 1)
+        self.database = SqliteDatabase(self.connection)
         self.counted: list[str] = []
 
     def records(self) -> list[Record]:
-        return ask(self.connection, lambda database: records(database, None, None, 0, 1_000))
+        return ask(self.connection, lambda database: FILE_PAGES.records(database, None, None, 0, 1_000))
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
         transaction = Transaction(self.connection, 0, {}, keep_records=False)
@@ -169,27 +172,24 @@ class Indexer:
 
     def messages(self, sought: "Sought") -> list[Message] | None:
         session, wanted, now_ms, tokens, _ = sought
-        found = index.choose(session, wanted, now_ms, tokens)(self.connection)
-        if found is not None:
-            return found
-        self.extend(session)
-        begun = False
-        while index.by_words(wanted) and index.spell(self.connection, session, begun=begun):
-            begun = True
-        while begun and index.merge(self.connection):
-            pass
-        return index.choose(session, wanted, now_ms, tokens, behind=True)(self.connection)
+        choose = partial(FILE_INDEX.choose, self.database, session, wanted, now_ms, tokens)
+        if (chosen := at_once(choose())) is not None:
+            return chosen
+        self.update(session, words=index.by_words(wanted))
+        return at_once(choose(behind=True))
 
     def seen(self, session: str, numbers: list[int]) -> frozenset[int] | None:
-        found = index.seen(session, numbers)(self.connection)
-        if found is not None:
-            return found
-        self.extend(session)
-        return index.seen(session, numbers, behind=True)(self.connection)
+        seen = partial(FILE_INDEX.seen, self.database, session, numbers)
+        if (known := at_once(seen())) is not None:
+            return known
+        self.update(session, words=False)
+        return at_once(seen(behind=True))
 
-    def extend(self, session: str) -> None:
-        while index.extend(self.connection, session, self.count):
-            pass
+    def update(self, session: str, *, words: bool) -> None:
+        async def step(query: Query[bool]) -> bool:
+            return await query(self.database)
+
+        at_once(FILE_INDEX.update(step, session, self.count, words=words))
 
     def count(self, text: str) -> int:
         self.counted.append(text)

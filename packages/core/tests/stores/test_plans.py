@@ -16,7 +16,7 @@ from remit.stores.connection import connect_reader
 from remit.stores.database import SqliteDatabase, at_once
 from remit.stores.messages import UNSPELT
 from remit.stores.reader import shared_runs
-from remit.stores.records import before_newest, records
+from remit.stores.records import FILE_PAGES
 from remit.stores.sqlite import SqliteStore
 from remit_testing.samples import LONG_MS, a_question, a_request, a_response, a_step
 
@@ -85,11 +85,11 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.transfer("device/here", [NumberedRecord(1, Kind.SHARED, 1, "run", "session", a_step())])
     with closing(connect_reader(store.path, 1)) as reading:
         database = SqliteDatabase(reading)
-        assert len(at_once(records(database, None, None, 0, 9, "reviewer"))) == 1
+        assert len(at_once(FILE_PAGES.records(database, None, None, 0, 9, "reviewer"))) == 1
         linked = at_once(FileChain(reading, store.path).linked(0, 9, profile="reviewer"))
         assert [each.row.run for each in linked] == ["run"]
-        before = at_once(before_newest(database, 1, profile="reviewer"))
-        (newest,) = at_once(records(database, None, None, before, 9))
+        before = at_once(FILE_PAGES.before_newest(database, 1, profile="reviewer"))
+        (newest,) = at_once(FILE_PAGES.records(database, None, None, before, 9))
         assert newest.body == a_step()
         assert at_once(shared_runs(database, "ru", 9)) == ["run"]
     seen = {sql: bindings for sql, bindings in statements.items() if sql not in (HEAD, "COMMIT", "BEGIN IMMEDIATE")}

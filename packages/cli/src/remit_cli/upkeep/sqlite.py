@@ -2,21 +2,20 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
-import msgspec
 
 from remit.protocol.records import Kind, Notice, Removal
 from remit.runtime.audit.chain import pairs, ranges
-from remit.stores import messages
 from remit.stores.audit import FileChain
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, write_lock
 from remit.stores.database import SqliteDatabase, at_once
+from remit.stores.messages import FILE_INDEX
 from remit.stores.opening import STORE
 from remit.stores.schema import check_version
 from remit.stores.transaction import Transaction
@@ -36,6 +35,8 @@ class SqliteUpkeep(StoreUpkeep):
     """A connection that removes rows from a file."""
 
     _seq, _segment = "seq", "FROM remit.record WHERE seq BETWEEN $1 AND $2"
+
+    _messages = FILE_INDEX
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class SqliteUpkeep(StoreUpkeep):
         connection = self.connection
         # Written first: the chain continues from the last row, so that one must not be removed.
         await self._record(Kind.REMOVED, changes.statement)
-        messages.forget(connection, [seq for seq, _, _ in changes.kept])
+        await self._messages.forget(self._database, [seq for seq, _, _ in changes.kept])
         for row in changes.kept:
             # A row of which the outline was kept has an entry already.
             connection.execute(
@@ -134,10 +135,6 @@ class SqliteUpkeep(StoreUpkeep):
 
     async def _lock_requests(self) -> None:
         """The transaction holds the lock of the whole file."""
-
-    async def _forget_conversations(self, sessions: Sequence[str]) -> None:
-        sql = "DELETE FROM conversation WHERE session IN (SELECT value FROM json_each(?))"
-        self.connection.execute(sql, (_json(sessions),))
 
     # ── space ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,7 +178,3 @@ def _snapshot(connection: SqliteConnection) -> Generator[None]:
         yield
     finally:
         connection.execute("ROLLBACK")
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -19,6 +19,7 @@ from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores.audit import StoredChain
 from remit.stores.database import FORGOTTEN, KEPT, SqlConnection
+from remit.stores.messages import MessageIndex
 from remit.stores.opening import STORE
 from remit.stores.retention import Erased, Pruned, Retention
 from remit.stores.schema import KINDS
@@ -89,6 +90,7 @@ class StoreUpkeep(ABC):
 
     key: CheckpointKey
     _chain: StoredChain
+    _messages: MessageIndex
     _accepted: set[str]
     """The keys that may have signed."""
     _seq: str
@@ -142,9 +144,6 @@ class StoreUpkeep(ABC):
     @abstractmethod
     async def _lock_requests(self) -> None:
         """Have nobody submit a request before the transaction ends."""
-
-    @abstractmethod
-    async def _forget_conversations(self, sessions: Sequence[str]) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -246,7 +245,7 @@ class StoreUpkeep(ABC):
             # What was submitted meanwhile would be lost with the rest.
             await self._lock_requests()
             await user_data.check_no_open_run(self._database, of.user)
-            await self._forget_conversations(of.sessions)
+            await self._messages.forget_conversations(self._database, of.sessions)
             deleted = await user_data.delete(self._database, of)
             text = (
                 f"erased the user with the digest {subject}: {rows} records, {deleted.facts} facts,"
@@ -366,7 +365,7 @@ class StoreUpkeep(ABC):
             " AND NOT EXISTS (SELECT 1 FROM remit.record WHERE record.session = conversation.session)",
             sessions,
         )
-        await self._forget_conversations([session for (session,) in over])
+        await self._messages.forget_conversations(self._database, [session for (session,) in over])
 
     def _outline(self, kind: Kind, stored: bytes) -> bytes:
         """Return the outline of a body, encrypted like the body itself."""

@@ -215,11 +215,11 @@ async def blocks_between(connection: PgConnection, first: int, last: int) -> lis
 
 async def leaves_between(connection: PgConnection, first: int, last: int) -> dict[int, bytes]:
     """Return the digests of the contents of rows that were removed, or of which only an outline is kept."""
-    found: dict[int, bytes] = {}
+    leaves_by_row: dict[int, bytes] = {}
     for start, end, leaves in await connection.fetch(_REMOVED, first, last):
         for place in range(end - start + 1):
-            found[start + place] = leaves[place * _DIGEST : (place + 1) * _DIGEST]
-    return found
+            leaves_by_row[start + place] = leaves[place * _DIGEST : (place + 1) * _DIGEST]
+    return leaves_by_row
 
 
 def places(blocks: Sequence[ChainBlock]) -> dict[int, tuple[int, int]]:
@@ -243,7 +243,7 @@ async def rows_in(
         for row in await connection.fetch(RECORDS, *(list(column) for column in zip(*wanted, strict=True)))
     }
     leaves = await leaves_between(connection, blocks[0].first, blocks[-1].last)
-    found: list[ChainRow | RemovedRow] = []
+    rows: list[ChainRow | RemovedRow] = []
     for block in blocks:
         for place in range(block.last - block.first + 1):
             seq = block.first + place
@@ -253,10 +253,10 @@ async def rows_in(
             digest = block.digests[place * _DIGEST : (place + 1) * _DIGEST]
             row = None if content is None else _row(seq, digest, *content)
             if (known := leaves.get(seq)) is not None:
-                found.append(RemovedRow(seq, known, digest, None if row is None else leaf(*row[1:6])))
+                rows.append(RemovedRow(seq, known, digest, None if row is None else leaf(*row[1:6])))
             elif row is not None:
-                found.append(row)
-    return found
+                rows.append(row)
+    return rows
 
 
 def _row(seq: int, digest: bytes, kind: int, at_ms: int, run: str, session: str, body: bytes) -> ChainRow:

@@ -96,8 +96,8 @@ async def is_behind(connection: PgConnection) -> bool:
 
 async def read_head(connection: PgConnection) -> Head:
     """Return the end of the chain."""
-    found = await connection.fetchrow(_HEAD)
-    return Head(*found) if found else Head(0, GENESIS)
+    row = await connection.fetchrow(_HEAD)
+    return Head(*row) if row else Head(0, GENESIS)
 
 
 def in_order(rows: Iterable[tuple[int, int, bytes, int]], most: int) -> list[Unchained]:
@@ -110,8 +110,8 @@ def in_order(rows: Iterable[tuple[int, int, bytes, int]], most: int) -> list[Unc
         known = streams.setdefault(stream, [])
         known.append(Unchained(max(tx, known[-1].tx) if known else tx, stream, number, digest))
     cut = min((each[-1].tx for each in streams.values() if len(each) >= most), default=None)
-    found = list(merge(*streams.values()))
-    return found if cut is None else [each for each in found if each.tx <= cut]
+    merged = list(merge(*streams.values()))
+    return merged if cut is None else [each for each in merged if each.tx <= cut]
 
 
 def linked(head: Head, records: Iterable[Unchained]) -> list[ChainBlock]:

@@ -12,8 +12,8 @@ _COLUMNS = "number, seq, digest, at_ms, key, signature"
 
 async def read_mark(connection: PgConnection) -> Mark | None:
     """Return the database's row about its last checkpoint; None if it was deleted."""
-    found = await connection.fetchrow("SELECT number, seq, signer, since_ms FROM remit.store")
-    return Mark(*found) if found else None
+    row = await connection.fetchrow("SELECT number, seq, signer, since_ms FROM remit.store")
+    return Mark(*row) if row else None
 
 
 async def read_checkpoints(connection: PgConnection) -> list[Checkpoint | None]:
@@ -24,8 +24,8 @@ async def read_checkpoints(connection: PgConnection) -> list[Checkpoint | None]:
 
 async def newest_checkpoint(connection: PgConnection) -> Checkpoint | None:
     """Return the last checkpoint, None if there is none."""
-    found = await connection.fetchrow(f"SELECT {_COLUMNS} FROM remit.checkpoint ORDER BY number DESC LIMIT 1")
-    return _checkpoint(*found) if found else None
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM remit.checkpoint ORDER BY number DESC LIMIT 1")
+    return _checkpoint(*row) if row else None
 
 
 def _checkpoint(number: int, seq: int, digest: str, at_ms: int, key: str, signature: str) -> Checkpoint:

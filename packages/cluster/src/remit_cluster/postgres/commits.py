@@ -184,8 +184,8 @@ class BatchCommits:
             await connection.execute(f"SET LOCAL lock_timeout = '{DOUBT_SECONDS}s'")
             # The lock waits for a commit that the server has not finished yet.
             sql = "SELECT batch, number FROM remit.stream WHERE id = $1 FOR UPDATE"
-            found = await connection.fetchrow(sql, self.stream.id)
-        known, number = found or (0, 0)
+            row = await connection.fetchrow(sql, self.stream.id)
+        known, number = row or (0, 0)
         doubt, self._doubt = self._doubt, None
         if doubt is not None and known == doubt.transaction.stream.batch:
             self._acknowledge(doubt)

@@ -24,13 +24,15 @@ SEQ = """
 MIGRATIONS: tuple[str, ...] = (
     f"""
     -- signer: which key signs, as a hash that tells nothing of it. number, seq: the last checkpoint. since_ms: when the
-    -- first row after it was chained; 0: there is none. pruned_ms: when a hub last pruned by itself.
+    -- first row after it was chained; 0: there is none.
     CREATE TABLE remit.store (
         one smallint PRIMARY KEY CHECK (one = 1), version integer NOT NULL, signer text NOT NULL DEFAULT '',
-        number bigint NOT NULL DEFAULT 0, seq bigint NOT NULL DEFAULT 0, since_ms bigint NOT NULL DEFAULT 0,
-        pruned_ms bigint NOT NULL DEFAULT 0
+        number bigint NOT NULL DEFAULT 0, seq bigint NOT NULL DEFAULT 0, since_ms bigint NOT NULL DEFAULT 0
     );
     INSERT INTO remit.store (one, version) VALUES (1, 0);
+    -- When a hub last pruned by itself.
+    CREATE TABLE remit.upkeep (one smallint PRIMARY KEY CHECK (one = 1), pruned_ms bigint NOT NULL);
+    INSERT INTO remit.upkeep VALUES (1, 0);
 
     -- Each opening of the store by a hub that writes is a stream. batch: the number of its last transaction; number:
     -- its last record; chained: its last record in the chain.
@@ -101,8 +103,7 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (conversation, stream));
     CREATE TABLE remit.message (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, conversation bigint NOT NULL, seq bigint NOT NULL,
-        stream bigint NOT NULL, number bigint NOT NULL, role smallint NOT NULL, at_ms bigint NOT NULL,
-        tokens integer NOT NULL, UNIQUE (conversation, seq)
+        role smallint NOT NULL, at_ms bigint NOT NULL, tokens integer NOT NULL, UNIQUE (conversation, seq)
     );
     CREATE INDEX message_newest ON remit.message (conversation, id);
     CREATE INDEX message_seq ON remit.message (seq);

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,7 +11,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import Struct
 
 from remit.policy.budget import estimate
-from remit.protocol.envelope import ContextFilter, Message, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak
 from remit.runtime.clock import LoopClock
@@ -19,14 +20,13 @@ from remit.runtime.signing import CheckpointKey, open_key, read_key
 from remit.stores import reader
 from remit.stores.audit import Proof, SqlChain, StoredChain
 from remit.stores.checkpoints import EVERY, SECONDS
-from remit.stores.database import NOW_MS, SqlChange
+from remit.stores.database import Query as SharedQuery
+from remit.stores.database import SqlChange
 from remit.stores.opening import reported
 from remit.stores.requests import JournalWrite, Submit, Write, is_old
-from remit.stores.retention import DAY_MS, open_upkeep
+from remit.stores.retention import open_upkeep
 from remit.stores.sql_store import SqlStore
 from remit.stores.writer import Listener
-from remit_cluster.postgres import messages as index
-from remit_cluster.postgres import records
 from remit_cluster.postgres.audit import DatabaseChain
 from remit_cluster.postgres.bulk import EXTEND_LEASE, LATE_WORKERS
 from remit_cluster.postgres.chainer import Chainer, read_head
@@ -34,6 +34,7 @@ from remit_cluster.postgres.checkpoints import check_signer, examine, read_mark
 from remit_cluster.postgres.commits import Change
 from remit_cluster.postgres.connection import TROUBLE, Connections, DatabaseAddress, PgConnection, Query
 from remit_cluster.postgres.listeners import Listeners
+from remit_cluster.postgres.messages import DATABASE_INDEX
 from remit_cluster.postgres.schema import CHAINING, check_complete, migrate
 from remit_cluster.postgres.transaction import PgTransaction
 from remit_cluster.postgres.user_keys import PgUserKeys
@@ -128,11 +129,9 @@ class PostgresStore(SqlStore[PgWriter]):
         self.address = DatabaseAddress(url, password, pooler, self._user_keys.reading)
         self._every, self._seconds = checkpoint_every, checkpoint_seconds
         self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
-        place = self.address, self.key_file
-        super().__init__(
-            self.address.name, lambda: open_upkeep("postgresql", *place, wall_ms=wall_ms), wall_ms, records
-        )
-        self.encrypt, self._count = encrypt, count
+        upkeep = partial(open_upkeep, "postgresql", self.address, self.key_file, wall_ms=wall_ms)
+        super().__init__(self.address.name, upkeep, wall_ms, DATABASE_INDEX, count)
+        self.encrypt = encrypt
         self._writer = PgWriter(self.address, wall_ms=wall_ms, committed=self._committed)
         self.sizes = self._writer.sizes
         self._listeners, self._waiting = Listeners(), Waiting(self.address, self._outcomes)
@@ -189,7 +188,7 @@ class PostgresStore(SqlStore[PgWriter]):
 
     async def flush(self) -> None:
         await self._settled()
-        await self._heard()
+        await self._reach_listeners()
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
         self._opened()
@@ -212,7 +211,7 @@ class PostgresStore(SqlStore[PgWriter]):
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         done = await super().finish(run, epoch, response, at_ms, keep=keep)
         # Whoever follows the run hears of its records before its answer.
-        await self._heard()
+        await self._reach_listeners()
         return done
 
     async def wait(self, run: str) -> Response:
@@ -221,25 +220,8 @@ class PostgresStore(SqlStore[PgWriter]):
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         expired = await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
-        if self._pruning.may_be_due(self.retention) and await self.read(_claim_pruning):
-            self._pruning.start(self.retention)
+        await self._prune_if_due()
         return expired
-
-    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
-        await self._update(session)
-        return await self.read(
-            lambda connection: index.choose(connection, session, wanted, now_ms, tokens, words=self._keeps_words)
-        )
-
-    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
-        await self._update(session)
-        return await self.read(lambda connection: index.seen(connection, session, messages))
-
-    async def _update(self, session: str) -> None:
-        await self.caught_up()
-        await self.read(lambda connection: index.update(connection, session, self._count))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -264,11 +246,11 @@ class PostgresStore(SqlStore[PgWriter]):
         assert self._chainer is not None
         await self._opened().patiently(self._chainer.catch_up)
 
-    async def _heard(self) -> None:
+    async def _reach_listeners(self) -> None:
         """Return once eager listeners have heard everything that was committed."""
         if self._listeners.eager and self._chainer is not None:
             self._chainer.kick(eager=True)
-            await self._listeners.heard(self._writer.commits.stream.id, self._writer.commits.stream.number)
+            await self._listeners.reached(self._writer.commits.stream.id, self._writer.commits.stream.number)
 
     def _change(self, change: Callable[[SqlChange], Awaitable[T]]) -> "asyncio.Future[T]":
         return self._do(change)
@@ -278,6 +260,13 @@ class PostgresStore(SqlStore[PgWriter]):
 
     async def read(self, query: Query[T]) -> T:
         return await self._opened().read(query)
+
+    async def _index_messages(self, step: SharedQuery[bool]) -> bool:
+        async def index(connection: PgConnection) -> bool:
+            async with connection.transaction():
+                return await step(connection)
+
+        return await self.read(index)
 
     async def _read_chain(self, query: Callable[[StoredChain], Awaitable[T]]) -> T:
         return await self.read(lambda connection: query(DatabaseChain(connection, self.address.name)))
@@ -304,9 +293,3 @@ class PostgresStore(SqlStore[PgWriter]):
             return self._connections
         message = f"{self.address.name}: the store is not open"
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Open it first."))
-
-
-async def _claim_pruning(connection: PgConnection) -> bool:
-    """Return whether nobody has pruned for a day; then it is this hub's turn, and nobody else's."""
-    sql = f"UPDATE remit.store SET pruned_ms = {NOW_MS} WHERE pruned_ms <= {NOW_MS} - $1::bigint RETURNING 1"
-    return await connection.fetchval(sql, DAY_MS) is not None

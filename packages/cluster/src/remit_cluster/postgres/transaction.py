@@ -286,14 +286,14 @@ class PgTransaction:
 
     async def finish(self, what: Finish) -> bool:
         await self.write()
-        found = await self.connection.fetchrow(
+        row = await self.connection.fetchrow(
             f"SELECT session FROM remit.request WHERE run = $1 AND epoch = $2 AND {KEPT_OPEN} FOR UPDATE",
             what.run,
             what.epoch,
         )
-        if not found:
+        if not row:
             return False
-        self._finish_row(what, found[0])
+        self._finish_row(what, row[0])
         await self.write()
         return True
 

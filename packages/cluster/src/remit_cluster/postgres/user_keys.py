@@ -81,10 +81,10 @@ class PgUserKeys:
 
     def cipher(self, id: int) -> UserCipher:
         """Return the cipher with a key that was loaded."""
-        found = self._known.get(id)
-        if found is None:
+        cipher = self._known.get(id)
+        if cipher is None:
             raise destroyed_key()
-        return found
+        return cipher
 
     def decrypt(self, stored: bytes) -> bytes:
         """Return a text decrypted, whose key was loaded."""

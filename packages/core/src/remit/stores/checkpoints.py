@@ -78,8 +78,8 @@ def read_mark(connection: SqliteConnection) -> Mark | None:
     """Return the database's row about its last checkpoint; None if the row or its table was deleted."""
     if not _has_table(connection):
         return None
-    found = connection.execute("SELECT number, seq, signer, since_ms FROM checkpoint").fetchone()
-    return None if found is None else Mark(*found)
+    row = connection.execute("SELECT number, seq, signer, since_ms FROM checkpoint").fetchone()
+    return None if row is None else Mark(*row)
 
 
 def _has_table(connection: SqliteConnection) -> bool:
@@ -123,11 +123,11 @@ class Checkpoints:
         number = max(mark.number if mark else 0, last.number if last else 0)
         # After a truncation the last checkpoint may be about missing rows; the next must not wait for as many.
         seq = min(head, max(mark.seq if mark else 0, last.seq if last else 0))
-        found = Mark(number, seq, self._key.fingerprint, mark.since_ms if mark else 0)
-        if found != mark:
+        mark_now = Mark(number, seq, self._key.fingerprint, mark.since_ms if mark else 0)
+        if mark_now != mark:
             if not _has_table(connection):
                 connection.execute(_TABLE)
-            connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1,?,?,?,?)", found)
+            connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1,?,?,?,?)", mark_now)
         self.head, self._sealed = head, seq
         self._signed_nothing = head == number == 0
         if head > seq:
@@ -279,12 +279,12 @@ def _break(finding: Tampering, text: str) -> ChainBreak:
 
 
 def _digest(connection: SqliteConnection, seq: int) -> str | None:
-    found = connection.execute(
+    row = connection.execute(
         "SELECT digest FROM record WHERE seq = ?1"
         " UNION ALL SELECT digest FROM removed WHERE seq = ?1 AND digest IS NOT NULL",
         (seq,),
     ).fetchone()
-    return bytes(found[0]).hex() if found and isinstance(found[0], bytes) else None
+    return bytes(row[0]).hex() if row and isinstance(row[0], bytes) else None
 
 
 def _end(handle: int) -> tuple[int, Checkpoint | None]:
@@ -293,5 +293,5 @@ def _end(handle: int) -> tuple[int, Checkpoint | None]:
     # A line has some 350 bytes, so the last one is among these.
     tail = os.pread(handle, 4096, max(0, size - 4096))
     whole = tail[: tail.rfind(b"\n") + 1]
-    found = [each for each in decode_checkpoints(whole) if each]
-    return size - len(tail) + len(whole), found[-1] if found else None
+    checkpoints = [each for each in decode_checkpoints(whole) if each]
+    return size - len(tail) + len(whole), checkpoints[-1] if checkpoints else None

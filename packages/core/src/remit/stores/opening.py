@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -19,10 +19,13 @@ from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, translate, write_lock
 from remit.stores.database import Entry
-from remit.stores.records import FileQuery, T
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
 from remit.stores.user_keys import NOBODY, UserKeys, connect_plain, is_encrypted, lost_key
+
+T = TypeVar("T")
+FileQuery = Callable[[SqliteConnection], T]
+"""Something to read from a SQLite file, in a thread of its own."""
 
 # Reads are short; a second thread keeps one long listing from blocking the rest.
 CONNECTIONS = 2

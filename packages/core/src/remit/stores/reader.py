@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -48,50 +48,14 @@ def record_of(seq: int, number: int, at_ms: int, run: str, session: str, body: b
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(body)))
 
 
-class RecordPages(Protocol):
-    """The queries of the record, which each engine has in its own way."""
-
-    NEWEST_SESSIONS: str
-    """The newest request of each conversation."""
-
-    async def records(
-        self,
-        database: SqlConnection,
-        run: str | None,
-        session: str | None,
-        after: int,
-        limit: int,
-        profile: str | None = None,
-        /,
-    ) -> list[Record]:
-        """Return committed records in order."""
-        ...
-
-    async def newest(self, database: SqlConnection, /) -> int: ...
-
-    async def before_newest(
-        self, database: SqlConnection, count: int, run: str | None = None, profile: str | None = None, /
-    ) -> int:
-        """Return the number before the newest *count* rows, optionally of one run or profile."""
-        ...
-
-    async def recent(self, database: SqlConnection, limit: int, /) -> list[Record]:
-        """Return the outlines of the newest records."""
-        ...
-
-    async def selected(
-        self, database: SqlConnection, wanted: RecordFilter, above: int, below: int, size: int, /
-    ) -> list[Record]:
-        """Return the last records that a filter selects in a range, newest first."""
-        ...
-
-
 class Conditions:
     """Conditions of a query and their values."""
 
     def __init__(self, *values: Any) -> None:
         self.values: list[Any] = list(values)
         self._all: list[str] = []
+        self.has_index = False
+        """Whether the records for which they hold are found by an index."""
 
     def add(self, condition: str, *values: Any) -> None:
         """Add a condition in which each `{}` stands for a value; nothing if there are values and the first is None."""
@@ -117,15 +81,17 @@ class Conditions:
         # These bodies are never encrypted; a quote within a text is written in another way.
         named = None if profile is None else b'"profile":' + encode(profile)
         self.add(f"kind = {KINDS[Kind.SHARED]} AND position({{}}::bytea IN body) > 0", named)
+        self.has_index = any(each is not None for each in (run, session, profile))
         return self
 
-    def select(self, wanted: RecordFilter) -> None:
+    def select(self, wanted: RecordFilter) -> "Conditions":
         """Add that a filter selects a record."""
         self.of(wanted.run, wanted.session)
         self.add("kind = ANY ({}::smallint[])", None if wanted.kinds is None else _numbers_of(wanted.kinds))
         self.add("run IN (SELECT request.run FROM remit.request WHERE by_user = {})", wanted.user)
         self.add("at_ms >= {}", wanted.since_ms)
         self.add("at_ms <= {}", wanted.until_ms)
+        return self
 
     def __str__(self) -> str:
         return " AND ".join(self._all) or "TRUE"
@@ -247,8 +213,8 @@ async def states(
         # They may come before others by the time of that.
         wanted.add("run = ANY ({}::text[])", tuple(cancelled))
         rows += await database.fetch(f"SELECT {_STATE} WHERE {wanted} AND asks_back", *wanted.values)
-    found = {row[-1]: _run_state(cancelled, *row) for row in rows if row[-1] is not None}
-    return sorted(found.values(), key=lambda each: (each.changed_ms, each.seq), reverse=True)[:limit]
+    states = {row[-1]: _run_state(cancelled, *row) for row in rows if row[-1] is not None}
+    return sorted(states.values(), key=lambda each: (each.changed_ms, each.seq), reverse=True)[:limit]
 
 
 # A notice after the end of a run that asked back, and that says so, can only mean that the run was cancelled.
@@ -295,14 +261,14 @@ async def has_claims(database: SqlConnection, worker: str) -> bool:
 
 async def find(database: SqlConnection, request: Request, digest: bytes) -> DuplicateRequest | None:
     """Return what is known about a request."""
-    found = await database.fetchrow(
+    row = await database.fetchrow(
         "SELECT request.run, request.digest, ended_body FROM remit.request JOIN remit.runs USING (place)"
         f" WHERE request.id = $1 AND request.by_user = $2 AND request.origin = $3 AND request.{KEPT}",
         *(request.id, request.remit.user, request.sender),
     )
-    if not found:
+    if not row:
         return None
-    run, known, body = found
+    run, known, body = row
     return DuplicateRequest(run, known == digest, None if body is None else read_response(body))
 
 
@@ -326,8 +292,8 @@ _OUTCOMES = f"""
 
 async def assigned(database: SqlConnection, session: str) -> SessionOwner | None:
     """Return the owner of a session, as far as it was assigned."""
-    found = await database.fetchrow("SELECT by_user, agent FROM remit.session WHERE id = $1", session)
-    return SessionOwner(*found) if found else None
+    row = await database.fetchrow("SELECT by_user, agent FROM remit.session WHERE id = $1", session)
+    return SessionOwner(*row) if row else None
 
 
 async def owner(database: SqlConnection, session: str) -> SessionOwner | None:
@@ -359,7 +325,7 @@ async def sessions(database: SqlConnection, wanted: SessionFilter, before: int, 
     conditions.add("by_user = {}", wanted.user)
     conditions.add("by_user = ANY ({}::text[])", wanted.of.users)
     sql = sql.format(where=conditions)
-    found: list[SessionSummary] = []
+    listed: list[SessionSummary] = []
     for _ in range(0, MOST_READ, _SESSIONS):
         rows = await database.fetch(sql, before, *conditions.values[1:])
         for place, session, user, run, started_ms, last_ms, body in rows:
@@ -371,12 +337,12 @@ async def sessions(database: SqlConnection, wanted: SessionFilter, before: int, 
                 counts = await database.fetchrow(_COUNTS, session)
                 assert counts
                 first_ms, runs, messages = counts
-                found.append(last._replace(first_ms=first_ms, runs=runs, messages=messages))
-                if len(found) == limit:
-                    return ListedSessions(found, before)
+                listed.append(last._replace(first_ms=first_ms, runs=runs, messages=messages))
+                if len(listed) == limit:
+                    return ListedSessions(listed, before)
         if len(rows) < _SESSIONS:
-            return ListedSessions(found, None)
-    return ListedSessions(found, before)
+            return ListedSessions(listed, None)
+    return ListedSessions(listed, before)
 
 
 _STARTED, _RESULT = KINDS[Kind.STARTED], KINDS[Kind.RESULT]

@@ -154,7 +154,8 @@ MIGRATIONS: tuple[str, ...] = (
     -- An index over the record, brought up to date by whoever needs it: the records of a session up to seq are in
     -- message, and its messages up to words are in word.
     CREATE TABLE conversation (
-        number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, words INTEGER NOT NULL
+        number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL DEFAULT 0,
+        words INTEGER NOT NULL DEFAULT 0
     );
     -- In the order of their ids, which are never given again: what replaces a message comes after it.
     CREATE TABLE message (

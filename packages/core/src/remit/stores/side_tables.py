@@ -31,8 +31,8 @@ async def put(change: SqlChange, question: Question) -> Question:
     )
     if added:
         return question
-    found = await change.database.fetchval("SELECT content FROM remit.question WHERE id = $1", question.id)
-    return question if found is None else _read_question(found)
+    stored = await change.database.fetchval("SELECT content FROM remit.question WHERE id = $1", question.id)
+    return question if stored is None else _read_question(stored)
 
 
 async def pending(database: SqlConnection, now_ms: int) -> list[Question]:
@@ -127,13 +127,13 @@ async def forget(database: SqlConnection, now_ms: int, before_ms: int) -> None:
 
 async def session(change: SqlChange, id: str, user: str, agent: str) -> SessionOwner:
     """Return the owner of a session; it becomes *user* and *agent* if it has none yet."""
-    found = await owner(change.database, id) or SessionOwner(user, agent)
+    known = await owner(change.database, id) or SessionOwner(user, agent)
     # Also a session that was used before it was assigned: it will be continued, so its values are kept.
     await change.database.execute(
-        "INSERT INTO remit.session (id, by_user, agent) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", id, *found
+        "INSERT INTO remit.session (id, by_user, agent) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", id, *known
     )
     # Another hub may have been first.
-    return await owner(change.database, id) or found
+    return await owner(change.database, id) or known
 
 
 async def incr(change: SqlChange, key: str, n: int, window_ms: int) -> int:
@@ -157,9 +157,9 @@ async def note(change: SqlChange, session: str, notes: Sequence[Note], of: RunEp
     """Store notes of a conversation, each once and where it came last, encrypted if the store is."""
     if await change.is_replaced(of):
         return
-    found = await owner(change.database, session)
+    of_session = await owner(change.database, session)
     for each in notes:
-        key = session, each.kind, *await _text(change, found.user if found else NOBODY, each.text)
+        key = session, each.kind, *await _text(change, of_session.user if of_session else NOBODY, each.text)
         await change.database.execute(
             "DELETE FROM remit.note WHERE session = $1 AND kind = $2 AND digest = $3", *key[:3]
         )

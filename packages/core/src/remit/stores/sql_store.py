@@ -7,13 +7,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import apsw
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Note, Request, Response
+from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
@@ -45,12 +46,13 @@ from remit.runtime.ports import (
     StoreError,
     Submitted,
     TakenRequest,
+    TokenCounter,
 )
 from remit.runtime.signing import CheckpointKey
 from remit.stores import reader, requests, side_tables
-from remit.stores.connection import SqliteConnection
-from remit.stores.database import OPEN, Entry, Query, SqlChange
-from remit.stores.reader import RecordPages
+from remit.stores.database import NOW_MS, OPEN, Entry, Query, SqlChange
+from remit.stores.messages import MessageIndex, by_words
+from remit.stores.records import RecordPages
 from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.retention import DAY_MS, FOREVER, Erased, Retention, Upkeep
 from remit.stores.user_keys import secret_of
@@ -179,8 +181,15 @@ class SqlStore(ABC, Generic[W]):
     _key: CheckpointKey
     _writer: W
 
-    def __init__(self, name: str, upkeep: OpenUpkeep, wall_ms: Callable[[], int], pages: RecordPages) -> None:
-        """*pages* are the engine's queries of the record."""
+    def __init__(
+        self,
+        name: str,
+        upkeep: OpenUpkeep,
+        wall_ms: Callable[[], int],
+        messages: MessageIndex,
+        count: TokenCounter,
+    ) -> None:
+        """*messages* has the engine's queries of the record and of its index; *count* counts the tokens of a text."""
         self.retention: Retention = FOREVER
         """How long what is kept; the rest is removed once a day, by one of the hubs."""
         self.vault_key: bytes | None = None
@@ -189,8 +198,10 @@ class SqlStore(ABC, Generic[W]):
         self._upkeep = upkeep
         self._pruning = DailyPruning(name, upkeep, wall_ms)
         self._locked = LockedTexts(self.secret)
-        self._pages = pages
-        self.listings = SqlListings(self, pages)
+        self._pages, self._messages, self._count = messages.pages, messages, count
+        self._keeps_words = True
+        """Whether words are indexed: beside encrypted texts, an index of plain words would give them away."""
+        self.listings = SqlListings(self, messages.pages)
 
     # ── what each engine does ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -217,6 +228,10 @@ class SqlStore(ABC, Generic[W]):
     @abstractmethod
     def _change_later(self, change: Callable[[SqlChange], Awaitable[object]]) -> None:
         """Change something, durable like a record."""
+
+    @abstractmethod
+    async def _index_messages(self, step: Query[bool]) -> bool:
+        """Do a step of indexing in a transaction that writes."""
 
     @abstractmethod
     async def _settled(self) -> None:
@@ -377,6 +392,28 @@ class SqlStore(ABC, Generic[W]):
     async def last_control(self) -> int:
         return await self.read(side_tables.last_control)
 
+    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+        await self.caught_up()
+        choose = partial(self._messages.choose, session=session, wanted=wanted, now_ms=now_ms, tokens=tokens)
+        words = self._keeps_words
+        chosen = await self.read(partial(choose, words=words))
+        if chosen is None:
+            by_word = words and by_words(wanted)
+            await self._messages.update(self._index_messages, session, self._count, words=by_word)
+            chosen = await self.read(partial(choose, words=words, behind=True))
+        return chosen or []
+
+    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
+        await self.caught_up()
+        find = partial(self._messages.seen, session=session, messages=messages)
+        seen = await self.read(find)
+        if seen is None:
+            await self._messages.update(self._index_messages, session, self._count, words=False)
+            seen = await self.read(partial(find, behind=True))
+        return seen or frozenset()
+
     # ── notes, journal, counters ──────────────────────────────────────────────────────────────────────────────────────
 
     def note(self, session: str, notes: Sequence[Note], of: RunEpoch = NO_RUN) -> None:
@@ -462,6 +499,13 @@ class SqlStore(ABC, Generic[W]):
 
     # ── upkeep ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def _prune_if_due(self) -> None:
+        """Prune in the background if no hub has done so for a day; then it is this hub's turn, and nobody else's."""
+        if self._pruning.may_be_due(self.retention):
+            sql = f"UPDATE remit.upkeep SET pruned_ms = {NOW_MS} WHERE pruned_ms <= {NOW_MS} - $1::bigint RETURNING 1"
+            if await self._change(lambda change: change.database.fetchval(sql, DAY_MS)):
+                self._pruning.start(self.retention)
+
     async def erase(self, user: str) -> Erased:
         """Erase everything of a user, and record it; raises `StoreError` while runs of the user are open."""
         await self.flush()
@@ -496,7 +540,7 @@ class SqlListings:
     async def sessions(self, wanted: SessionFilter, *, before: int | None = None, limit: int = 50) -> ListedSessions:
         first = sys.maxsize if before is None else before
         return await self._store.read(
-            lambda database: reader.sessions(database, wanted, first, limit, self._pages.NEWEST_SESSIONS)
+            lambda database: reader.sessions(database, wanted, first, limit, self._pages.newest_sessions)
         )
 
 
@@ -504,7 +548,7 @@ class SqlListings:
 
 
 class DailyPruning:
-    """The task that prunes, and whose turn it is."""
+    """The task that prunes."""
 
     def __init__(self, name: str, open_upkeep: OpenUpkeep, wall_ms: Callable[[], int]) -> None:
         self._name = name
@@ -521,12 +565,6 @@ class DailyPruning:
             return False
         self._looked_ms = now_ms
         return True
-
-    def claim(self, connection: SqliteConnection) -> bool:
-        """Return whether nobody has pruned for a day; then it is this process's turn, and nobody else's."""
-        now_ms = self._wall_ms()
-        connection.execute("UPDATE upkeep SET pruned_ms = ? WHERE pruned_ms <= ?", (now_ms, now_ms - DAY_MS))
-        return bool(connection.changes())
 
     def start(self, keep: Retention) -> None:
         self._stopping.clear()

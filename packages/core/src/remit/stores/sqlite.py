@@ -3,26 +3,26 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
 from remit.policy.budget import estimate
-from remit.protocol.envelope import ContextFilter, Message, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.clock import Jumps
 from remit.runtime.ports import OrphanedRun, StoreError, Submitted, TokenCounter
-from remit.stores import messages as index
 from remit.stores import reader
-from remit.stores import records as pages
 from remit.stores.audit import BUSY_SECONDS, FileChain, Proof, SqlChain, StoredChain, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection, connect_reader, translate
 from remit.stores.database import Query, SqlChange, ask, at_once
-from remit.stores.opening import Opening, Reader
+from remit.stores.messages import FILE_INDEX
+from remit.stores.opening import FileQuery, Opening, Reader
 from remit.stores.requests import JournalWrite, Submit, Write
 from remit.stores.retention import FOREVER, Erased, Retention, open_upkeep
 from remit.stores.sql_store import OutcomeWaits, SqlStore
@@ -75,10 +75,10 @@ class SqliteStore(SqlStore[StoreWriter]):
             make_key=make_key,
             wall_ms=wall_ms,
         )
-        options: dict[str, object] = {"durability": durability, "wall_ms": wall_ms}
-        super().__init__(str(self.path), lambda: open_upkeep("sqlite", self.path, **options), wall_ms, pages)
+        upkeep = partial(open_upkeep, "sqlite", self.path, durability=durability, wall_ms=wall_ms)
+        super().__init__(str(self.path), upkeep, wall_ms, FILE_INDEX, count)
         self.retention, self.encrypt = retention, encrypt
-        self._count, self._jumps, self._keeps_words = count, Jumps(monotonic), True
+        self._jumps = Jumps(monotonic)
         self._waits = OutcomeWaits(self._outcome)
         self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._ended)
         self.sizes = self._writer.sizes
@@ -150,8 +150,8 @@ class SqliteStore(SqlStore[StoreWriter]):
         return await self._waits.wait(run)
 
     async def _outcome(self, run: str) -> tuple[bool, Response | None]:
-        found = await self.read(lambda database: reader.outcomes(database, [run]))
-        return run in found, found.get(run)
+        outcomes = await self.read(lambda database: reader.outcomes(database, [run]))
+        return run in outcomes, outcomes.get(run)
 
     def _ended(self, ended: list[tuple[str, Response]]) -> None:
         for run, response in ended:
@@ -160,28 +160,8 @@ class SqliteStore(SqlStore[StoreWriter]):
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Return expired requests; those that expired *max_attempts* times end as OUTCOME_UNKNOWN."""
         expired = await self._apply(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
-        if self._pruning.may_be_due(self.retention) and await self._index(self._pruning.claim):
-            self._pruning.start(self.retention)
+        await self._prune_if_due()
         return expired
-
-    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
-        """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
-        words = self._keeps_words  # beside encrypted texts, an index of plain words would give them away
-        found = await self._look(index.choose(session, wanted, now_ms, tokens, words=words))
-        if found is None:
-            await index.update(self._index, session, self._count, words=words and index.by_words(wanted))
-            found = await self._look(index.choose(session, wanted, now_ms, tokens, behind=True, words=words))
-        return found or []
-
-    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
-        """Return which of these messages, by number, belong to a session: sent there, or shown to its agent before."""
-        found = await self._look(index.seen(session, messages))
-        if found is None:
-            await index.update(self._index, session, self._count, words=False)
-            found = await self._look(index.seen(session, messages, behind=True))
-        return found or frozenset()
 
     async def erase(self, user: str) -> Erased:
         try:
@@ -201,8 +181,8 @@ class SqliteStore(SqlStore[StoreWriter]):
     def _do_later(self, what: JournalWrite) -> None:
         self._writer.later(lambda transaction: transaction.journal(what))
 
-    def _index(self, change: pages.FileQuery[T]) -> "asyncio.Future[T]":
-        return self._apply(lambda transaction: change(transaction.connection))
+    async def _index_messages(self, step: Query[bool]) -> bool:
+        return await self._apply(lambda transaction: at_once(step(transaction.database)))
 
     def _change(self, change: Callable[[SqlChange], Awaitable[T]]) -> "asyncio.Future[T]":
         return self._apply(lambda transaction: transaction.changed(change))
@@ -223,16 +203,16 @@ class SqliteStore(SqlStore[StoreWriter]):
     async def _read_chain(self, query: Callable[[StoredChain], Awaitable[T]]) -> T:
         """Read the chain on a connection of its own: reading all of it takes long."""
 
-        def found() -> T:
+        def read() -> T:
             try:
                 with closing(connect_reader(self.path, BUSY_SECONDS)) as connection:
                     return at_once(query(FileChain(connection, self.path)))
             except (apsw.Error, OSError) as error:
                 raise translate(error, self.path) from error
 
-        return await asyncio.to_thread(found)
+        return await asyncio.to_thread(read)
 
-    async def _look(self, query: pages.FileQuery[T]) -> T:
+    async def _look(self, query: FileQuery[T]) -> T:
         return await self._opened().read(query)
 
     async def peek(self, query: Query[T]) -> T:

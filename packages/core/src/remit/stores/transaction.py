@@ -245,8 +245,8 @@ class Transaction:
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         self._epochs.changed(run)
-        found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
-        return found[0] if found else None
+        row = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
+        return row[0] if row else None
 
     def epoch_changed(self, run: str) -> None:
         self._epochs.changed(run)
@@ -332,8 +332,8 @@ class Transaction:
 
     def _session(self, run: str) -> str:
         self.write()
-        found = self._row("SELECT session FROM record WHERE run = ? ORDER BY seq LIMIT 1", (run,))
-        return found[0] if found else run
+        row = self._row("SELECT session FROM record WHERE run = ? ORDER BY seq LIMIT 1", (run,))
+        return row[0] if row else run
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -48,10 +48,10 @@ class UserKey(NamedTuple):
 def make_user_key(store_keys: HubKeys) -> UserKey:
     """Return a new key."""
     id = secrets.randbits(62)
-    return UserKey(id, store_keys.lock(secrets.token_bytes(32), _place(id)))
+    return UserKey(id, store_keys.lock(secrets.token_bytes(32), _key_label(id)))
 
 
-def _place(id: int) -> str:
+def _key_label(id: int) -> str:
     return f"user key {id}"
 
 
@@ -59,7 +59,7 @@ class UserCipher:
     """Encrypts and decrypts the texts of one user."""
 
     def __init__(self, key: UserKey, store_keys: HubKeys) -> None:
-        opened = store_keys.unlock(key.wrapped, _place(key.id))
+        opened = store_keys.unlock(key.wrapped, _key_label(key.id))
         if opened is None:
             message = "the texts of users cannot be read: their keys were encrypted under another key of the store"
             advice = "Put the store's key back from a backup."
@@ -218,8 +218,8 @@ class UserKeys:
 
     def cipher(self, id: int) -> UserCipher:
         """Return the cipher with that key."""
-        if (found := self._known.get(id)) is not None:
-            return found
+        if (cipher := self._known.get(id)) is not None:
+            return cipher
         row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE id = ?", (id,)).fetchone()
         if row is None:
             raise destroyed_key()
@@ -241,12 +241,12 @@ class UserKeys:
 
     def encrypt(self, user: str, text: bytes) -> bytes:
         """Return a text encrypted under the key of a user, which is made if there is none."""
-        found = self._by_user.get(user)
-        if found is None:
+        cipher = self._by_user.get(user)
+        if cipher is None:
             if len(self._by_user) >= MOST_CIPHERS:
                 self._by_user.clear()
-            self._by_user[user] = found = self._of_user(user)
-        return found.encrypt(text)
+            self._by_user[user] = cipher = self._of_user(user)
+        return cipher.encrypt(text)
 
     def _of_user(self, user: str) -> UserCipher:
         row = self._connection.execute("SELECT id, wrapped FROM user_key WHERE by_user = ?", (user,)).fetchone()

@@ -14,17 +14,17 @@ from remit.runtime.registry import team_invalid
 from remit.stores.audit import StoredChain
 from remit.stores.checkpoints import key_path
 from remit.stores.database import Query
-from remit.stores.reader import RecordPages
+from remit.stores.records import RecordPages
 from remit_cli.config.checks import secret_of
 from remit_cli.config.team import Team
 from remit_cli.places import StoreView
 from remit_cli.store_backup import BackupDone, Restored
-from remit_cluster.postgres import records
 from remit_cluster.postgres.audit import DatabaseChain
 from remit_cluster.postgres.chainer import bring_up_to_date
 from remit_cluster.postgres.commands.backup import back_up, restore
 from remit_cluster.postgres.commands.upkeep import PgUpkeep
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
+from remit_cluster.postgres.records import DATABASE_PAGES
 from remit_cluster.postgres.schema import check_complete, check_version
 from remit_cluster.postgres.user_keys import PgUserKeys
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class PostgresView:
     """A view of a PostgreSQL database."""
 
-    pages: RecordPages = records
+    pages: RecordPages = DATABASE_PAGES
 
     def __init__(self, address: DatabaseAddress, loop: asyncio.AbstractEventLoop, connection: PgConnection) -> None:
         self._address, self._loop, self._connection = address, loop, connection

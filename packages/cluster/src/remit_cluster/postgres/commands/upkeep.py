@@ -6,7 +6,7 @@ It is used in a thread without an event loop, and has one of its own for its con
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -21,12 +21,12 @@ from remit.stores.opening import STORE
 from remit.stores.user_keys import UserCipher
 from remit_cli.upkeep.removal import SealedSegment, SegmentChanges
 from remit_cli.upkeep.store_upkeep import StoreUpkeep, key_for_removal
-from remit_cluster.postgres import messages
 from remit_cluster.postgres.audit import DatabaseChain, blocks_between, leaves_between, places
 from remit_cluster.postgres.bulk import StreamPosition, columns
 from remit_cluster.postgres.chainer import bring_up_to_date, extend, seal_all
 from remit_cluster.postgres.checkpoints import check_signer
 from remit_cluster.postgres.connection import CONFLICT, TROUBLE, DatabaseAddress, PgConnection, close_quietly
+from remit_cluster.postgres.messages import DATABASE_INDEX
 from remit_cluster.postgres.schema import CHAINING, UPKEEP, check_version
 from remit_cluster.postgres.transaction import PgTransaction
 from remit_cluster.postgres.user_keys import PgUserKeys, prefix_of
@@ -60,6 +60,8 @@ class PgUpkeep(StoreUpkeep):
     """A connection that removes rows from a database."""
 
     _seq, _segment = "chain.first + record.number - chain.number", _SEGMENT
+
+    _messages = DATABASE_INDEX
 
     def __init__(
         self,
@@ -171,7 +173,7 @@ class PgUpkeep(StoreUpkeep):
         known = await leaves_between(connection, first, last)
         # A row of which the outline was kept has its digest there already.
         kept = {seq: content for seq, content, _ in changes.kept if seq not in known}
-        await messages.forget(connection, [seq for seq, _, _ in changes.kept])
+        await self._messages.forget(connection, [seq for seq, _, _ in changes.kept])
         spans = pairs(ranges(kept))
         await connection.execute(
             "INSERT INTO remit.removed SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[])",
@@ -213,9 +215,6 @@ class PgUpkeep(StoreUpkeep):
     async def _lock_requests(self) -> None:
         # Hubs wait for some milliseconds.
         await self.connection.execute("LOCK TABLE remit.request IN SHARE ROW EXCLUSIVE MODE")
-
-    async def _forget_conversations(self, sessions: Sequence[str]) -> None:
-        await messages.forget_conversations(self.connection, sessions)
 
     # ── space ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
