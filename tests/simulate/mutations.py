@@ -91,7 +91,7 @@ def _write_whatever_comes(patch: pytest.MonkeyPatch) -> None:
 def _hear_no_cancel(patch: pytest.MonkeyPatch) -> None:
     async def ignore(self: BusCancels, message: object) -> None: ...
 
-    patch.setattr(BusCancels, "_heard", ignore)
+    patch.setattr(BusCancels, "_receive_order", ignore)
 
 
 def _forget_what_began_before(patch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ async def test_without_notifications_an_outcome_is_found_by_asking(
     def swallow(*args: object) -> None:
         pass
 
-    monkeypatch.setattr("remit_cluster.postgres.waiting.Waiting._heard", swallow)
+    monkeypatch.setattr("remit_cluster.postgres.waiting.Waiting._note_ended", swallow)
     url = await server.database()
     first, second = PostgresStore(url, key=key, pooler=True), PostgresStore(url, key=key, pooler=True)
     await first.open()

@@ -49,7 +49,7 @@ BUSY_SECONDS = 2.0
 COPYING_ID = 0x526D6370
 
 
-class _Asked(Struct):
+class _RequestFields(Struct):
     """What the columns of a request in another engine take from its record."""
 
     target: str = ""
@@ -57,15 +57,15 @@ class _Asked(Struct):
     correlation: str | None = None
 
 
-class _Ended(Struct):
+class _OutcomeFields(Struct):
     """What the columns of a request in another engine take from the record of its outcome."""
 
     status: str | None = None
     requires_followup: bool = False
 
 
-_read_asked = msgspec.json.Decoder(_Asked).decode
-_read_ended = msgspec.json.Decoder(_Ended).decode
+_read_request_fields = msgspec.json.Decoder(_RequestFields).decode
+_read_outcome_fields = msgspec.json.Decoder(_OutcomeFields).decode
 
 
 class SqliteReader(StoreReader):
@@ -130,9 +130,9 @@ class SqliteReader(StoreReader):
         started_ms, *_ = self._record(place)
         begun_ms, session, begun = self._record(begun_seq or place)
         _, _, ended = self._record(last_seq)
-        asked = _Asked() if begun is None else _read_asked(begun)
-        outcome = _Ended() if ended is None else _read_ended(ended)
-        columns = (session, asked.target, asked.via or "", asked.correlation or "", started_ms, begun_ms)
+        request = _RequestFields() if begun is None else _read_request_fields(begun)
+        outcome = _OutcomeFields() if ended is None else _read_outcome_fields(ended)
+        columns = (session, request.target, request.via or "", request.correlation or "", started_ms, begun_ms)
         return *columns, outcome.status, outcome.requires_followup
 
     def _record(self, seq: int | None) -> tuple[int, str, bytes | None]:

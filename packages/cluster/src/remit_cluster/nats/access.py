@@ -162,14 +162,14 @@ def explained(error: BaseException, access: BusAccess) -> str:
         return _distrusted(error, access)
     if isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason or "").upper():
         return _refused_certificate(access)
-    said = str(error).removeprefix("nats: ").strip("'")
+    text = str(error).removeprefix("nats: ").strip("'")
     if (
         isinstance(error, nats.errors.AuthorizationError)
-        or "authorization" in said.lower()
-        or "authentication" in said.lower()
+        or "authorization" in text.lower()
+        or "authentication" in text.lower()
     ):
-        return f"the server refused {_proof_of(access)} ({said})"
-    return said or type(error).__name__
+        return f"the server refused {_proof_of(access)} ({text})"
+    return text or type(error).__name__
 
 
 def _distrusted(error: ssl.SSLCertVerificationError, access: BusAccess) -> str:

@@ -151,19 +151,19 @@ class BusAgent(Remote):
     async def _follow(self, run: str, request: Request, line: RemoteHandle, news: RunNews) -> Response:
         """Return the outcome; questions to people stop the clock here meanwhile."""
         carrier, loop = self._carrier, asyncio.get_running_loop()
-        told: set[tuple[str, bool | None]] = set()
+        reported: set[tuple[str, bool | None]] = set()
         last, alone_since = 0, loop.time()
         while True:
-            heard = await news.next(LOOK_S if carrier.connected else 0)
+            event = await news.next(LOOK_S if carrier.connected else 0)
             questions: list[Approval] = []
-            if isinstance(heard, Approval):
-                questions = [heard]
+            if isinstance(event, Approval):
+                questions = [event]
             try:
-                if isinstance(heard, bytes):
-                    if (ended := await self._shared.opened(run, heard)) is not None:
+                if isinstance(event, bytes):
+                    if (ended := await self._shared.opened(run, event)) is not None:
                         return ended
-                    heard = None
-                if heard is None:
+                    event = None
+                if event is None:
                     ended = await self._shared.outcome(run, GLANCE_S if carrier.connected else LOOK_S)
                     if ended is not None:
                         return ended
@@ -178,8 +178,8 @@ class BusAgent(Remote):
             except StoreError:
                 await asyncio.sleep(LOOK_S)  # it has the outcome once it is back; the deadline ends the wait
             for question in questions:
-                if (question.id, question.agreed) not in told:
-                    told.add((question.id, question.agreed))
+                if (question.id, question.agreed) not in reported:
+                    reported.add((question.id, question.agreed))
                     await line.asked(question)
 
     async def _cancel_submitted(self, submitting: asyncio.Future[HandedOver], line: RemoteHandle) -> None:

@@ -64,7 +64,7 @@ class Bus:
         self._proofs = BusProofs(settings.proofs, self._refuse)
         self._queue = WorkQueue(self._connection, self._subjects, self._proofs)
         self._presence = Presence(
-            self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._heard_of
+            self._connection, self._subjects, self._proofs, self._shared.worker, self._described, self._receive_card
         )
         self._cancels = BusCancels(self._connection, self._subjects, self._proofs, self._shared)
         self.cancel_call = self._cancels.cancel_call
@@ -211,7 +211,7 @@ class Bus:
         if agent not in self._engine.cards:  # anybody may ask for any name
             await self._presence.unwatch(agent)
 
-    def _heard_of(self, card: AgentCard) -> None:
+    def _receive_card(self, card: AgentCard) -> None:
         """Add an agent of another hub that this hub's team file does not name, and follow its card."""
         known = self._engine.cards.get(card.name)
         try:
@@ -223,11 +223,11 @@ class Bus:
         except RemitError as error:
             log.warning("invalid agent on the bus: %s", error.fault.message)
 
-    def _refresh(self, known: AgentCard, heard: AgentCard) -> None:
+    def _refresh(self, known: AgentCard, received: AgentCard) -> None:
         """Take the card of an agent's newest host: in a rolling update, versions stand side by side."""
         hubs = self._presence.hosts(known.name)
         newest = max(hubs, key=lambda hub: hub.since_ms, default=None)
-        card = heard if newest is None else newest.agents[0].card
+        card = received if newest is None else newest.agents[0].card
         if (followed := _followed(card, known)) != known:
             self._engine.reconfigure(cards=[followed])
 

@@ -51,7 +51,7 @@ class BusCancels:
     async def subscribe(self, agents: frozenset[str]) -> None:
         """Hear of runs to cancel: any of this hub, and requests for *agents*, which it hosts."""
         for subject in (self._subjects.cancel(), *map(self._subjects.cancel, agents)):
-            await self._connection.subscribe(subject, self._heard)
+            await self._connection.subscribe(subject, self._receive_order)
 
     async def close(self) -> None:
         """Stop telling the store."""
@@ -94,9 +94,9 @@ class BusCancels:
                 log.debug("the store is not told yet to cancel %s: %s", run, error.fault.message)
             await asyncio.sleep(AGAIN_S)
 
-    async def _heard(self, message: Msg) -> None:
-        found = self._proofs.read(message.subject, message.data, "an order to cancel a run")
-        raw = None if found is None else self._shared.keys.unlock(found.body, _PLACE)
+    async def _receive_order(self, message: Msg) -> None:
+        proven = self._proofs.read(message.subject, message.data, "an order to cancel a run")
+        raw = None if proven is None else self._shared.keys.unlock(proven.body, _PLACE)
         if raw is None:
             return
         try:
@@ -130,5 +130,5 @@ async def _ask(connection: Connection, subject: str, payload: bytes, proofs: Bus
     except LOST as error:  # nobody has it, or the bus is away: the store reaches its hub
         log.debug("no hub confirmed a cancel: %s", in_words(error))
         return None
-    found = proofs.read(reply.subject, reply.data, "a reply to a cancel")
-    return None if found is None else found.body.decode(errors="replace")
+    proven = proofs.read(reply.subject, reply.data, "a reply to a cancel")
+    return None if proven is None else proven.body.decode(errors="replace")

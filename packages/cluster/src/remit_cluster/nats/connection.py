@@ -233,13 +233,13 @@ class Connection:
         """The streams and buckets of the server."""
         return self.client.jetstream(timeout=CONNECT_S)  # pyright: ignore[reportUnknownMemberType]
 
-    async def subscribe(self, subject: str, heard: Callable[[Msg], Awaitable[None]], group: str = "") -> None:
+    async def subscribe(self, subject: str, handler: Callable[[Msg], Awaitable[None]], group: str = "") -> None:
         """Call *heard* with each message, one after another; of the members of a *group*, one hears each.
 
         A second time for the same subject changes nothing.
         """
         if subject not in self._subscribed:  # the client itself renews subscriptions after a reconnection
-            made = await self.client.subscribe(subject, group, heard)  # pyright: ignore[reportUnknownMemberType]
+            made = await self.client.subscribe(subject, group, handler)  # pyright: ignore[reportUnknownMemberType]
             self._subscribed[subject] = made
 
     async def unsubscribe(self, subject: str) -> None:
@@ -300,5 +300,5 @@ def _safe(error: Exception) -> str:
 
 def in_words(error: BaseException) -> str:
     """Describe an error of NATS."""
-    said = str(error).removeprefix("nats: ")
-    return said or type(error).__name__
+    text = str(error).removeprefix("nats: ")
+    return text or type(error).__name__

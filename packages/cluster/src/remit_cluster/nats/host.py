@@ -57,19 +57,23 @@ class BusHost:
         self._pulling: set[str] = set()
         self._runs: dict[str, Offer] = {}
         """Runs that were taken and have not ended."""
-        self._told: dict[str, tuple[Events, asyncio.Task[None]]] = {}
+        self._followed: dict[str, tuple[Events, asyncio.Task[None]]] = {}
         """Runs whose records are told to their callers."""
         self._outcomes: dict[str, Response] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         shared.watch(
-            unclaimed=self._found, started=self._has_slot, freed=self._freed, asking=self._asking, ended=self._ended
+            unclaimed=self._take_expired,
+            started=self._has_slot,
+            freed=self._freed,
+            asking=self._asking,
+            ended=self._ended,
         )
 
     async def subscribe(self) -> None:
         """Hear of requests for the hosted agents; called after each connection."""
         for agent in sorted(self.agents):
             await self._connection.subscribe(self._subjects.offer(agent), self._offered(agent), "hosts")
-            await self._connection.subscribe(self._subjects.queued(agent), self._heard_of_queue(agent))
+            await self._connection.subscribe(self._subjects.queued(agent), self._queue_notices(agent))
         await self._connection.settle()
 
     def look(self) -> None:
@@ -127,13 +131,13 @@ class BusHost:
 
         return answer
 
-    def _heard_of_queue(self, agent: str) -> Callable[[Msg], Awaitable[None]]:
-        async def heard(message: Msg) -> None:
+    def _queue_notices(self, agent: str) -> Callable[[Msg], Awaitable[None]]:
+        async def pull_queued(message: Msg) -> None:
             if self._proofs.read(message.subject, message.data, "a notice of a queued request") is not None:
                 self._queued.add(agent)
                 self._pull(agent)
 
-        return heard
+        return pull_queued
 
     def _freed(self, agent: str) -> None:
         """Pull the next request for an agent that has a free slot."""
@@ -162,7 +166,7 @@ class BusHost:
         finally:
             self._pulling.discard(agent)
 
-    def _found(self, expired: OrphanedRun) -> None:
+    def _take_expired(self, expired: OrphanedRun) -> None:
         """Take a request that the sweep of the store found, if there is a free slot."""
         agent = expired.request.target
         if agent in self.agents and self._vacant(agent) > 0:
@@ -198,8 +202,8 @@ class BusHost:
         except RemitError as error:  # the request is still in the store, for this host or another
             log.error("%s could not be taken: %s", offer.run, error.fault.message)
         finally:
-            if (told := self._told.pop(offer.run, None)) is not None:
-                told[0].close()
+            if (following := self._followed.pop(offer.run, None)) is not None:
+                following[0].close()
             self._outcomes.pop(offer.run, None)
             self._starting.pop(offer.run, None)
             self._runs.pop(offer.run, None)
@@ -207,8 +211,8 @@ class BusHost:
 
     async def _say_end(self, offer: Offer) -> None:
         """Tell the caller that a run has ended, after everything that happened in it."""
-        if (told := self._told.pop(offer.run, None)) is not None:
-            events, telling = told
+        if (following := self._followed.pop(offer.run, None)) is not None:
+            events, telling = following
             events.close()
             await asyncio.wait({telling})
         response = self._outcomes.pop(offer.run, None)
@@ -226,9 +230,9 @@ class BusHost:
             self._tell(offer)
 
     def _tell(self, offer: Offer) -> None:
-        if offer.run not in self._told:
+        if offer.run not in self._followed:
             events = self._follow(offer.run, offer.live)
-            self._told[offer.run] = events, self._start(self._tell_records(offer, events))
+            self._followed[offer.run] = events, self._start(self._tell_records(offer, events))
 
     async def _tell_records(self, offer: Offer, events: Events) -> None:
         subject = self._subjects.news(offer.home, offer.run)

@@ -60,14 +60,14 @@ class Presence:
         proofs: BusProofs,
         own: str,
         describe: Callable[[], PresentHub],
-        heard: Callable[[AgentCard], None],
+        received: Callable[[AgentCard], None],
     ) -> None:
         self._connection = connection
         self._subjects = subjects
         self._proofs = proofs
         self._own = token(own)
         self._describe = describe
-        self._on_heard = heard
+        self._on_card = received
         self._watched: dict[str, dict[str, PublishedCard]] = {}
         """The agents that are watched, with the cards of their hosts."""
         self._watches_all = False
@@ -75,7 +75,7 @@ class Presence:
         """The last heartbeats of the hosts of watched agents, and when they were heard."""
         self._signers: dict[str, str] = {}
         """The hub of the team file that signs for each of these hosts."""
-        self._said: dict[str, bytes] = {}
+        self._published: dict[str, bytes] = {}
         """The cards that the bucket has of this hub."""
         self._changed = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
@@ -92,7 +92,7 @@ class Presence:
     async def connected(self) -> None:
         """Say what this hub hosts, and read what others said meanwhile; the server may have lost everything."""
         await self._make_buckets()
-        self._said.clear()
+        self._published.clear()
         await self.say()
         await self._listen(["*"] if self._watches_all else list(self._watched))
 
@@ -107,13 +107,13 @@ class Presence:
     async def say(self) -> None:
         """Send a heartbeat, and the cards that changed since the last one; a hub that hosts nothing is silent."""
         described = self._describe()
-        if not self._connection.connected or not (described.agents or self._said):
+        if not self._connection.connected or not (described.agents or self._published):
             return
         try:
             await self._publish(described)
         except _GONE:  # the storage was wiped
             await self._make_buckets()
-            self._said.clear()
+            self._published.clear()
             await self._publish(described)
 
     async def _publish(self, described: PresentHub) -> None:
@@ -122,9 +122,9 @@ class Presence:
         await self._put(self._subjects.heartbeat(self._own), encode(beat))
         for each in described.agents:
             card = encode(PublishedCard(each.card, described.since_ms))
-            if self._said.get(each.card.name) != card:
+            if self._published.get(each.card.name) != card:
                 await self._put(self._subjects.hosted(each.card.name, self._own), card)
-                self._said[each.card.name] = card
+                self._published[each.card.name] = card
 
     async def _put(self, subject: str, body: bytes) -> None:
         await self._connection.jetstream.publish(subject, self._proofs.sign(subject, body))
@@ -150,7 +150,7 @@ class Presence:
             await asyncio.sleep(self._lives_s / BEATS)
             beats += 1
             if beats % RENEW == 0:
-                self._said.clear()
+                self._published.clear()
             try:
                 await self._forget()
                 await self.say()
@@ -193,13 +193,13 @@ class Presence:
 
     def _present(self, hub: str) -> Heartbeat | None:
         """Return the last heartbeat of a hub that is present."""
-        heard, beat = self._beats.get(hub) or _NEVER
-        return beat if heard >= asyncio.get_running_loop().time() - self._lives_s else None
+        received, beat = self._beats.get(hub) or _NEVER
+        return beat if received >= asyncio.get_running_loop().time() - self._lives_s else None
 
     async def _forget(self) -> None:
         """Forget hubs that are silent for longer than their cards are kept: they are gone, and not stopped."""
         oldest = asyncio.get_running_loop().time() - self._card_lives_s
-        for hub in [hub for hub, (heard, _) in self._beats.items() if heard < oldest]:
+        for hub in [hub for hub, (received, _) in self._beats.items() if received < oldest]:
             del self._beats[hub]
             self._signers.pop(hub, None)
             for hosts in self._watched.values():
@@ -268,7 +268,7 @@ class Presence:
             return
         subjects = [self._subjects.hosted(agent, "*") for agent in agents]
         for subject in subjects:
-            await self._connection.subscribe(subject, self._heard_card)
+            await self._connection.subscribe(subject, self._receive_card)
         await self._connection.settle()
         found = await self._entries(self._subjects.agents, subjects)
         noted = [_hub(each) for each in found if self._note_card(each, stored=True)]
@@ -276,19 +276,19 @@ class Presence:
         for hub in new:
             # A hub that was killed leaves its cards behind, and no heartbeat.
             self._beats[hub] = _NEVER
-            await self._connection.subscribe(self._subjects.heartbeat(hub), self._heard_beat)
+            await self._connection.subscribe(self._subjects.heartbeat(hub), self._receive_beat)
         if new:
             beats = await self._entries(self._subjects.hosts, [self._subjects.heartbeat(hub) for hub in new])
             for message in beats:
                 self._note_beat(message, stored=True)
 
-    async def _heard_card(self, message: Msg) -> None:
+    async def _receive_card(self, message: Msg) -> None:
         hub = _hub(message)
         if self._note_card(message) and hub not in self._beats:
             # It says so itself, so it is there.
             self._beats[hub] = (asyncio.get_running_loop().time(), Heartbeat(hub))
             try:
-                await self._connection.subscribe(self._subjects.heartbeat(hub), self._heard_beat)
+                await self._connection.subscribe(self._subjects.heartbeat(hub), self._receive_beat)
             except LOST as error:
                 log.debug("the hub %s cannot be listened to: %s", hub, in_words(error))
                 del self._beats[hub]
@@ -302,7 +302,7 @@ class Presence:
         hosts = self._watched.get(hosted.card.name)
         if hosts is not None:
             hosts[_hub(message)] = hosted
-        self._on_heard(hosted.card)
+        self._on_card(hosted.card)
         return hosts is not None
 
     def _card(self, message: Msg, *, stored: bool) -> PublishedCard | None:
@@ -323,7 +323,7 @@ class Presence:
             return None
         return hosted
 
-    async def _heard_beat(self, message: Msg) -> None:
+    async def _receive_beat(self, message: Msg) -> None:
         self._note_beat(message)
 
     def _note_beat(self, message: Msg, *, stored: bool = False) -> None:
@@ -345,7 +345,7 @@ class Presence:
         for hosts in [hosts for hosts in self._watched.values() if hub in hosts]:
             other = next((hosted for name, hosted in hosts.items() if name != hub), None)
             if other is not None:
-                self._on_heard(other.card)
+                self._on_card(other.card)
 
     def _proven(self, message: Msg, what: str, lives_s: float, *, stored: bool) -> ReadMessage | None:
         """Return what a host says of itself; None if that is nothing, or not proven, or said by another hub."""

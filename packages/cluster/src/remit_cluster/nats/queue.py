@@ -115,10 +115,10 @@ class WorkQueue:
                 return None  # nothing is queued
             await self._connection.publish(message.reply, b"+ACK")
             # What cannot be read must not hide what is queued behind it.
-            if (found := self._read(agent, priority, message.data)) is not None:
+            if (found := self._read_offer(agent, priority, message.data)) is not None:
                 return found
 
-    def _read(self, agent: str, priority: Priority, message: bytes) -> Offer | None:
+    def _read_offer(self, agent: str, priority: Priority, message: bytes) -> Offer | None:
         subject = self._subjects.queue(agent, priority)
         found = self._proofs.read(subject, message, "a queued request", keep_ms=round(KEEP_S * 1_000))
         if found is None:

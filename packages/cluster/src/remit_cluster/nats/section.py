@@ -100,18 +100,18 @@ def _mistaken(file: Inspection) -> Iterator[WrongPart]:
     section = BUS.of(file.team)
     if section is None or not file.opens_files:
         return
-    said, names, folder = file.said, file.names, file.folder
+    keys, names, folder = file.said["bus"], file.names, file.folder
     yield from unknown(("bus", "hosts"), "agent", section.hosts - {"*"}, (*names["agents"], *names["workflows"]))
-    proofs = [key for key in ("credentials", "token", "user") if key in said["bus"]]
+    proofs = [key for key in ("credentials", "token", "user") if key in keys]
     if len(proofs) > 1:
         yield WrongPart(("bus", proofs[1]), f"`{proofs[0]}` already says who connects; leave one of them out")
     for one, other in (("user", "password"), ("certificate", "private_key")):
-        if (one in said["bus"]) != (other in said["bus"]):
+        if (one in keys) != (other in keys):
             yield WrongPart(("bus",), f"`{one}` and `{other}` need each other")
     for key in _FILES:
-        named = getattr(section, key)
-        if named is not None and not (folder / named).is_file():
-            yield WrongPart(("bus", key), f"{folder / named} does not exist")
+        path = getattr(section, key)
+        if path is not None and not (folder / path).is_file():
+            yield WrongPart(("bus", key), f"{folder / path} does not exist")
     if duration_ms(section.presence) < LEAST_PRESENCE_MS:
         yield WrongPart(("bus", "presence"), "expected at least 1s")
     owners: dict[str, str] = {}

@@ -73,7 +73,7 @@ class HubWatch:
         """Answer for this hub as long as it is connected."""
         self._judges_from = asyncio.get_running_loop().time() + RECONNECTED_S
         await self._connection.subscribe(self._subjects.alive(self._workers.worker), self._answer)
-        await self._connection.subscribe(self._subjects.gone, self._heard_of_end)
+        await self._connection.subscribe(self._subjects.gone, self._receive_end)
 
     async def close(self) -> None:
         """Watch nobody any more."""
@@ -108,7 +108,7 @@ class HubWatch:
             self._workers.sweep_soon()
             await self._connection.publish(self._subjects.gone, b"")
 
-    async def _heard_of_end(self, _: Msg) -> None:
+    async def _receive_end(self, _: Msg) -> None:
         self._workers.sweep_soon()
 
     async def _is_gone(self, worker: str) -> bool:

@@ -12,7 +12,7 @@ from remit.stores.writer import Listener
 from remit_cluster.postgres.connection import PgConnection
 
 # The chain is extended within milliseconds, unless the server or the hub that extends it is in trouble.
-HEARD_SECONDS = 2.0
+DELIVERY_SECONDS = 2.0
 
 _log = logging.getLogger("remit.store")
 
@@ -28,7 +28,7 @@ class Listeners:
     def __init__(self) -> None:
         self._listeners: dict[object, Listener] = {}
         self._eager: set[object] = set()
-        self._unheard: deque[tuple[int, int, Entry]] = deque()
+        self._undelivered: deque[tuple[int, int, Entry]] = deque()
         """StreamPosition, number and content, in the order of the commits."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
@@ -56,29 +56,29 @@ class Listeners:
 
     def committed(self, stream: int, records: list[tuple[int, Entry]]) -> None:
         """Take records that were committed."""
-        self._unheard.extend((stream, number, entry) for number, entry in records)
+        self._undelivered.extend((stream, number, entry) for number, entry in records)
 
-    async def heard(self, stream: int, number: int) -> None:
+    async def reached(self, stream: int, number: int) -> None:
         """Return once everything up to this record was given to the listeners."""
-        if not self._unheard or self._unheard[0][0] != stream or self._unheard[0][1] > number:
+        if not self._undelivered or self._undelivered[0][0] != stream or self._undelivered[0][1] > number:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((stream, number, future))
         # The records are durable; an answer is not held back for ever because the chain cannot be extended.
-        await asyncio.wait([future], timeout=HEARD_SECONDS)
+        await asyncio.wait([future], timeout=DELIVERY_SECONDS)
 
     async def chained(self, connection: PgConnection) -> None:
         """Give the listeners what is in the chain by now."""
-        while self._unheard:
-            stream, number, _ = self._unheard[0]
+        while self._undelivered:
+            stream, number, _ = self._undelivered[0]
             blocks = await connection.fetch(_PLACES, stream, number)
             records = self._placed(stream, blocks)
             if not records:
                 # After a failover, the end of an old stream may be lost; the next one comes after it.
-                if self._unheard[-1][0] == stream:
+                if self._undelivered[-1][0] == stream:
                     return
-                while self._unheard and self._unheard[0][0] == stream:
-                    self._unheard.popleft()
+                while self._undelivered and self._undelivered[0][0] == stream:
+                    self._undelivered.popleft()
                 continue
             for listener in list(self._listeners.values()):
                 self._call(listener, records)
@@ -87,8 +87,8 @@ class Listeners:
     def _placed(self, stream: int, blocks: list[tuple[int, ...]]) -> list[Record]:
         records: list[Record] = []
         for first, start, count in blocks:
-            while self._unheard and self._unheard[0][0] == stream and self._unheard[0][1] < start + count:
-                _, number, (kind, at_ms, run, session, body, _) = self._unheard.popleft()
+            while self._undelivered and self._undelivered[0][0] == stream and self._undelivered[0][1] < start + count:
+                _, number, (kind, at_ms, run, session, body, _) = self._undelivered.popleft()
                 seq = first + number - start
                 records.append(Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=body))
         self._release()
@@ -96,7 +96,7 @@ class Listeners:
 
     def _release(self) -> None:
         """Let those go on who wait for what was heard; they go on after the listeners were called."""
-        head = self._unheard[0] if self._unheard else None
+        head = self._undelivered[0] if self._undelivered else None
         waiting, self._waiting = self._waiting, []
         for stream, number, future in waiting:
             if head is not None and head[0] == stream and head[1] <= number:
@@ -106,7 +106,7 @@ class Listeners:
 
     def close(self) -> None:
         """Let everyone go on: nothing more is heard."""
-        self._unheard.clear()
+        self._undelivered.clear()
         self._release()
 
     def _call(self, listener: Listener, records: list[Record]) -> None:

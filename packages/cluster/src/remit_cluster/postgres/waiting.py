@@ -37,11 +37,11 @@ class Waiting:
     def __init__(self, address: DatabaseAddress, outcomes: Outcomes) -> None:
         self._address = address
         self._outcomes = outcomes
-        self.waits = OutcomeWaits(self._read)
+        self.waits = OutcomeWaits(self._read_outcome)
         self._unsent: deque[str] = deque()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._asked: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
+        self._requested: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
         """Runs whose outcome is read next."""
         self._reading: asyncio.Task[None] | None = None
         self._set_hears(False)
@@ -66,36 +66,36 @@ class Waiting:
 
     # ── callers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, run: str) -> tuple[bool, Response | None]:
+    async def _read_outcome(self, run: str) -> tuple[bool, Response | None]:
         """Return whether a run was submitted, and its outcome; callers that ask at the same time share a statement.
 
         The statement is not the caller's: a caller that stops waiting would close the connection in the middle of it.
         """
         loop = asyncio.get_running_loop()
-        answer = self._asked.setdefault(run, loop.create_future())
+        answer = self._requested.setdefault(run, loop.create_future())
         if self._reading is None:
             self._reading = loop.create_task(self._read_all(), name="remit-postgres-outcomes")
         return await asyncio.shield(answer)
 
     async def _read_all(self) -> None:
-        asked: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
+        requested: dict[str, asyncio.Future[tuple[bool, Response | None]]] = {}
         try:
-            while self._asked:
-                asked, self._asked = self._asked, {}
+            while self._requested:
+                requested, self._requested = self._requested, {}
                 try:
-                    found = await self._outcomes(list(asked))
+                    outcomes = await self._outcomes(list(requested))
                 except StoreError as error:
-                    for answer in asked.values():
+                    for answer in requested.values():
                         resolve(answer, None, error)
                         answer.exception()  # its callers may have gone
                 else:
-                    for run, answer in asked.items():
-                        resolve(answer, (run in found, found.get(run)))
+                    for run, answer in requested.items():
+                        resolve(answer, (run in outcomes, outcomes.get(run)))
         finally:
             self._reading = None
-            for answer in (*asked.values(), *self._asked.values()):
+            for answer in (*requested.values(), *self._requested.values()):
                 answer.cancel()
-            self._asked.clear()
+            self._requested.clear()
 
     def ended(self, outcomes: Sequence[tuple[str, Response]]) -> None:
         """Tell the callers of this hub at once, and those of other hubs soon."""
@@ -112,7 +112,7 @@ class Waiting:
             connection: PgConnection | None = None
             try:
                 connection = await self._address.connect()
-                await connection.add_listener(CHANNEL, self._heard)
+                await connection.add_listener(CHANNEL, self._note_ended)
                 await self._test(connection)
                 while True:
                     await self._something.wait()
@@ -149,7 +149,7 @@ class Waiting:
             if len(payload.encode(errors="replace")) <= MOST_BYTES:
                 await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
 
-    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:  # noqa: ARG002 - asyncpg's
+    def _note_ended(self, connection: object, pid: int, channel: str, payload: object) -> None:  # noqa: ARG002 - asyncpg's
         if payload == self._echo:
             self._set_hears(True)
             resolve(self._echoed, None)

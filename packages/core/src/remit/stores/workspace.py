@@ -31,24 +31,24 @@ Names = Callable[[str], Iterator[str]]
 
 
 def _pyproject(text: str) -> Iterator[str]:
-    said = _table(tomllib.loads(text))
-    project, poetry = _table(said.get("project")), _table(_table(said.get("tool")).get("poetry"))
+    manifest = _table(tomllib.loads(text))
+    project, poetry = _table(manifest.get("project")), _table(_table(manifest.get("tool")).get("poetry"))
     yield _string(project.get("name") or poetry.get("name"))
     yield from map(_string, _list(project.get("dependencies")))
     yield from _table(poetry.get("dependencies"))
 
 
 def _cargo(text: str) -> Iterator[str]:
-    said = _table(tomllib.loads(text))
-    yield _string(_table(said.get("package")).get("name"))
-    yield from _table(said.get("dependencies"))
+    manifest = _table(tomllib.loads(text))
+    yield _string(_table(manifest.get("package")).get("name"))
+    yield from _table(manifest.get("dependencies"))
 
 
 def _package(text: str) -> Iterator[str]:
-    said = _table(json.loads(text))
-    yield _string(said.get("name"))
+    manifest = _table(json.loads(text))
+    yield _string(manifest.get("name"))
     for kind in ("dependencies", "devDependencies", "require"):
-        yield from _table(said.get(kind))
+        yield from _table(manifest.get(kind))
 
 
 def _spelled(pattern: str) -> Names:
@@ -140,11 +140,11 @@ def project_of(manifests: Sequence[str], read: Callable[[str], str | None]) -> P
             continue
         language, names_of = _MANIFESTS[manifest]
         stack[language] = None
-        said = _survived(names_of, read(manifest) or "")
-        name = name or " ".join(said[0].split())[:_LONGEST]
-        for dependency in said[1:]:
-            found = _NAME.match(dependency)
-            if found and (known := _BUILT_ON.get(found[0].lower())):
+        names = _survived(names_of, read(manifest) or "")
+        name = name or " ".join(names[0].split())[:_LONGEST]
+        for dependency in names[1:]:
+            match = _NAME.match(dependency)
+            if match and (known := _BUILT_ON.get(match[0].lower())):
                 stack[known] = None
     return Project(name, tuple(stack))
 

@@ -51,8 +51,8 @@ _VERSION = re.compile(rb"\(PostgreSQL\) (\d+)")
 
 
 def _candidates(name: Program) -> Iterator[str]:
-    if (found := shutil.which(name)) is not None:
-        yield found
+    if (path := shutil.which(name)) is not None:
+        yield path
     yield from map(str, sorted(DEBIAN.glob(f"*/bin/{name}"), reverse=True))
 
 
@@ -61,8 +61,8 @@ async def program(name: Program, server: int) -> str:
     newest = 0
     for path in _candidates(name):
         process = await asyncio.create_subprocess_exec(path, "--version", stdout=asyncio.subprocess.PIPE)
-        said, _ = await process.communicate()
-        version = int(found[1]) if (found := _VERSION.search(said)) else 0
+        output, _ = await process.communicate()
+        version = int(match[1]) if (match := _VERSION.search(output)) else 0
         if version >= server:
             return path
         newest = max(newest, version)
@@ -93,13 +93,13 @@ async def run(path: str, address: DatabaseAddress, *arguments: str) -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, said = await process.communicate()
+        _, errors = await process.communicate()
     except BaseException:
         process.kill()
         await process.wait()
         raise
     if process.returncode:
-        last = said.decode(errors="replace").strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        last = errors.decode(errors="replace").strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         message = f"{address.name}: {Path(path).name} failed: {last[0]}"
         raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Correct what it names; then try again."))
 
