@@ -24,7 +24,7 @@ _WRITES = frozenset(
 )
 # What every hub does again and again is no place of its own for a fault: outages hit it anyway.
 _POLLS = frozenset(
-    {"heartbeat", "sweep", "claimed", "late_workers", "controls", "last_control", "decision", "pending", "records"}
+    {"heartbeat", "sweep", "claimed", "late_workers", "controls", "decision", "pending", "records"}
     | {"get", "recent", "room", "newest", "named", "end_leases"}
 )
 _IDLE_S = 0.1

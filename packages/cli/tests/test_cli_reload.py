@@ -89,7 +89,7 @@ async def test_nobody_is_told_of_a_team_file_that_is_wrong(folder: Path) -> None
         done = await asyncio.to_thread(remit, "reload", folder=folder)
         assert (done.returncode, done.stdout) == (3, "")
         assert "did you mean `limits`?" in done.stderr
-        assert await hub.store.last_control() == 0
+        assert await hub.store.controls(0) == []
 
 
 def test_where_no_hub_ever_ran_there_is_nobody_to_tell(tmp_path: Path) -> None:

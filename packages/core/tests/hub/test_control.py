@@ -326,8 +326,7 @@ async def test_what_is_said_about_runs_that_are_not_here_changes_nothing(team: T
         for run in ("", "nobody", question.request.run[:-1], question.request.run.upper() + "'", "%", "*"):
             await hub.store.control(run, "cancel", "mallory", "")
         await elsewhere(tmp_path, "last")
-        heard = await hub.store.last_control()
-        assert heard == 7
+        assert len(await hub.store.controls(0)) == 7
         await hub.decide(question.id, agreed=True, by="ann")
         assert (await asking).ok
 

@@ -33,6 +33,6 @@ def missing_driver() -> StoreError:
         fault(
             Code.STORE_UNAVAILABLE,
             "a store in PostgreSQL needs the extra `postgres`",
-            suggestion="Install it where the hub runs: pip install 'remit[postgres]'",
+            suggestion="Install it here: pip install 'remit[postgres]'",
         )
     )

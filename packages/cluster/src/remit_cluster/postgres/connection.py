@@ -103,6 +103,18 @@ class DatabaseAddress(Struct, frozen=True):
         found = await self.connect_bulk()
         return found if self.reading is None else self.reading(found)
 
+    @asynccontextmanager
+    async def connecting(self) -> AsyncGenerator[PgConnection]:
+        """Return a new connection that stays open, unless what is done with it first fails."""
+        connection = await self.connect()
+        try:
+            yield connection
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                raise self.translate(error) from error
+            raise
+
     async def connect_bulk(self) -> BulkConnection:
         """Return a new connection that reads and writes many rows at once, encrypted texts as they are stored."""
         try:

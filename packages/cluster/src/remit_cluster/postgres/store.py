@@ -5,15 +5,13 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
-from msgspec import Struct
 
 from remit.policy.budget import estimate
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import ChainBreak
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import OrphanedRun, StoreError, TokenCounter
 from remit.runtime.signing import CheckpointKey, open_key, read_key
@@ -46,60 +44,6 @@ T = TypeVar("T")
 _wall_ms = LoopClock().wall_ms
 
 
-class OpenedDatabase(NamedTuple):
-    """The write connection of an open store, its key, and what did not agree."""
-
-    connection: PgConnection
-    key: CheckpointKey
-    breaks: list[ChainBreak]
-
-
-class DatabaseOpening(Struct, frozen=True, kw_only=True):
-    """The settings with which a database is opened."""
-
-    address: DatabaseAddress
-    key_file: Path
-    make_key: bool
-
-    async def open(self) -> OpenedDatabase:
-        """Connect; the tables and the key are created if this is the first hub."""
-        connection = await self.address.connect()
-        try:
-            await migrate(connection, self.address)
-            await check_complete(connection, self.address)
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
-                key = await self._open_key(connection)
-                await check_signer(connection, key.fingerprint, str(self.key_file))
-                breaks = await examine(connection, (await read_head(connection)).seq)
-        except (*TROUBLE, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            connection.terminate()
-            raise self.address.translate(error) from error
-        except BaseException:
-            connection.terminate()
-            raise
-        return OpenedDatabase(connection, key, breaks)
-
-    async def _open_key(self, connection: PgConnection) -> CheckpointKey:
-        mark = await read_mark(connection)
-        known = mark is not None and bool(mark.signer)
-        path = self.key_file
-        if not known and self.make_key:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return await asyncio.to_thread(open_key, path)
-        try:
-            return await asyncio.to_thread(read_key, path)
-        except FileNotFoundError:
-            raise StoreError(
-                fault(
-                    Code.STORE_UNAVAILABLE,
-                    f"the key of {self.address.name} is missing: there is no {path}",
-                    suggestion="Copy it from a hub that uses this store, or from a backup: "
-                    "without it, nothing that was redacted can be read.",
-                )
-            ) from None
-
-
 class PostgresStore(SqlStore[PgWriter]):
     """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`, which
     says what each method promises.
@@ -128,7 +72,7 @@ class PostgresStore(SqlStore[PgWriter]):
         self._user_keys = PgUserKeys(self.key_file)
         self.address = DatabaseAddress(url, password, pooler, self._user_keys.reading)
         self._every, self._seconds = checkpoint_every, checkpoint_seconds
-        self._opening = DatabaseOpening(address=self.address, key_file=self.key_file, make_key=make_key)
+        self._make_key = make_key
         upkeep = partial(open_upkeep, "postgresql", self.address, self.key_file, wall_ms=wall_ms)
         super().__init__(self.address.name, upkeep, wall_ms, DATABASE_INDEX, count)
         self.encrypt = encrypt
@@ -148,23 +92,46 @@ class PostgresStore(SqlStore[PgWriter]):
 
     async def open(self) -> None:
         """Connect to the database; its tables and the key are created if they do not exist."""
-        opened = await self._opening.open()
-        self._key = opened.key
-        self._keeps_words = not await self._user_keys.open(opened.connection, encrypt=self.encrypt)
+        async with self.address.connecting() as connection:
+            await migrate(connection, self.address)
+            await check_complete(connection, self.address)
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", CHAINING)
+                self._key = await self._open_key(connection)
+                await check_signer(connection, self._key.fingerprint, str(self.key_file))
+                breaks = await examine(connection, (await read_head(connection)).seq)
+            self._keeps_words = not await self._user_keys.open(connection, encrypt=self.encrypt)
         self._writer.commits.keys = self._user_keys if self.encrypt else None
         self._connections = connections = Connections(self.address)
         every, seconds, wall_ms = self._every, self._seconds, self._wall_ms
         self._chainer = Chainer(
-            connections, opened.key, every=every, seconds=seconds, wall_ms=wall_ms, chained=self._listeners.chained
+            connections, self._key, every=every, seconds=seconds, wall_ms=wall_ms, chained=self._listeners.chained
         )
-        self._writer.start(opened.connection)
+        self._writer.start(connection)
         self._chainer.start()
         self._waiting.start()
-        if opened.breaks:
-            for entry in reported(self.address.name, opened.breaks, self._wall_ms()):
+        if breaks:
+            for entry in reported(self.address.name, breaks, self._wall_ms()):
                 self.append(*entry)
             await self.flush()
             await self._chainer.catch_up(sign=True)
+
+    async def _open_key(self, connection: PgConnection) -> CheckpointKey:
+        mark = await read_mark(connection)
+        known = mark is not None and bool(mark.signer)
+        path = self.key_file
+        if not known and self._make_key:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return await asyncio.to_thread(open_key, path)
+        try:
+            return await asyncio.to_thread(read_key, path)
+        except FileNotFoundError:
+            why = f"the key of {self.address.name} is missing: there is no {path}"
+            how = (
+                "Copy it from a hub that uses this store, or from a backup: "
+                "without it, nothing that was redacted can be read."
+            )
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=how)) from None
 
     async def close(self) -> None:
         """Make everything durable and close; raises `StoreError` if that fails, and keeps the queue for `open`."""

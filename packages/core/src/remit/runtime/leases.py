@@ -111,12 +111,13 @@ class Leases:
     async def open(self) -> None:
         """Renew this hub's claims, resume orphaned runs, and listen to other processes."""
         self._beaten = asyncio.get_running_loop().time()
-        last_seq = await self._dispatch.parts.store.last_control()
+        # What was sent before this hub came is not for it.
+        newest = max((each.seq for each in await self._dispatch.parts.store.controls(0)), default=0)
         loop = asyncio.get_running_loop()
         self._attendants = [
             loop.create_task(self._beat()),
             loop.create_task(self._keep()),
-            loop.create_task(self._listen(last_seq)),
+            loop.create_task(self._listen(newest)),
         ]
 
     async def close(self) -> None:
@@ -128,15 +129,15 @@ class Leases:
 
     # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _listen(self, last_seq: int) -> None:
+    async def _listen(self, after: int) -> None:
         """Execute the commands of other processes that come through the store."""
         store, turn = self._dispatch.parts.store, asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             while True:
                 await sleep_to_tick(LISTEN_S if len(self._runs.active) else IDLE_LISTEN_S)
                 try:
-                    for control in await store.controls(last_seq):
-                        last_seq = control.seq
+                    for control in await store.controls(after):
+                        after = control.seq
                         self.obey(control)
                         if control.action == "reload":
                             # Beside the listening, because it may take long.

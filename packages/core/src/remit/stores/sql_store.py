@@ -389,9 +389,6 @@ class SqlStore(ABC, Generic[W]):
             for seq, of, packed, by, reason in rows
         ]
 
-    async def last_control(self) -> int:
-        return await self.read(side_tables.last_control)
-
     # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
+from remit_cluster.postgres.by_address import missing_driver
 
 if TYPE_CHECKING:
     from remit_cli.config.team import Team
@@ -15,7 +14,5 @@ def database_of(team: "Team") -> "PostgresDatabase":
     try:
         from remit_cluster.postgres.commands.postgres_database import PostgresDatabase
     except ImportError as error:
-        message = "a store in PostgreSQL needs the extra `postgres`"
-        advice = "Install it here: pip install 'remit[postgres]'"
-        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice)) from error
+        raise missing_driver() from error
     return PostgresDatabase(team)

@@ -92,16 +92,9 @@ def viewing(team: Team) -> Generator[StoreView]:
 
 
 async def _connected(address: DatabaseAddress) -> PgConnection:
-    connection = await address.connect()
-    try:
+    async with address.connecting() as connection:
         await check_version(connection, address)
         await check_complete(connection, address)
-    except (*TROUBLE, asyncpg.PostgresError) as error:
-        connection.terminate()
-        raise address.translate(error) from error
-    except BaseException:
-        connection.terminate()
-        raise
     return connection
 
 

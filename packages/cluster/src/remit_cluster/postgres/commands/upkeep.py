@@ -84,16 +84,12 @@ class PgUpkeep(StoreUpkeep):
             raise
 
     async def _open(self, key_file: str) -> PgConnection:
-        connection = await self._address.connect()
-        try:
+        async with self._address.connecting() as connection:
             await check_version(connection, self._address)
             await check_signer(connection, self.key.fingerprint, key_file)
             await bring_up_to_date(connection)
             self._chain = DatabaseChain(connection, self._address.name)
             self._accepted = await self._chain.accepted(self.key.public)
-        except BaseException:
-            connection.terminate()
-            raise
         return connection
 
     def _run(self, work: Awaitable[T]) -> T:

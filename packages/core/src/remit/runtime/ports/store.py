@@ -640,10 +640,6 @@ class Controls(Protocol):
         """
         ...
 
-    async def last_control(self) -> int:
-        """Return the number of the newest command, 0 if there is none."""
-        ...
-
 
 class Conversations(Protocol):
     """The messages of each session, found without reading all of it. Only the record has the texts."""
