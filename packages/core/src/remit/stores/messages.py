@@ -163,7 +163,8 @@ class MessageIndex(ABC):
 
             async def hits(below: int, size: int) -> list[MessageRow]:
                 searched = SearchedWords(number, roles, after_ms, wanted.keywords or ())
-                return await self.hits(database, searched, below, size)
+                # Another hub may index the words of what is scanned meanwhile.
+                return await self.hits(database, searched, min(below, above + 1), size)
 
             sources = [scan] * (not by_word or above < position.newest) + [hits] * (by_word and above > 0)
             kept = _Newest(last, tokens)
