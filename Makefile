@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: audit transcripts build hooks help demo demo-console demo-cluster demo-relay test fuzz check whole others web fix bench bench-peers pytest test-all-pythons simulate mutate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
+.PHONY: audit transcripts build hooks help demo demo-console demo-cluster demo-relay test fuzz check compiled whole others web fix bench bench-peers pytest test-all-pythons simulate mutate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,9 +35,9 @@ side_by_side := $(if $(filter Darwin,$(shell uname)),--numprocesses $(WORKERS) -
 # it as it comes: it does not know the option.
 together := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-# What tests say about types is run anyway, except for what they say of the typed interface. To check the types of all
-# of them costs as much as for the source: `make check` does, also before each commit and on GitHub.
-TYPED := $(wildcard packages/*/src) bench docs examples deploy hatch_metadata.py packages/*/hatch_build.py packages/core/tests/hub/test_typed.py
+# What tests, benchmarks and makers of pages say about types is run anyway, except for what tests say of the typed
+# interface. To check all of them costs as much as the source: `make check` does, also before each commit and on GitHub.
+TYPED := $(wildcard packages/*/src) examples deploy hatch_metadata.py packages/*/hatch_build.py packages/core/tests/hub/test_typed.py
 
 ifdef P
 test: $(VENV)/.ready
@@ -45,9 +45,9 @@ test: $(VENV)/.ready
 	@$(BIN)/pytest -q -rs $(side_by_side) $(if $(filter core,$(P)),-m 'not processes') $(or $(wildcard packages/$(P)/tests),$(error There is no package "$(P)": $(notdir $(wildcard packages/*))))
 else
 test: ## Run every check and every test, or those of one package (P=relay)
-	@$(MAKE) -j2 $(VENV)/.ready packages/server/tests/a2a_js/node_modules/.remit-ready packages/models/tests/mcp_conformance/node_modules/.remit-ready $(VENV)/.chromium-ready
+	@# What is fetched is waited for: meanwhile the tests are compiled.
+	@$(MAKE) -j4 $(VENV)/.ready compiled packages/server/tests/a2a_js/node_modules/.remit-ready packages/models/tests/mcp_conformance/node_modules/.remit-ready $(VENV)/.chromium-ready
 	@rm -f .coverage
-	@$(compile)
 	@$(MAKE) -j3 $(together) TYPES='$(TYPED)' check whole others web
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='packages/core/src/remit/protocol/*,packages/core/src/remit/policy/*' --fail-under=100
@@ -77,6 +77,9 @@ hooks: $(VENV)-hooks/.ready $(VENV)/.ready ## Run the same checks before every c
 others: $(VENV)/.ready
 	@# What cannot be tested on a machine is listed with the reason (-rs).
 	@$(BIN)/pytest -q -rs $(side_by_side) $(addprefix --ignore=,$(WHOLE))
+
+compiled: $(VENV)/.locked
+	@$(compile)
 
 whole: $(VENV)/.ready
 	@$(BIN)/coverage run -m pytest -q $(WHOLE)
@@ -246,22 +249,21 @@ $(VENV)/.locked: requirements.lock
 
 # All packages of the repository, as they are being written.
 projects := pyproject.toml $(wildcard packages/*/pyproject.toml)
-editable := $(patsubst %pyproject.toml,--editable ./%,$(projects))
 
 # The install builds the console's page (packages/server/hatch_build.py), where its sources have changed.
 web_sources := $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
 
 $(VENV)/.ready: $(VENV)/.locked $(projects) hatch_metadata.py packages/server/hatch_build.py $(web_sources)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps $(editable)
+	@$(BIN)/python tests/install_editable.py $(projects)
 	@cat packages/server/src/remit_server/console/built/.trouble 2>/dev/null >&2 || true
 	@touch $@
 
 # The JavaScript SDK for A2A, with the Node that pyright brings. Without a registry its tests are skipped, and say so.
-packages/server/tests/a2a_js/node_modules/.remit-ready: packages/server/tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.ready
+packages/server/tests/a2a_js/node_modules/.remit-ready: packages/server/tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.locked
 	@$(BIN)/python tests/a2a_install.py
 
 # The conformance suite of MCP, in the same way.
-packages/models/tests/mcp_conformance/node_modules/.remit-ready: packages/models/tests/mcp_conformance/package-lock.json tests/a2a_install.py $(VENV)/.ready
+packages/models/tests/mcp_conformance/node_modules/.remit-ready: packages/models/tests/mcp_conformance/package-lock.json tests/a2a_install.py $(VENV)/.locked
 	@$(BIN)/python tests/a2a_install.py packages/models/tests/mcp_conformance
 
 # Debian's Chromium, installed by root, else unpacked. Where it cannot be had, its tests are skipped, and say so.
@@ -281,7 +283,7 @@ packages/relay/tests/acp_agents/node_modules/.remit-ready: packages/relay/tests/
 	@touch $@
 
 .venv-frameworks/.ready .venv-crewai/.ready .venv-deploy/.ready: .venv-%/.ready: .venv-%/.locked $(projects)
-	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps $(editable)
+	@.venv-$*/bin/python tests/install_editable.py $(projects)
 	@touch $@
 
 .venv-model/.locked: requirements.lock requirements-model.lock
@@ -290,7 +292,7 @@ packages/relay/tests/acp_agents/node_modules/.remit-ready: packages/relay/tests/
 	@touch $@
 
 .venv-model/.ready: .venv-model/.locked $(projects)
-	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps $(editable)
+	@.venv-model/bin/python tests/install_editable.py $(projects)
 	@touch $@
 
 $(VENV)-hooks/.ready:

@@ -8,6 +8,7 @@ Hypothesis keeps the constants that it finds in the code, to draw some of them: 
 import ast
 import compileall
 import importlib.util
+import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -56,7 +57,12 @@ def find_constants(path: Path) -> None:
 
 
 def modules() -> list[Path]:
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts)
+    found: list[Path] = []
+    for folder in FOLDERS:
+        for place, folders, names in os.walk(ROOT / folder):
+            # npm may be writing there.
+            folders[:] = [each for each in folders if each != "node_modules"]
+            found += [Path(place, name) for name in names if name.endswith(".py")]
     # The largest first, so that no process is left alone with one of them at the end.
     return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
 
