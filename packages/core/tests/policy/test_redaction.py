@@ -675,7 +675,7 @@ def test_as_deep_as_an_envelope_may_be_is_no_trouble() -> None:
     ],
 )
 def test_a_megabyte_of_anything_is_struck_and_restored_at_once(make: Callable[[], Any]) -> None:
-    """What grows with the square of a text would take hours here."""
+    """What grows with the square of a text does not end before the time-out of a test."""
     value = make()
     clean, found = struck(value)
     assert restore(clean, found) == value
