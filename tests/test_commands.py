@@ -1,7 +1,6 @@
 """A command that is forked is the same as one that is started: what tests run with `commands.run` is what users run."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -30,12 +29,8 @@ def sense(brief):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--version"],
-        ["agents", "list", "--json"],
         ["run", "senses", "x", "--json", "--set", "agents.senses.run=senses:sense"],
         ["run", "nobody", "x"],
-        ["runs", "list", "--nonsense"],
-        ["errors", "TIMEOUT"],
         ["nonsense"],
     ],
     ids=" ".join,
@@ -60,14 +55,3 @@ def test_a_forked_command_does_what_a_started_one_does(tmp_path: Path, arguments
         assert json.loads(forked.stdout)["result"] == json.loads(started.stdout)["result"]
     else:
         assert (forked.stdout, forked.stderr) == (started.stdout, started.stderr)
-
-
-def test_what_a_forked_command_reads_is_what_it_is_given(tmp_path: Path) -> None:
-    make_team(tmp_path)
-    done = run(["chat", "assistant"], folder=tmp_path, variables=environment(), given="hello\n")
-    assert (done.returncode, "letters 5" in done.stdout) == (0, True), done
-
-
-def test_who_changes_how_python_starts_gets_a_python_that_starts(tmp_path: Path) -> None:
-    done = run(["nonsense"], folder=tmp_path, variables={**os.environ, "PYTHONVERBOSE": "1"})
-    assert "import 'encodings'" in done.stderr
