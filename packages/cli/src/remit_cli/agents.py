@@ -183,7 +183,9 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
         f"{', '.join(sorted(card.sees))} in clear; tokens for all other personal data" if card.sees else "",
     )
     yield "time", f"{spoken(details.time_ms)} per request{_DEFAULT if card.time_ms is None else ''}"
-    yield "tokens", f"{details.tokens:,} per request{_DEFAULT if card.tokens is None else ''}"
+    share = "a fair share of what its caller has left"
+    tokens = share if details.tokens is None else f"{details.tokens:,} per request"
+    yield "tokens", f"{tokens}{_DEFAULT if card.tokens is None else ''}"
     at_once = many(card.concurrency, "request")
     yield "concurrency", f"{at_once}; queue of {card.queue}"
     yield "rate", f"{many(card.rate.calls, 'call')} in {card.rate.seconds:g} s" if card.rate else ""

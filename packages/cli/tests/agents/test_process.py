@@ -119,7 +119,7 @@ class Desk:
     def time_left_ms(self) -> int:
         return 5_000
 
-    def tokens_left(self) -> int:
+    def tokens_left(self, wanted: int = 0) -> int:
         return self.left
 
     def original_request(self) -> str:

@@ -51,7 +51,7 @@ def scene(tmp_path: Path) -> Scene:
             case "nonsense":
                 return object()
             case "spend":
-                brief.spend(prompt=10**6)
+                brief.spend(prompt=10**7)
             case text if text in Code.__members__:
                 raise RemitError(fault(Code[text], "as the test wishes"))
             case _:

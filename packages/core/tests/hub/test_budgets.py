@@ -62,7 +62,7 @@ def spender(hub: Hub, name: str = "spender") -> None:
 # ── grants ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_root_run_has_fifty_thousand_tokens_and_a_delegation_eight(tmp_path: Path) -> None:
+async def test_a_root_run_has_a_million_tokens_and_a_delegation_its_fair_share(tmp_path: Path) -> None:
     """X7, decision 12: the defaults."""
     hub = Hub(store=tmp_path / "hub.db", durability="process")
     spender(hub)
@@ -73,7 +73,7 @@ async def test_a_root_run_has_fifty_thousand_tokens_and_a_delegation_eight(tmp_p
 
     async with hub:
         response = await hub.ask("boss", "outer", user="u")
-        assert await grants_of(hub, response.run) == {"outer": 50_000, "inner": 8_000}
+        assert await grants_of(hub, response.run) == {"outer": 1_000_000, "inner": 250_000}
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ async def test_a_call_takes_what_it_asks_for_else_the_capabilitys_else_the_agent
         assert (await hub.ask("boss", user="u", max_tokens=1_000)).result == granted
 
 
-async def test_a_fan_out_splits_what_is_left_equally_among_those_that_did_not_ask() -> None:
-    """X4, decision 12: without `max_tokens` a fan-out splits what is left."""
+async def test_a_fan_out_gives_each_call_for_which_nobody_sets_tokens_a_fair_share() -> None:
+    """X4, decision 12: three calls and the caller share what is left."""
     hub = Hub(store=MemoryStore())
 
     @hub.agent("expert")
@@ -120,7 +120,7 @@ async def test_a_fan_out_splits_what_is_left_equally_among_those_that_did_not_as
         return [each.result for each in await brief.fan_out(calls)]
 
     async with hub:
-        assert (await hub.ask("boss", user="u", max_tokens=1_001)).result == [350, 200, 350]
+        assert (await hub.ask("boss", user="u", max_tokens=1_001)).result == [225, 200, 238]
 
 
 async def test_what_a_call_did_not_spend_is_there_again_for_the_next() -> None:

@@ -40,7 +40,7 @@ async def test_an_agent_that_draws_goes_on_with_its_callers_tokens() -> None:
         await hub.store.flush()
         records = await hub.store.records(run=response.run)
     assert (response.result, response.usage.total, response.usage.overrun) == ("done", 150, 0)
-    assert left == [1_000, 850, 850]
+    assert left == [128, 121, 850]
     notices = [record.body.text for record in records if record.kind is Kind.NOTICE and isinstance(record.body, Notice)]
     assert notices == ["worker took 50 more tokens from its caller"]
 

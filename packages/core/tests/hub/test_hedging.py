@@ -175,13 +175,13 @@ async def test_both_together_get_what_one_was_granted() -> None:
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
-        assert scene.left() == 49_000
+        assert scene.left() == 999_000
         scene.clock.advance(0.5)
         await second.begun.wait()
-        assert scene.left() == 49_000
+        assert scene.left() == 999_000
         second.go.set()
         await task
-    assert scene.left_at_the_end == 50_000
+    assert scene.left_at_the_end == 1_000_000
     assert (first.granted, second.granted) == ([(500, 10_000)], [(500, 9_500)])
 
 
@@ -288,11 +288,11 @@ async def test_if_nobody_else_may_be_asked_the_first_is_waited_for(fails: bool) 
         await first.begun.wait()
         scene.clock.advance(0.5)
         await turns()
-        assert scene.left() == 49_000
+        assert scene.left() == 999_000
         closed.clear()
         first.go.set()
         assert (await task).result == (["second"] if fails else ["first"])
-    assert scene.left_at_the_end == 49_900
+    assert scene.left_at_the_end == 999_900
     assert second.granted == ([(900, 9_500)] if fails else [])
 
 

@@ -464,7 +464,7 @@ async def test_a_plain_function_can_do_all_that_an_async_one_can(hub: Hub) -> No
     @hub.agent("plain", may_call=["b"], tools=["double"])
     def plain(brief: Brief) -> list[object]:
         brief.progress("begun", partial=Answer("half"))
-        assert brief.spend(prompt=10) == 49_990
+        assert brief.spend(prompt=10) == 999_990
         one = brief.wait(brief.delegate("b", objective="1", input=1))
         more = brief.wait(brief.fan_out([Call(target="b", objective=str(each), input=each) for each in (2, 3)]))
         chained = brief.wait(brief.chain([Call(target="b", objective="4", input=4), Call(target="b", objective="5")]))

@@ -63,7 +63,7 @@ def test_a_client_that_says_little_gets_the_defaults_of_the_hub() -> None:
         id="run-1",
         origin=USER,
         target="tag",
-        remit=Remit(user="u-1", depth=0, max_depth=5, time_ms=300_000, tokens=50_000),
+        remit=Remit(user="u-1", depth=0, max_depth=5, time_ms=300_000, tokens=1_000_000),
         objective="Sort",
         run="run-1",
         session="run-1",

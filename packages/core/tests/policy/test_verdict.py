@@ -120,4 +120,4 @@ def test_the_defaults_of_a_team_are_those_of_the_design() -> None:
     limits = Limits()
     assert (limits.max_depth, limits.max_chain, limits.max_fan_out) == (5, 10, 3)
     assert (limits.root_time_ms, limits.delegation_time_ms) == (300_000, 30_000)
-    assert (limits.root_tokens, limits.delegation_tokens, limits.context_tokens) == (50_000, 8_000, 4_000)
+    assert (limits.root_tokens, limits.delegation_tokens, limits.context_tokens) == (1_000_000, None, 4_000)

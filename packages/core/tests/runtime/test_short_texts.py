@@ -29,6 +29,7 @@ from remit.runtime.delegation.dispatch import (
     facts_of_call,
     is_like,
     passed_call,
+    tokens_again,
 )
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ledger import Ledger
@@ -44,7 +45,7 @@ def seldom(bad: Any, *good: Any) -> st.SearchStrategy[Any]:
 TEXTS = seldom("x" * 4_096, "x", "Categorize this", "mail ann@example.org")
 LIMITS = st.builds(
     Limits,
-    delegation_tokens=st.sampled_from([0, 100, 8_000]),
+    delegation_tokens=st.sampled_from([None, 0, 100, 8_000]),
     delegation_time_ms=seldom(10, 30_000),
     authority=seldom("caller", "own"),
     max_depth=seldom(1, 5),
@@ -115,12 +116,16 @@ def test_a_short_text_like_the_last_one_is_drafted_as_any_call(
 ) -> None:
     parent = a_caller(caller, a_request(target="prime", remit=held, session="s", correlation="c"))
     request = draft(parent, first, card, "run-1.1", left_ms, 7, limits, caller)
-    last = passed_call(request, parent, first, card, caller, limits, GUARDS)
+    entry = RegisteredAgent(card, nothing, "tag@hub")
+    last = passed_call(request, parent, first, entry, caller, limits, GUARDS)
     parent.reserved = reserved
     assert is_short_text(second)
-    if last is not None and is_like(last, second, card, caller, limits) and parent.left >= request.remit.tokens:
+    if last is None or not is_like(last, second, card, caller, limits):
+        return
+    tokens = tokens_again(last, parent, limits)
+    if tokens is not None:
         expected = draft(parent, second, card, "run-1.2", left_later_ms, 8, limits, caller)
-        assert draft_again(last, second, "run-1.2", left_later_ms, 8) == expected
+        assert draft_again(last, second, "run-1.2", left_later_ms, 8, tokens) == expected
 
 
 def test_a_call_whose_tokens_were_cut_is_not_repeated() -> None:
@@ -128,7 +133,7 @@ def test_a_call_whose_tokens_were_cut_is_not_repeated() -> None:
     parent = a_caller(CALLER, a_request(target="prime"))
     request = draft(parent, call, CALLEE.card, "run-1.1", 60_000, 7, limits)
     assert request.remit.tokens == 1_000
-    assert passed_call(request, parent, call, CALLEE.card, CALLER, limits, GUARDS) is None
+    assert passed_call(request, parent, call, CALLEE, CALLER, limits, GUARDS) is None
 
 
 @pytest.mark.parametrize("changed", ["card", "caller", "limits", "call"])
@@ -155,7 +160,7 @@ class Scene:
         self.parent = a_caller(CALLER, a_request(target="prime", remit=a_remit(chain=(), time_ms=100_000)))
         attempt, request = self.drafted("one", 60_000, None)
         assert isinstance(judge(request, self.facts(attempt, request), GUARDS), Rewrite)
-        self.last = passed_call(request, self.parent, attempt.call, CALLEE.card, CALLER, self.parts.limits, GUARDS)
+        self.last = passed_call(request, self.parent, attempt.call, CALLEE, CALLER, self.parts.limits, GUARDS)
 
     def drafted(self, said: str, left_ms: int, at_once: int | None) -> tuple[CallAttempt, Request]:
         call = Call(target="tag", objective=said, max_tokens=100)
@@ -170,7 +175,7 @@ class Scene:
         attempt, request = self.drafted(said, left_ms, at_once)
         attempt = replace(attempt, **changes)
         assert self.last is not None
-        assert draft_again(self.last, attempt.call, attempt.path, left_ms, 8) == request
+        assert draft_again(self.last, attempt.call, attempt.path, left_ms, 8, 100) == request
         facts = self.facts(attempt, request)
         passes = passes_again(request, facts)
         assert not passes or isinstance(judge(request, facts, GUARDS), Rewrite)

@@ -131,13 +131,15 @@ class Metered(WrapperModel):
             chosen["tool_choice"] = "none"
             messages = _with_last_round_notice(messages)
         prompt = prompt_tokens(messages, parameters)
-        left = self._brief.tokens_left()
+        most = self._most or chosen.get("max_tokens") or OUTPUT_TOKENS
         # An estimate is a few per cent off; a tenth more is safe.
-        room = left - prompt - prompt // 10
+        read = prompt + prompt // 10
+        left = self._brief.tokens_left(read + most)
+        room = left - read
         if room < LEAST_OUTPUT:
             why = f"a call of the model takes about {prompt} tokens and its answer; {left} are left"
             raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
-        chosen["max_tokens"] = min(room, self._most or chosen.get("max_tokens") or OUTPUT_TOKENS)
+        chosen["max_tokens"] = min(room, most)
         return messages, cast("ModelSettings", chosen), prompt
 
     def _spend(self, response: ModelResponse, prompt: int, parameters: ModelRequestParameters, began_ns: int) -> None:

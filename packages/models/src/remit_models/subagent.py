@@ -208,10 +208,10 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
         input=given.input,
         context=None if given.context is None else _shown(given.context),
         context_tokens=context_tokens,
-        spare_tokens=_tokens_to_spare(brief),
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
         may_delegate=given.allow_nested_calls,
         deadline_ms=TIME_MS,
+        queued=True,
     )
     return result_of(response, notes)
 
@@ -219,15 +219,6 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
 def _shown(wanted: ContextFilter) -> ContextFilter:
     """Return a filter that passes no notes of the conversation unless the model names some."""
     return wanted if wanted.known is not None else replace(wanted, known="none")
-
-
-def _tokens_to_spare(brief: Brief) -> int:
-    """Return the largest default of the agents that can be called: the tokens to keep for each further call.
-
-    A callee without a default on its card gets a fair share of what is left. A model resends its whole context with
-    every tool call, so the usual default would soon be used up.
-    """
-    return max((each.tokens or 0 for each in brief.delegates), default=0)
 
 
 def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentToolResult:

@@ -461,7 +461,7 @@ async def test_several_agents_that_it_asks_at_once_work_at_once(hub: Hub, serve:
 
 async def test_more_agents_at_once_than_the_limit_are_refused_and_it_is_told(serve: Serve) -> None:
     """X4: the limit holds for a model's calls too."""
-    hub = Hub(store=MemoryStore(), limits=Limits(max_fan_out=1))
+    hub = Hub(store=MemoryStore(), limits=Limits(max_fan_out=1, beyond_fan_out="refuse"))
     wanted = tuple(("sub_agent", {"agent_name": name, "task": "Look"}) for name in ("left", "right"))
     server = serve(Reply(calls=wanted), say("One looked."))
     hub.add("clerk", model_at(server), may_call=["left", "right"])

@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.budget import split_tokens
 from remit.protocol.card import Capability
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Response
@@ -130,13 +129,9 @@ def request_step(
     text: str,
     given: Json,
     title: str,
-    among: int,
     after: tuple[str, ...] = (),
 ) -> Step:
-    """Return the step for one capability; its tokens are an equal share *among* so many steps.
-
-    The orchestrator needs no time and tokens for itself, so its callees get all of them, unless they ask for less.
-    """
+    """Return the step for one capability; its callee gets all the time that is left, unless it asks for less."""
     offered = {code for each in brief.delegates for code in each.capabilities}
     is_workflow = intent.code == intent.target and intent.code not in offered
     return Step(
@@ -149,7 +144,7 @@ def request_step(
         after=after,
         title=title,
         time_ms=brief.time_left_ms() if capability.time_ms is None else capability.time_ms,
-        tokens=split_tokens(brief.tokens_left(), among) if capability.tokens is None else capability.tokens,
+        tokens=capability.tokens,
         # The callee does what the user asked for, and the files are part of the request.
         files=True,
     )
@@ -174,7 +169,6 @@ def request_steps(
             text=text,
             given=given,
             title=title(intent.code),
-            among=len(intents),
         )
         for place, (intent, capability, given) in enumerate(wanted, 1)
     )

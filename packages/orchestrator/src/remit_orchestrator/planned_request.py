@@ -270,7 +270,6 @@ class _Run:
             text=objective(state, part),
             given=self._filled_inputs[at].inputs[0],
             title=self._words.title(intent.code),
-            among=len(doable),
             after=tuple(f"{step_name(each)}{'' if strict else '?'}" for each in part.after if each in known),
         )
 

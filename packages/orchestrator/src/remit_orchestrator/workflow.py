@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from remit.policy.budget import split_tokens
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
@@ -109,8 +108,6 @@ class WorkflowExecution:
         self._before = dict(before or {})
         self._ended = {name: _outcome(response) for name, response in self._before.items()}
         self._responses = dict(self._before)
-        self._beginning: dict[str, Step] = {}
-        """Steps that have begun but have not called an agent yet."""
         self._unsaid = StepPlan(steps=planned_steps(workflow, self._waits, title_of))
         """What the next progress report says of the plan."""
 
@@ -168,7 +165,6 @@ class WorkflowExecution:
                     self._ended[step.name] = await self._do(step)
                     continue
                 for step in found.begin:
-                    self._beginning[step.name] = step
                     running[asyncio.get_running_loop().create_task(self._do(step))] = step
                 if found.skip:
                     continue  # other steps may wait for one that will not be done
@@ -268,7 +264,7 @@ class WorkflowExecution:
             "input": filled(step.input, results),
             "capability": step.capability,
             "deadline_ms": step.time_ms,
-            "max_tokens": self._tokens(step),
+            "max_tokens": step.tokens if step.share is None else int(step.share * self._brief.remit.tokens),
             "context": _shown(step.context, _RECENT if self._recalled.prior_agents else _NOTES_ALONE),
             "handoff": self._handoff(step),
             "step": name,
@@ -279,18 +275,6 @@ class WorkflowExecution:
     def _results(self) -> dict[str, Json]:
         done = {name: ended.result for name, ended in self._ended.items()}
         return {**done, INPUT: self._given, REQUEST: _request_of(self._brief) or self._brief.text}
-
-    def _tokens(self, step: Step) -> int | None:
-        """Return the tokens of a step: its own setting, or an equal part of the rest for all steps that begin now."""
-        self._beginning.pop(step.name, None)
-        said = self._said_tokens(step)
-        if said is not None or not self._beginning:
-            return said
-        others = [self._said_tokens(each) for each in self._beginning.values()]
-        return split_tokens(self._brief.tokens_left() - sum(each or 0 for each in others), 1 + others.count(None))
-
-    def _said_tokens(self, step: Step) -> int | None:
-        return step.tokens if step.share is None else int(step.share * self._brief.remit.tokens)
 
     def _handoff(self, step: Step) -> Handoff:
         """Return the handoff to a step's callee (K5): the results of the steps that it waits for."""

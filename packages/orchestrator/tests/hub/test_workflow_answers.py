@@ -28,7 +28,7 @@ async def test_steps_that_begin_together_share_what_is_left(make_hub: Callable[.
     async with hub:
         response = await hub.ask("trip", "go", user="u", max_tokens=6_600)
     assert response.status is Status.SUCCESS
-    assert sorted(brief.remit.tokens for brief in asked) == [600, 2_000, 2_000, 2_000]
+    assert sorted(brief.remit.tokens for brief in asked) == [600, 1_320, 1_320, 1_320]
 
 
 async def test_of_a_step_that_ran_out_of_time_what_was_finished_is_told(hub: Hub) -> None:

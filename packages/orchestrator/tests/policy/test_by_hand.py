@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from remit.policy.aggregate import start
-from remit.policy.budget import grant_tokens, settle, split_tokens
+from remit.policy.budget import grant_tokens, settle
 from remit.policy.guards import tokens
 from remit.policy.limits import Limits
 from remit.policy.reception import received
@@ -25,10 +25,6 @@ from samples import a_card, a_remit, a_request, a_response
 @pytest.mark.parametrize(("asked", "left", "granted"), [(5, 9, 5), (9, 5, 5), (-1, 9, 0), (9, -1, 0)])
 def test_tokens_are_granted_as_asked_but_never_more_than_are_left(asked: int, left: int, granted: int) -> None:
     assert grant_tokens(asked, left) == granted
-
-
-def test_what_is_left_is_split_equally() -> None:
-    assert (split_tokens(10, 3), split_tokens(-1, 3)) == (3, 0)
 
 
 def test_of_a_grant_some_is_settled_and_the_rest_released_or_overrun() -> None:

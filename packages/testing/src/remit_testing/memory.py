@@ -12,7 +12,7 @@ from typing import TypeVar, TypeVarTuple
 
 from remit.policy.budget import estimate
 from remit.runtime.ports import TokenCounter
-from remit.stores.records import FileQuery
+from remit.stores.opening import FileQuery
 from remit.stores.sqlite import SqliteStore
 from remit.stores.writer import Item, StoreWriter
 

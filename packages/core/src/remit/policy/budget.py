@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from remit.protocol.card import Rate
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Json, Request
+from remit.protocol.envelope import Assignment, Json
 from remit.protocol.files import texts_of
 
 # A caller needs time to use an answer: half a second, or a tenth of what is left if that is less.
@@ -29,24 +29,24 @@ def grant_tokens(wanted: int, left: int) -> int:
     return granted if granted > 0 else 0
 
 
-def split_tokens(left: int, among: int) -> int:
-    """Return each share when the rest is split equally."""
-    return max(0, left) // among
+# What one call of a model takes with its context and its answer; a share is no smaller while the callers above can
+# spare that much.
+LEAST_SHARE = 8_000
 
 
-def fair_share(left: int, default: int, *, slots: int, spare: int) -> int:
-    """Return the tokens of a call that may share what its caller has left, whoever else is called at once.
+def fair_share(left: int, reach: int, *, slots: int) -> int:
+    """Return the tokens of a call for which nobody sets any: never all that its caller has left.
 
-    *slots* is how many calls the caller may still start, including this one. What is left is split equally among those
-    and the caller itself, since nobody knows how many will come. A share is never less than the call's *default*, nor
-    so large that *spare* tokens, the largest default of the others, could not be granted to each of them. So as long as
-    the caller can pay for all at their defaults, each gets at least its own, in any order. A caller that cannot pay for
-    this one keeps half for itself.
+    *slots* is how many calls the caller may still start, including this one. What is *left* is split equally among
+    those and the caller itself, since nobody knows how many will come. *reach* is what is left together with what the
+    caller may take from its own callers: a small share is made larger from there.
     """
-    if left < default:
-        return split_tokens(left, 2)
-    others = max(0, slots - 1)
-    return max(default, min(split_tokens(left, others + 2), left - others * spare))
+    parts = slots + 1 if slots > 1 else 2
+    share = left // parts
+    if share >= LEAST_SHARE or reach <= left:
+        return share if share > 0 else 0
+    more = reach // parts
+    return max(share, more if more < LEAST_SHARE else LEAST_SHARE)
 
 
 def settle(granted: int, used: int) -> tuple[int, int, int]:
@@ -90,7 +90,7 @@ def estimate(value: Json) -> int:
     return min(len(raw), round(weights / 100))
 
 
-def estimate_request(request: Request) -> int:
+def estimate_request(request: Assignment) -> int:
     """Return an estimate of the tokens of a request; of its files, those count that are text."""
     files = sum(map(estimate, texts_of(request.files))) if request.files else 0
     return estimate(request.objective) + estimate(request.input) + files

@@ -8,6 +8,7 @@ from remit.protocol.card import Authority
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_DEPTH, ROOT_TIME_MS, ROOT_TOKENS
 
 Overrun = Literal["run", "call"]
+BeyondFanOut = Literal["queue", "refuse"]
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,6 +21,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most agents between the user and a callee."""
     max_fan_out: int = 3
     """The most delegations of one agent at once."""
+    beyond_fan_out: BeyondFanOut = "queue"
+    """What becomes of further calls of `map` and of the tool `sub_agent`: they wait for a place, or are refused."""
     # A run has 300 s. A model answers in 0.3 s at best, so an agent can get 1,000 answers one after another, and three
     # times as many with three in flight at once. Only code that calls code in a loop reaches these limits.
     max_agent_delegations: int = 1_000
@@ -37,8 +40,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tokens of a run."""
     user_tokens_per_day: int | None = None
     """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
-    delegation_tokens: int = 8_000
-    """The tokens of a delegation, unless its caller sets them."""
+    delegation_tokens: int | None = None
+    """The tokens of a delegation, unless its caller sets them. None: a fair share of what its caller has left."""
     overrun: Overrun = "run"
     """What is stopped when an agent spends more than it was granted: the whole run, or that call alone."""
     context_tokens: int = CONTEXT_TOKENS

@@ -280,12 +280,8 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
 
     target: Name | None = None
     """The agent to call; None: whoever offers the capability."""
-    spare_tokens: Count | None = None
-    """The tokens to spare for each other call that its caller may make at once.
-
-    Used where nobody sets the tokens of this call: it then gets a fair share of what its caller has left. None: it gets
-    the default.
-    """
+    queued: bool = False
+    """Whether it waits for a place where its caller may have no more calls at once; otherwise it is refused."""
     step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 

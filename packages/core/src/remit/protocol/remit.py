@@ -8,7 +8,8 @@ from msgspec import Meta, Struct
 # The agent that the user talks to is at depth 0; five below it was enough for every design we read.
 MAX_DEPTH = 5
 ROOT_TIME_MS = 300_000
-ROOT_TOKENS = 50_000
+# A turn of a coding agent takes some 200,000; a run that costs more than a few euros is rather a mistake.
+ROOT_TOKENS = 1_000_000
 CONTEXT_TOKENS = 4_000
 
 # Integers up to here survive every JSON implementation unchanged.

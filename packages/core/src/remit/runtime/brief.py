@@ -56,7 +56,7 @@ class CallOptions(AssignmentOptions, total=False):
     """The options of a delegation besides its target: the fields of a `Call`."""
 
     objective: str
-    spare_tokens: int | None
+    queued: bool
     step: str | None
 
 
@@ -113,7 +113,7 @@ class BriefBackend(Protocol):
 
     def time_left_ms(self) -> int: ...
 
-    def tokens_left(self) -> int: ...
+    def tokens_left(self, wanted: int) -> int: ...
 
     def original_request(self) -> str: ...
 
@@ -258,6 +258,25 @@ class Brief:
         """
         return self._backend.fan_out(calls)
 
+    async def map(self, calls: Sequence[Call], *, at_once: int | None = None) -> list[Response]:
+        """Ask for all calls, *at_once* at a time, and return the responses in the order of the calls.
+
+        At most as many as the fan-out limit allows run at a time; the others wait for a place.
+        """
+        import asyncio  # what describes an agent is read without an event loop
+
+        responses: list[Response | None] = [None] * len(calls)
+        waiting = iter(enumerate(calls))  # shared, so that calls begin in their order
+
+        async def work() -> None:
+            for place, call in waiting:
+                responses[place] = await self._backend.delegate(replace(call, queued=True))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(len(calls) if at_once is None else min(at_once, len(calls))):
+                group.create_task(work())
+        return [each for each in responses if each is not None]
+
     async def combine(
         self,
         calls: Sequence[Call],
@@ -363,9 +382,12 @@ class Brief:
         """
         return self._backend.time_left_ms()
 
-    def tokens_left(self) -> int:
-        """Return the tokens that are neither spent nor reserved: the limit for the next model call."""
-        return self._backend.tokens_left()
+    def tokens_left(self, wanted: int = 0) -> int:
+        """Return the tokens that are neither spent nor set aside: the cap for the next model call.
+
+        An agent for which nobody set a number takes as many more from its caller as are *wanted*, if they are there.
+        """
+        return self._backend.tokens_left(wanted)
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]:
         """Return the earlier records of this callee's session with the user, oldest first."""

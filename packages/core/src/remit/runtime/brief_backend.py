@@ -281,7 +281,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
                 )
             )
         prompt_tokens = estimate(prompt) + estimate(system)
-        left = self.tokens_left() - frame.sampling
+        left = self.tokens_left(frame.sampling + prompt_tokens + max_tokens) - frame.sampling
         most = min(max_tokens, MAX_SAMPLED, left - prompt_tokens)
         if most <= 0:
             why = f"{frame.card.name} has {max(0, left)} tokens left, and the prompt alone takes {prompt_tokens}"
@@ -378,13 +378,15 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
                     f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted",
                 )
             )
-        return frame.reach + frame.journaled_tokens
+        return self.tokens_left(0)
 
     def time_left_ms(self) -> int:
         return max(0, self._frame.time_left_ms(self._dispatch.parts.clock.now()))
 
-    def tokens_left(self) -> int:
-        return max(0, self._frame.reach + self._frame.journaled_tokens)
+    def tokens_left(self, wanted: int) -> int:
+        if not isinstance(self._frame.state, Status):
+            self._frame.top_up(wanted)
+        return max(0, self._frame.left + self._frame.journaled_tokens)
 
     def original_request(self) -> str:
         root = self._frame.run.request

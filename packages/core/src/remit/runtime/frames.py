@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from remit.policy import breaker
 from remit.policy.breaker import FaultKey
-from remit.policy.budget import settle
+from remit.policy.budget import fair_share, settle
 from remit.policy.limits import Limits
 from remit.policy.repeats import CallKey, EarlierAnswer, PastCall
 from remit.policy.verdict import Guard, Sealing
@@ -70,6 +70,10 @@ class PassedCall(NamedTuple):
     limits: Limits
     guards: tuple[Guard, ...]
     """The guards that allowed it."""
+    is_share: bool = False
+    """Whether nobody set its tokens."""
+    draws: int = 0
+    """How many calls at once its caller's tokens are shared among, if it draws on them."""
 
 
 class Tally:
@@ -227,6 +231,8 @@ class Frame:
     questions: dict[tuple[str, bytes], int] | None = None
     """How often its agent has asked a person the same, by the question and its form."""
     children: "set[Frame] | None" = None
+    places: asyncio.Semaphore | None = None
+    """The places of its calls that may wait for one."""
     slot: Slot | None = None
     waiting: int = 0
     """The number of things it waits for; while this is above zero, its slot is free."""
@@ -275,6 +281,8 @@ class Frame:
     """The other one of a hedged pair."""
     overtaken: bool = False
     """Whether it was stopped because the other one of its pair was faster."""
+    draws: int = 0
+    """How many calls at once its caller's tokens are shared among; it draws on them. 0: it keeps to its grant."""
     drawn: int = 0
     """Tokens taken from the caller beyond the grant."""
     hedges: int = 0
@@ -306,10 +314,21 @@ class Frame:
 
     @property
     def reach(self) -> int:
-        """Tokens that it can grant: what is left, and what its callers have left if it may draw on them."""
-        if self.parent is None or not self.card.draws:
+        """Tokens that are left here, and with its callers as far as it may draw on them."""
+        if self.parent is None or not self.draws:
             return self.left
         return self.left + max(0, self.parent.reach)
+
+    def share(self, slots: int) -> int:
+        """Return the tokens of a call for which nobody sets any, if so many calls may still be started."""
+        return fair_share(self.left, self.reach, slots=slots)
+
+    def top_up(self, wanted: int) -> None:
+        """Take tokens from its caller until it has as many as are *wanted*, and as a new call of that caller gets."""
+        if self.parent is not None and self.draws:
+            more = max(wanted, self.parent.share(self.draws)) - self.left
+            if more > 0:
+                self.draw(more)
 
     @property
     def journaled_tokens(self) -> int:
@@ -329,7 +348,7 @@ class Frame:
     def draw(self, tokens: int) -> None:
         """Take tokens from the caller, which takes what it lacks from its own; as many as are there."""
         parent = self.parent
-        if parent is None or not self.card.draws:
+        if parent is None or not self.draws:
             return
         if tokens > parent.left:
             parent.draw(tokens - parent.left)
@@ -395,6 +414,39 @@ class Frame:
             if frame.children:
                 frames.extend(frame.children)
         return frames
+
+
+class PlaceInQueue:
+    """`async with`: a call begins once its caller may have one more at once, in the order of the calls."""
+
+    __slots__ = ("_limit", "_parent", "_place")
+
+    def __init__(self, parent: Frame, limit: int) -> None:
+        self._parent = parent
+        self._limit = limit
+        if parent.places is None:
+            parent.places = asyncio.Semaphore(max(1, limit))
+        self._place = parent.places
+
+    async def __aenter__(self) -> None:
+        if not self._place.locked() and self._parent.in_flight() < self._limit:
+            await self._place.acquire()  # returns at once
+            return
+        async with SlotGivenUp(self._parent):
+            await self._place.acquire()
+            try:
+                # Calls of the same agent that do not wait may have taken places meanwhile.
+                while self._parent.children and self._parent.in_flight() >= self._limit > 0:
+                    others = [child.outcome for child in self._parent.children]
+                    await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+            except BaseException:
+                self._place.release()
+                raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._place.release()
 
 
 class SlotGivenUp:

@@ -232,7 +232,7 @@ class Bounds:
         *prompt* is the estimated number of prompt tokens; raises if not even these are left.
         """
         self.raise_if_stopped()
-        left = self.brief.tokens_left()
+        left = self.brief.tokens_left(prompt + CAPPED_BELOW)
         if left - prompt < LEAST_OUTPUT:
             why = f"a call of {self._name}'s model takes about {prompt} tokens and its answer; {left} are left"
             self.stop(fault(Code.TOKEN_BUDGET_EXCEEDED, why))

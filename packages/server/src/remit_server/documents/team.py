@@ -110,7 +110,9 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
         Authority, Meta(description="Source of its tools and targets when an agent calls it: its own, or its caller's.")
     ] = "own"
     time_ms: Annotated[int, Meta(description="Default time limit for one request.")]
-    tokens: Annotated[int, Meta(description="Default token budget for one request.")]
+    tokens: Annotated[
+        int | None, Meta(description="Token budget for one request, unless its caller sets one; null: a fair share.")
+    ]
 
 
 class RankedAgent(Struct, frozen=True, kw_only=True):

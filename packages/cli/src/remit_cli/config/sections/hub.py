@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from remit.policy.breaker import BreakerSettings
-from remit.policy.limits import Limits, Overrun
+from remit.policy.limits import BeyondFanOut, Limits, Overrun
 from remit.protocol.card import Authority, Rate
 from remit.protocol.remit import Count
 from remit.stores import STORE_PATH
@@ -95,6 +95,8 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     """Maximum agents between the user and a call."""
     max_fan_out: Count = _LIMITS.max_fan_out
     """Maximum delegations that one agent may have in progress at once."""
+    beyond_fan_out: BeyondFanOut = _LIMITS.beyond_fan_out
+    """Whether further calls of `brief.map` and of the tool `sub_agent` wait for a place (`"queue"`) or are refused."""
     max_agent_delegations: Count = _LIMITS.max_agent_delegations
     """Maximum delegations that one agent may request in a run, including refused ones."""
     max_delegations: Count = _LIMITS.max_delegations
@@ -119,8 +121,9 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
 
     run_tokens: Count = _LIMITS.root_tokens
     """Tokens of a run: of the agent asked and all agents below it."""
-    delegation_tokens: Count = _LIMITS.delegation_tokens
-    """Tokens of a delegation if the caller sets none."""
+    delegation_tokens: Count | None = _LIMITS.delegation_tokens
+    """Tokens of a delegation if neither caller nor agent sets any (default: a fair share of what the caller has left,
+    and more of it when that is spent)."""
     overrun: Overrun = _LIMITS.overrun
     """What stops when an agent spends more than it was granted: with `run` nothing more starts in its run, with `call`
     that call alone ends."""

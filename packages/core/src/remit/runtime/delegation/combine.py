@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Aggregation, Combined, comparable, components_of, start, with_findings
-from remit.policy.budget import split_tokens
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Answer, Call, Forwarded, Handoff, Json, Response, Strategy
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
@@ -25,7 +24,7 @@ async def fan_out(dispatch: Delegator, parent: Frame, calls: Sequence[Call]) -> 
     if (refusals := await refused_whole(dispatch, parent, calls)) is not None:
         return refusals
     begin = _begin_beside if dispatch.approval.may_ask else _begin_in_turn
-    begun = await begin(dispatch, parent, shared_out(parent, calls))
+    begun = await begin(dispatch, parent, calls)
     frames = [each for each in begun if isinstance(each, Frame)]
     responses = iter(await _join(dispatch, parent, frames))
     return [each if isinstance(each, Response) else next(responses) for each in begun]
@@ -38,14 +37,6 @@ async def refused_whole(dispatch: Delegator, parent: Frame, calls: Sequence[Call
         return None
     refusals = [await dispatch.begin(parent, call, at_once=at_once) for call in calls]
     return [each for each in refusals if isinstance(each, Response)]
-
-
-def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
-    """Return the calls with an equal share of the remaining tokens for each call that sets none."""
-    shared = [call for call in calls if call.max_tokens is None]
-    left = parent.left + parent.journaled_tokens - sum(call.max_tokens or 0 for call in calls)
-    share = split_tokens(left, len(shared)) if shared else 0
-    return [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
 
 
 async def _join(dispatch: Delegator, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
@@ -240,7 +231,7 @@ async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], str
             return Combined(responses=tuple(_unknown(dispatch, parent, calls, past.lost)))
     responses = await refused_whole(dispatch, parent, calls)
     if responses is None:
-        aggregation, responses = await _gather_responses(dispatch, parent, shared_out(parent, calls), strategy, past)
+        aggregation, responses = await _gather_responses(dispatch, parent, calls, strategy, past)
     else:
         aggregation = start(strategy, len(responses))
         for place, refusal in enumerate(responses):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.budget import fair_share, grant_time_ms, grant_tokens
+from remit.policy.budget import LEAST_SHARE, estimate_request, grant_time_ms, grant_tokens
 from remit.policy.guards import GUARDS, asked_too_often, passes_again
 from remit.policy.limits import Limits
 from remit.policy.reception import Powers, authority_of, context_cut, of_user, powers_of
@@ -32,7 +32,7 @@ from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, restore_departure
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.tasks import CachedAnswers, DelegationTasks
-from remit.runtime.frames import Frame, PassedCall, RoutedCall, SlotGivenUp
+from remit.runtime.frames import Frame, PassedCall, PlaceInQueue, RoutedCall, SlotGivenUp
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
 from remit.runtime.sessions import ViewRequest, session_of
@@ -202,33 +202,52 @@ def is_like(last: PassedCall, call: Call, card: AgentCard | None, caller: AgentC
     return card is last.card and caller is last.caller and limits is last.limits and call.max_tokens == last.max_tokens
 
 
-def draft_again(last: PassedCall, call: Call, path: str, left_ms: int, created_ms: int) -> Request:
+def tokens_again(last: PassedCall, parent: Frame, limits: Limits) -> int | None:
+    """Return the tokens of a call that is like the *last* one; None if it would be granted fewer than it asks for."""
+    asked = last.request.remit
+    if not last.is_share:
+        return None if parent.left < asked.tokens else asked.tokens
+    tokens = parent.share(limits.max_fan_out - parent.in_flight())
+    return None if tokens < asked.context_tokens else tokens
+
+
+def draft_again(last: PassedCall, call: Call, path: str, left_ms: int, created_ms: int, tokens: int) -> Request:
     """Return what `draft` returns for a short text that is like the *last* one, in a third of the time.
 
-    Its caller must have as many tokens left as the last one was granted.
+    Its caller must be able to grant it so many *tokens*, no fewer than the conversation that it may be shown.
     """
     request = last.request
     remit, time_ms = request.remit, grant_time_ms(last.time_ms, left_ms)
-    if time_ms != remit.time_ms:
-        remit = replace(remit, time_ms=time_ms)
+    if time_ms != remit.time_ms or tokens != remit.tokens:
+        remit = replace(remit, time_ms=time_ms, tokens=tokens)
     return replace(request, id=path, remit=remit, objective=call.objective, session=path, created_ms=created_ms)
+
+
+def draws_of(call: Call, entry: RegisteredAgent, limits: Limits) -> int:
+    """Return how many calls at once the tokens of a callee's caller are shared among; 0: it keeps to its grant."""
+    card = entry.card
+    if card.draws or (tokens_wanted(call, card, limits) is None and not isinstance(entry.agent, Remote)):
+        return max(1, limits.max_fan_out)
+    return 0
 
 
 def passed_call(
     request: Request,
     parent: Frame,
     call: Call,
-    card: AgentCard,
+    entry: RegisteredAgent,
     caller: AgentCard,
     limits: Limits,
     guards: tuple[Guard, ...],
 ) -> PassedCall | None:
     """Return what `draft_again` needs of a short text that these guards allowed; None if its tokens were cut."""
-    tokens = card.tokens if call.max_tokens is None else call.max_tokens
-    if request.remit.tokens != (limits.delegation_tokens if tokens is None else tokens):
+    card = entry.card
+    tokens, remit = tokens_wanted(call, card, limits), request.remit
+    if remit.tokens != tokens if tokens is not None else remit.tokens <= remit.context_tokens:
         return None
     time_ms = min(_time_wanted(call, card, limits), parent.request.remit.time_ms)
-    return PassedCall(request, call.max_tokens, time_ms, card, caller, limits, guards)
+    draws = draws_of(call, entry, limits)
+    return PassedCall(request, call.max_tokens, time_ms, card, caller, limits, guards, tokens is None, draws)
 
 
 def _with_seldom_said(request: Request, call: Call) -> Request:
@@ -256,21 +275,31 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
 def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits: Limits) -> int:
     """Return the tokens that a call would be granted now: set by the caller, else capability, else callee, else team.
 
-    A call that may share what is left, and whose capability and callee set no tokens, gets at least the team's default.
-    A call from before a restart gets what it was granted then.
+    Where nobody sets any, it is a fair share. A call from before a restart gets what it was granted then.
     """
     if parent.journaled and (before := parent.journaled.get(path)) is not None:
         return grant_tokens(before, parent.reach + before)
-    tokens = call.max_tokens
-    if tokens is None and card is not None:
+    tokens = tokens_wanted(call, card, limits)
+    if tokens is not None:
+        return grant_tokens(tokens, parent.reach)
+    share = parent.share(limits.max_fan_out - parent.in_flight())
+    if share < LEAST_SHARE and is_light_call(call):
+        # Near the end of a budget a share may be smaller than the request itself, which can still be paid for.
+        share = max(share, grant_tokens(estimate_request(call), parent.reach))
+    return share
+
+
+def tokens_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int | None:
+    """Return the tokens that somebody sets for a call; None: it gets a fair share, and draws on its caller."""
+    if call.max_tokens is not None:
+        return call.max_tokens
+    if card is not None:
         capability = card.capability(call.capability) if call.capability is not None else None
-        tokens = card.tokens if capability is None or capability.tokens is None else capability.tokens
-    if tokens is None:
-        tokens = limits.delegation_tokens
-        if call.spare_tokens is not None:
-            slots, spare = limits.max_fan_out - parent.in_flight(), max(tokens, call.spare_tokens)
-            tokens = fair_share(parent.reach, tokens, slots=slots, spare=spare)
-    return grant_tokens(tokens, parent.reach)
+        if capability is not None and capability.tokens is not None:
+            return capability.tokens
+        if card.tokens is not None:
+            return card.tokens
+    return limits.delegation_tokens
 
 
 def _time_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int:
@@ -340,6 +369,12 @@ class Dispatch:
 
     async def delegate(self, parent: Frame, call: Call) -> Response:
         """Execute one call for *parent* and return its response, whatever happened."""
+        if call.queued and self.parts.limits.beyond_fan_out == "queue":
+            async with PlaceInQueue(parent, self.parts.limits.max_fan_out):
+                return await self._delegate(parent, call)
+        return await self._delegate(parent, call)
+
+    async def _delegate(self, parent: Frame, call: Call) -> Response:
         begun = await self.begin(parent, call, hedge=True)
         if isinstance(begun, Response):
             await asyncio.sleep(0)  # an agent that asks again and again must not keep others from running
@@ -510,17 +545,19 @@ class Dispatch:
         card, caller = entry.card, parts.registry.agents[parent.card.name].card
         if parts.guards is not last.guards or not is_like(last, call, card, caller, parts.limits):
             return None
-        if parent.left < last.request.remit.tokens:
+        if (tokens := tokens_again(last, parent, parts.limits)) is None:
             return None
         now = clock.now()
         left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
-        request = draft_again(last, call, attempt.path, left_ms, clock.wall_ms())
+        request = draft_again(last, call, attempt.path, left_ms, clock.wall_ms(), tokens)
         key = call_key_of(request)
         repeated = parent.calls_by_key is not None and key in parent.calls_by_key
         facts = facts_of_call(parts, attempt, request, caller, now, repeated=repeated)
         if not passes_again(request, facts) or not is_clean(request, facts.sealing):
             return None
-        return self.tasks.start(self.admission.reserve(request, entry, parent.run, parent, now, key))
+        frame = self.admission.reserve(request, entry, parent.run, parent, now, key)
+        frame.draws = last.draws
+        return self.tasks.start(frame)
 
     def _start(
         self,
@@ -536,7 +573,7 @@ class Dispatch:
         if attempt.is_short_text and len(self.parts.guards) == len(GUARDS):
             # For the next one of its caller. A team's own guards may read anything, so they are always asked.
             limits, guards = self.parts.limits, self.parts.guards
-            parent.passed = passed_call(request, parent, attempt.call, entry.card, made.caller, limits, guards)
+            parent.passed = passed_call(request, parent, attempt.call, entry, made.caller, limits, guards)
         if attempt.before is not None:
             entry = self.replay.whereabouts(entry, attempt.before) or entry
         if attempt.approved:
@@ -552,6 +589,7 @@ class Dispatch:
         if parent.journaled:
             parent.release_journaled(attempt.path)
         frame = self.admission.reserve(clean, entry, run, parent, made.now, key)
+        frame.draws = draws_of(attempt.call, entry, self.parts.limits)
         frame.step = attempt.step
         if attempt.call.context_tokens is not None:
             _warn_of_cut(frame, parent, attempt.call.context_tokens)

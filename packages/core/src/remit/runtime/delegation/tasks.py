@@ -207,8 +207,8 @@ class Settlement:
             response = replace(response, warnings=(*response.warnings, *frame.warnings))
         if frame.prompt or frame.completion:
             response = replace(response, usage=frame.usage())
-        if frame.drawn:
-            self.recording.notice(frame, f"{frame.card.name} took {frame.drawn} more tokens from its caller")
+        if frame.drawn and (more := frame.used - (frame.granted - frame.drawn)) > 0:
+            self.recording.notice(frame, f"{frame.card.name} took {more} more tokens from its caller")
         if response.usage.overrun:
             message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
             if response.ok:

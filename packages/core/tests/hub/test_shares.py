@@ -1,0 +1,223 @@
+"""Calls for which nobody sets tokens share what is left: nothing that could be paid for is refused."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from properties import share
+from remit import Brief, Call, Hub, Limits
+from remit_testing.memory import MemoryStore
+from samples import code_of
+from waiting import PATIENCE_S
+
+Tree = tuple[int, tuple[Any, ...]]
+"""What an agent spends before and after it asks others, and the trees of those that it asks at once."""
+
+
+def trees(depth: int) -> st.SearchStrategy[Tree]:
+    below = st.just(()) if depth == 0 else st.lists(trees(depth - 1), max_size=3).map(tuple)
+    return st.tuples(st.integers(0, 3_000), below)
+
+
+def cost(tree: Tree) -> int:
+    return 2 * tree[0] + sum(map(cost, tree[1]))
+
+
+class Family:
+    """Agents that ask each other along a tree, each by `asyncio.gather`; a program outside counts what they spend."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.hub = Hub(store=MemoryStore(), redaction=False, limits=Limits(**limits))
+        self.spent = 0
+        self.refused: list[object] = []
+        for level in range(4):
+            self.hub.add(f"level-{level}", self._work, may_call=["*"])
+
+    async def _work(self, brief: Brief) -> str:
+        tree: Any = brief.input
+        self._spend(brief, tree[0])
+        level = f"level-{brief.remit.depth + 1}"
+        calls = (brief.delegate(level, objective=f"{n}", input=below) for n, below in enumerate(tree[1]))
+        replies = await asyncio.gather(*calls)
+        self.refused += [code_of(reply) for reply in replies if not reply.ok]
+        await asyncio.sleep(0)
+        self._spend(brief, tree[0])
+        return "done"
+
+    def _spend(self, brief: Brief, tokens: int) -> None:
+        """Spend no more than is left, as whoever caps each call of a model does."""
+        if brief.tokens_left() < tokens:
+            self.refused.append("too few")
+            return
+        self.spent += tokens
+        brief.spend(prompt=tokens)
+
+    async def run(self, tree: Tree, tokens: int | None = None) -> int:
+        async with self.hub, asyncio.timeout(PATIENCE_S):
+            options: Any = {} if tokens is None else {"max_tokens": tokens}
+            response = await self.hub.ask("level-0", "go", input=tree, user="u-1", **options)
+            response.unwrap()
+            return response.usage.total
+
+
+@given(trees(3))
+@share(0.5)
+def test_no_call_of_a_tree_is_refused_that_the_run_can_pay_for(tree: Tree) -> None:
+    """Decision 12: three agents ask three, which ask three; each part of the tree may cost what the others do not."""
+    family = Family()
+    total = asyncio.run(family.run(tree, tokens=max(4 * cost(tree), 1_000)))
+    assert family.refused == []
+    assert total == family.spent == cost(tree)
+
+
+async def test_a_tree_of_three_by_three_by_three_needs_no_setting() -> None:
+    family = Family()
+    tree: Tree = (500, ((500, ((500, ((500, ()),) * 3),) * 3),) * 3)
+    assert await family.run(tree) == cost(tree) == 40_000
+    assert family.refused == []
+
+
+@pytest.mark.parametrize("tokens", [700, 3_000, 40_000])
+async def test_a_tree_whose_agents_look_at_what_is_left_never_spends_more_than_its_run_has(tokens: int) -> None:
+    family = Family()
+    tree: Tree = (50, ((50, ((50, ()),) * 3),) * 3)
+    total = await family.run(tree, tokens=tokens)
+    assert total == family.spent <= tokens
+    assert (cost(tree) > tokens) == bool(family.refused)
+
+
+async def test_an_agent_that_was_called_itself_asks_two_at_once() -> None:
+    hub = Hub(store=MemoryStore())
+
+    @hub.agent("leaf")
+    async def leaf(brief: Brief) -> int:
+        return brief.remit.tokens
+
+    @hub.agent("middle", may_call=["leaf"])
+    async def middle(brief: Brief) -> list[object]:
+        replies = await asyncio.gather(*(brief.delegate("leaf", objective=word) for word in ("one", "two")))
+        return [reply.result for reply in replies]
+
+    @hub.agent("boss", may_call=["middle"])
+    async def boss(brief: Brief) -> object:
+        return (await brief.delegate("middle", objective="go")).unwrap()
+
+    async with hub:
+        assert (await hub.ask("boss", "go", user="u-1")).unwrap() == [62_500, 62_500]
+
+
+async def test_a_share_that_is_spent_is_followed_by_another() -> None:
+    """What one agent needs is not known before: it goes on with what its caller can spare."""
+    hub = Hub(store=MemoryStore())
+    left: list[int] = []
+
+    @hub.agent("worker")
+    async def worker(brief: Brief) -> str:
+        for tokens in (0, 200, 200, 200):
+            brief.spend(prompt=tokens)
+            left.append(brief.tokens_left())
+        return "done"
+
+    @hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> str:
+        return (await brief.delegate("worker", objective="go")).unwrap()
+
+    async with hub:
+        response = await hub.ask("boss", "go", user="u-1", max_tokens=1_000)
+    assert (response.result, response.usage.total, response.usage.overrun) == ("done", 600, 0)
+    assert left == [250, 187, 150, 100]
+
+
+# ── calls that wait for a place ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Crowd:
+    """An agent that asks another for many things; how many are asked for at once is noted."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.hub = Hub(store=MemoryStore(), limits=Limits(**limits))
+        self.now = self.most = 0
+        self.hub.agent("worker")(self._work)
+
+    async def _work(self, brief: Brief) -> object:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(20 + int(brief.text) % 5):
+            await asyncio.sleep(0)
+        brief.spend(prompt=100)
+        self.now -= 1
+        return brief.input
+
+
+@pytest.mark.parametrize(("at_once", "limit", "most"), [(None, 3, 3), (2, 3, 2), (10, 3, 3), (1, 3, 1), (10, 20, 10)])
+async def test_a_map_of_a_hundred_waits_for_places_and_answers_in_order(
+    at_once: int | None, limit: int, most: int
+) -> None:
+    crowd = Crowd(max_fan_out=limit)
+
+    @crowd.hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> list[object]:
+        calls = [Call(target="worker", objective=f"{n}", input=n) for n in range(100)]
+        return [reply.result for reply in await brief.map(calls, at_once=at_once)]
+
+    async with crowd.hub, asyncio.timeout(PATIENCE_S):
+        response = await crowd.hub.ask("boss", "go", user="u-1", max_tokens=12_000)
+    assert response.unwrap() == list(range(100))
+    assert (response.usage.total, response.usage.overrun, crowd.most) == (10_000, 0, most)
+
+
+async def test_queued_calls_wait_for_others_that_do_not_queue() -> None:
+    crowd = Crowd(max_fan_out=2)
+
+    @crowd.hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> list[bool]:
+        plain = [brief.delegate("worker", objective=f"{n}") for n in (3, 4)]
+        queued = [brief.delegate("worker", objective=f"{n}", queued=True) for n in (7, 8, 9)]
+        return [reply.ok for reply in await asyncio.gather(*plain, *queued)]
+
+    async with crowd.hub, asyncio.timeout(PATIENCE_S):
+        assert (await crowd.hub.ask("boss", "go", user="u-1")).unwrap() == [True] * 5
+    assert crowd.most == 2
+
+
+async def test_a_team_may_refuse_calls_beyond_the_limit_instead() -> None:
+    """X4: the documents refuse them."""
+    crowd = Crowd(max_fan_out=2, beyond_fan_out="refuse")
+
+    @crowd.hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> list[str]:
+        return [
+            str(code_of(reply))
+            for reply in await brief.map([Call(target="worker", objective=f"{n}") for n in range(3)])
+        ]
+
+    async with crowd.hub, asyncio.timeout(PATIENCE_S):
+        assert "FAN_OUT_EXCEEDED" in (await crowd.hub.ask("boss", "go", user="u-1")).unwrap()
+
+
+async def test_a_run_that_is_cancelled_leaves_nobody_in_the_queue() -> None:
+    hub = Hub(store=MemoryStore(), limits=Limits(max_fan_out=1))
+    begun, never = asyncio.Event(), asyncio.Event()
+    asked: list[str] = []
+
+    @hub.agent("worker")
+    async def worker(brief: Brief) -> str:
+        asked.append(brief.text)
+        begun.set()
+        await never.wait()
+        return "never"
+
+    @hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> str:
+        await brief.map([Call(target="worker", objective=f"{n}") for n in range(3)])
+        return "never"
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        asking = asyncio.create_task(hub.ask("boss", "go", user="u-1", request_id="1"))
+        await begun.wait()
+        hub.cancel("1", "enough")
+        assert (await asking).status == "cancelled"
+    assert asked == ["0"]
