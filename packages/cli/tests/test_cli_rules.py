@@ -1,10 +1,14 @@
-"""A rule of the team file about words, as `remit run` meets it: also in files, in names, and disguised."""
+"""Rules of the team file, as `remit run` meets them: about words, also disguised, and about tools."""
 
+import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command_line import make_team, remit
+from waiting import eventually
 
 RULE = """
 [[rules]]
@@ -33,3 +37,108 @@ def test_a_word_in_a_file_or_its_name_is_refused(folder: Path, file: str) -> Non
 def test_a_file_that_does_not_mention_the_word_is_read(folder: Path) -> None:
     done = remit("run", "reader", "read this", "--file", "plain.txt", folder=folder)
     assert done.returncode == 0, done.stderr
+
+
+BANK = """
+name = "bank"
+
+[tools.pay]
+run = "bank:pay"
+
+[agents.teller]
+run = "bank:teller"
+tools = ["pay"]
+
+[[rules]]
+tool = "pay"
+where = { amount = "<= 100", to = ["bob", "carla"] }
+then = "allow"
+
+[[rules]]
+tool = "pay"
+where = { to = "eve*" }
+then = "refuse"
+say = "Nobody pays Eve."
+
+[[rules]]
+tool = "pay"
+then = "ask"
+say = "May this be paid?"
+edit = ["input"]
+"""
+CODE = """
+import os
+from pathlib import Path
+
+
+async def pay(to: str, amount: int) -> str:
+    with Path("ledger").open("a") as ledger:
+        ledger.write(f"{to} {amount}\\n")
+        ledger.flush()
+        os.fsync(ledger.fileno())
+    return f"paid {amount} to {to}"
+
+
+async def teller(brief):
+    to, amount = brief.text.split()
+    return await brief.use("pay", to=to, amount=int(amount))
+"""
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    (tmp_path / "remit.toml").write_text(BANK, encoding="utf-8")
+    (tmp_path / "bank.py").write_text(CODE, encoding="utf-8")
+    return tmp_path
+
+
+def ledger(folder: Path) -> list[str]:
+    file = folder / "ledger"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_a_small_payment_is_made_and_one_to_eve_is_refused_before_the_tool_runs(bank: Path) -> None:
+    assert remit("run", "teller", "bob 50", folder=bank).stdout.strip() == "paid 50 to bob"
+    refused = remit("run", "teller", "Eve-2 50", folder=bank)
+    assert (refused.returncode, "Nobody pays Eve." in refused.stderr) == (4, True), refused.stderr
+    assert ledger(bank) == ["bob 50"]
+
+
+@pytest.mark.parametrize("answer", ["approve", "reject", "edit"])
+async def test_a_large_payment_waits_for_a_person_who_sees_the_arguments(bank: Path, answer: str) -> None:
+    """The person answers in another process; what was approved is what is paid, once."""
+    detached = remit("run", "teller", "bob 900", "--detach", "--json", folder=bank)
+    assert detached.returncode == 0, detached.stderr
+    (question,) = await eventually(lambda: asyncio.to_thread(_pending, bank))
+    assert question["text"] == "May this be paid?"
+    assert (question["request"]["target"], question["request"]["input"]) == ("pay", {"to": "bob", "amount": 900})
+    assert ledger(bank) == []
+    edits = ("--edit", 'input={"to": "bob", "amount": 300}') if answer == "edit" else ()
+    verb = "reject" if answer == "reject" else "approve"
+    given = remit("pending", verb, question["id"], *edits, folder=bank)
+    assert given.returncode == 0, given.stderr
+    ended = remit("runs", "watch", "last", folder=bank)
+    assert ended.returncode == (4 if answer == "reject" else 0), ended.stderr
+    assert ledger(bank) == {"approve": ["bob 900"], "reject": [], "edit": ["bob 300"]}[answer]
+
+
+def _pending(folder: Path) -> list[Any]:
+    listed = remit("pending", "list", "--json", folder=folder)
+    return [each["question"] for each in json.loads(listed.stdout)["questions"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('to = "pay"', "there is no agent `pay`; write `tool` for the tool of that name"),
+        ('tool = "pya"', "there is no tool `pya`; did you mean `pay`?"),
+        ('tool = "pay"\nto = "teller"', "a rule is about a tool (`tool`) or about a call"),
+        ('tool = "pay"\nwhere = { amount = "> much" }', "write it like `> 500`"),
+        ('tool = "pay"\nwhere = { amount = { over = 5 } }', "over"),
+    ],
+)
+def test_a_wrong_rule_about_a_tool_is_explained(bank: Path, line: str, says: str) -> None:
+    file = bank / "remit.toml"
+    file.write_text(f'{file.read_text()}\n[[rules]]\n{line}\nthen = "ask"\n')
+    checked = remit("validate", folder=bank)
+    assert (checked.returncode, says in checked.stderr + checked.stdout) == (3, True), checked.stderr

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from remit.policy.conditions import Bounds
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
 from remit.protocol.envelope import Handoff
 from remit.protocol.errors import Code
@@ -65,6 +66,52 @@ def test_what_no_rule_fits_is_allowed() -> None:
 )
 def test_a_rule_fits_if_each_of_its_patterns_does(rule: Rule, changes: dict[str, Any], fits: bool) -> None:
     assert refuses(rule, **changes) is fits
+
+
+@pytest.mark.parametrize(
+    ("rule", "call", "use"),
+    [
+        (Rule(then="refuse", tool="pay"), False, True),
+        (Rule(then="refuse", tool="p*"), False, True),
+        (Rule(then="refuse", tool="tag"), False, False),
+        (Rule(then="refuse", to="tag"), True, False),
+        (Rule(then="refuse", to="pay"), False, False),
+        (Rule(then="refuse", capability="*"), True, False),
+        (Rule(then="refuse"), True, True),
+        (Rule(then="refuse", from_="prime", mentions=("eve",)), False, True),
+        (Rule(then="refuse", where={"amount": "> 100"}), True, True),  # the call has no such field
+        (Rule(then="allow", where={"amount": "> 100"}), False, True),
+        (Rule(then="refuse", tool="pay", where={"amount": "> 500"}), False, False),
+        (Rule(then="refuse", tool="pay", where={"amount": 500, "to": ("eve", "mallory")}), False, True),
+        (Rule(then="refuse", tool="pay", where={"amount": 500, "to": Bounds(not_in=("eve",))}), False, False),
+        (Rule(then="refuse", tool="pay", where={"purpose": "rent"}), False, True),  # it cannot be told
+        (Rule(then="allow", tool="pay", where={"purpose": "rent"}), False, False),
+    ],
+)
+def test_a_rule_is_about_calls_or_about_tools_and_their_arguments(rule: Rule, call: bool, use: bool) -> None:
+    used = a_request(target="pay", objective="", input={"to": "Eve", "amount": 500}, act="tool")
+    assert (matching_rule([rule], a_request()) == 0, matching_rule([rule], used) == 0) == (call, use)
+
+
+def test_a_rule_about_a_tool_speaks_of_its_use() -> None:
+    used: dict[str, Any] = {"target": "pay", "objective": "", "input": {}, "act": "tool"}
+    assert verdict(Rule(then="ask", tool="pay"), **used) == Ask("May prime use pay?")
+    refused = verdict(Rule(then="refuse", tool="pay"), **used)
+    assert isinstance(refused, Refuse)
+    assert refused.fault.message == "the team does not let prime use pay"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"tool": "pay", "to": "tag"}, "a rule is about a tool"),
+        ({"tool": "pay", "capability": "PAY"}, "a rule is about a tool"),
+        ({"where": {"amount": "> much"}}, "where.amount: `> much` compares with no number"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_says_why(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Rule(then="refuse", **wrong)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,12 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
     for index, rule in enumerate(team.rules):
         place = ("rules", index)
         yield from _nobody((*place, "from"), rule.from_, (*callees, USER))
-        yield from _nobody((*place, "to"), rule.to, callees)
+        if rule.to in names["tools"] and rule.to not in callees:
+            yield WrongPart((*place, "to"), f"there is no agent `{rule.to}`; write `tool` for the tool of that name")
+        else:
+            yield from _nobody((*place, "to"), rule.to, callees)
+        if rule.tool is not None:
+            yield from _nobody((*place, "tool"), rule.tool, names["tools"], "tool")
         if rule.capability is not None:
             yield from _nobody((*place, "capability"), rule.capability, names["capabilities"], "capability")
     for index, entry in enumerate(team.approvals.allow):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, cast
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
+from remit.policy.conditions import Condition, checked_condition, holds
 from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Request
@@ -20,25 +21,45 @@ Editable = Literal["objective", "input"]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happens to calls that match. The first rule that matches decides; `*` in a name matches anything."""
+    """What happens to calls of agents and uses of tools that match. The first rule that matches decides.
+
+    `*` in a name matches anything. A rule with `tool` is about uses of tools, one with `to` or `capability` about
+    calls, and one with none of them about both.
+    """
 
     then: Literal["allow", "ask", "refuse"]
-    """Allow the call, ask a person first, or refuse it."""
+    """Allow it, ask a person first, or refuse it."""
     from_: Pattern = field(default="*", name="from")
-    """The caller; `user` is the user."""
+    """The agent that calls, or uses a tool; `user` is the user."""
     to: Pattern = "*"
-    """The callee."""
+    """The agent that is called."""
+    tool: Pattern | None = None
+    """The tool that is used."""
+    where: dict[Pattern, Condition] = {}
+    """Conditions on arguments of the tool, or on the input of the call, by name or path (`to.iban`): all hold. A
+    value, a list of values, a text with `*`, a comparison (`"> 500"`), or a table of `in`, `not_in`, `above`,
+    `at_least`, `below`, `at_most`. If it cannot be told whether one holds, since the value is missing or of another
+    kind, a rule asks or refuses, and does not allow."""
     capability: Pattern | None = None
     """The capability that is asked for."""
     user: Pattern = "*"
     """The user on whose behalf the call is made."""
     mentions: tuple[Pattern, ...] = ()
     """Words of which at least one occurs in what the callee is told (objective, input, hand-off, hints, names, files
-    that are text), in any case, also disguised: see `remit docs approvals`."""
+    that are text), or in the arguments of the tool, in any case, also disguised: see `remit docs approvals`."""
     say: str = ""
     """The question to the person, or the reason for the refusal."""
     edit: frozenset[Editable] = frozenset()
-    """What the person may change before approving."""
+    """What the person may change before approving; the arguments of a tool are its `input`."""
+
+    def __post_init__(self) -> None:
+        if self.tool is not None and (self.to != "*" or self.capability is not None):
+            raise ValueError("a rule is about a tool (`tool`) or about a call (`to`, `capability`): leave one out")
+        for name, condition in self.where.items():
+            try:
+                checked_condition(condition)
+            except ValueError as error:
+                raise ValueError(f"where.{name}: {error}") from None
 
 
 def guard_of(rules: Sequence[Rule]) -> Guard:
@@ -46,7 +67,7 @@ def guard_of(rules: Sequence[Rule]) -> Guard:
     find = _finder(rules)
 
     def team_rules(request: Request, _: Facts) -> Verdict:
-        """No rule of the team refuses the call or requires a person's approval."""
+        """No rule of the team refuses it or requires a person's approval."""
         place = find(request)
         return ALLOW if place is None else _outcome(rules[place], request)
 
@@ -60,7 +81,7 @@ def matching_rule(rules: Sequence[Rule], request: Request) -> int | None:
 
 def question_of(rule: Rule, request: Request) -> str:
     """Return what a rule asks a person about a request."""
-    return rule.say or f"May {request.origin} ask {_what(request)}?"
+    return rule.say or f"May {request.origin} {_what(request)}?"
 
 
 def _finder(rules: Sequence[Rule]) -> Callable[[Request], int | None]:
@@ -110,13 +131,32 @@ def _texts_in(value: Json) -> Iterator[str]:
 
 
 def _fits(rule: Rule, request: Request) -> bool:
-    """Return whether the names in *request* match; its words are checked separately."""
+    """Return whether the names and values in *request* match; its words are checked separately."""
     return (
-        fnmatchcase(request.origin, rule.from_)
-        and fnmatchcase(request.target, rule.to)
+        _is_about(rule, request)
+        and fnmatchcase(request.origin, rule.from_)
         and fnmatchcase(request.remit.user, rule.user)
+        and all(_may_hold(rule, request, name, condition) for name, condition in rule.where.items())
+    )
+
+
+def _is_about(rule: Rule, request: Request) -> bool:
+    """Return whether a rule is about this tool, or about this call."""
+    if rule.tool is not None:
+        return request.act == "tool" and fnmatchcase(request.target, rule.tool)
+    if rule.to == "*" and rule.capability is None:
+        return True
+    return (
+        request.act == "call"
+        and fnmatchcase(request.target, rule.to)
         and (rule.capability is None or fnmatchcase(request.capability or "", rule.capability))
     )
+
+
+def _may_hold(rule: Rule, request: Request, name: str, condition: Condition) -> bool:
+    """Return whether a condition holds; what cannot be told counts against whoever wants to act."""
+    found = holds(checked_condition(condition), request.input, name)
+    return rule.then != "allow" if found is None else found
 
 
 def _outcome(rule: Rule, request: Request) -> Verdict:
@@ -126,7 +166,7 @@ def _outcome(rule: Rule, request: Request) -> Verdict:
         case "refuse":
             return refuse(
                 Code.PERMISSION_DENIED,
-                rule.say or f"the team does not let {request.origin} ask {_what(request)}",
+                rule.say or f"the team does not let {request.origin} {_what(request)}",
                 suggestion="Ask for something that the rules of the team allow.",
             )
         case "ask":
@@ -134,7 +174,9 @@ def _outcome(rule: Rule, request: Request) -> Verdict:
 
 
 def _what(request: Request) -> str:
-    return f"{request.target} for {request.capability}" if request.capability else request.target
+    if request.act == "tool":
+        return f"use {request.target}"
+    return f"ask {request.target} for {request.capability}" if request.capability else f"ask {request.target}"
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

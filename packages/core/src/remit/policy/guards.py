@@ -281,6 +281,17 @@ GUARDS: tuple[Guard, ...] = (
     breaker,
 )
 
+
+def tool(request: Request, facts: Facts) -> Verdict:
+    """The tool exists, and both the agent's card and its remit name it."""
+    if facts.tool is not None:
+        return ALLOW
+    return refuse(Code.TOOL_NOT_ALLOWED, f"Agent {request.origin} not authorized to use tool {request.target}")
+
+
+# The same for each use of a tool. It runs within the time, the chain and the depth of its agent, which were judged.
+TOOL_GUARDS: tuple[Guard, ...] = (tool, record)
+
 # Redaction comes after all other guards, a team's own included, and after the schemas: these judge the raw text, not
 # tokens.
 LAST: Guard = redaction

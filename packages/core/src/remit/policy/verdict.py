@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from remit.policy.limits import Limits
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import VERSIONS
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, fault
@@ -84,7 +84,9 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """The local facts that guards may use besides the request: a snapshot, taken when the request is judged."""
 
     target: AgentCard | None
-    """The callee's card; None if no such agent is registered."""
+    """The callee's card; None if no such agent is registered, or for the use of a tool."""
+    tool: ToolCard | None = None
+    """The card of the tool that would be used; None if there is none, or the agent may not use it."""
     address: str = ""
     """The callee's address in a chain: `agent@hub`."""
     caller: AgentCard | None = None

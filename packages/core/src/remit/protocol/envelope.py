@@ -286,6 +286,10 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
+Act = Literal["call", "tool"]
+"""What needs permission: a call of an agent, or the use of a tool."""
+
+
 class Request(Assignment, frozen=True, kw_only=True):
     """A request of an agent, or a person, to another agent, within a remit."""
 
@@ -309,6 +313,8 @@ class Request(Assignment, frozen=True, kw_only=True):
     """The sender, if it came from elsewhere: a hub, or a client of this one."""
     approved: tuple[str, ...] = ()
     """Digests of the questions about it that a person has approved, for the other hubs of the team; never sent."""
+    act: Act = "call"
+    """Whether its target is an agent that is called, or a tool that its origin uses with `input` as arguments."""
 
     @property
     def path(self) -> str:

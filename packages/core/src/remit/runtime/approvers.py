@@ -40,7 +40,10 @@ async def deny(_: Question) -> Decision:
 
 
 class AllowList:
-    """Approves what is listed and leaves the rest to others: `to`, or `from -> to`, where `*` matches anything."""
+    """Approves the calls that are listed: `to`, or `from -> to`, where `*` matches anything.
+
+    It leaves the rest to others, and all uses of tools: a rule that allows them reads their arguments.
+    """
 
     def __init__(self, entries: Collection[str]) -> None:
         self._entries = [(entry, *_ends(entry)) for entry in entries]
@@ -51,7 +54,7 @@ class AllowList:
 
     def entry_for(self, request: Request) -> str | None:
         """Return the entry that approves a request; None if the list leaves it to others."""
-        for entry, origin, target in self._entries:
+        for entry, origin, target in self._entries if request.act == "call" else ():
             if fnmatchcase(request.origin, origin) and fnmatchcase(request.target, target):
                 return entry
         return None

@@ -460,6 +460,13 @@ def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
 
 
+def as_arguments(tool: str, given: Json) -> dict[str, Json]:
+    """Return what a guard or a person made of a tool's arguments, or raise a `RemitError` if it is no object."""
+    if isinstance(given, dict):
+        return cast("dict[str, Json]", given)
+    raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, f"the arguments of tool {tool} must be an object"))
+
+
 def plain_finding(name: str, value: Json) -> Json:
     """Return the result of `once` as plain JSON, or raise a `RemitError` that says where it is not JSON."""
     try:

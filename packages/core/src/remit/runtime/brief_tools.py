@@ -7,18 +7,19 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from remit.policy.guards import record_limit
+from remit.policy.guards import GUARDS, TOOL_GUARDS, judge, record_limit
 from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
-from remit.policy.verdict import Sealing
+from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light
-from remit.protocol.envelope import Json
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, StepPlan, ToolUse
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.brief import plain_arguments
+from remit.runtime.brief import as_arguments, plain_arguments
 from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.response import isolated, presentable, revealed
@@ -78,6 +79,8 @@ def refuse_if_full(parts: RuntimeContext, frame: Frame) -> None:
 
 log = logging.getLogger("remit")
 
+NONE: frozenset[str] = frozenset()
+
 
 class ToolCalls:
     """Uses tools for one delegation's agent and records each use."""
@@ -92,14 +95,13 @@ class ToolCalls:
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         refuse_if_stopped(self._frame)
-        refuse_if_full(self._dispatch.parts, self._frame)
         frame, parts = self._frame, self._dispatch.parts
-        known = parts.registry.tools.get(tool)
-        if known is None or tool not in self._tools:
-            named = presentable(tool)
-            why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {named}")
+        known = parts.registry.tools.get(tool) if tool in self._tools else None
+        verdict = judge(self._act(tool, {}), self._facts(known), TOOL_GUARDS)
+        if known is None or not isinstance(verdict, Rewrite):
+            why = verdict.fault if isinstance(verdict, Refuse) else fault(Code.TOOL_NOT_ALLOWED, "unknown tool")
             why = self._still_true(tool, arguments, why)
-            self._record_tool(named, None, 0, why)
+            self._record_tool(presentable(tool), None, 0, why)
             await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
             raise RemitError(why)
         try:
@@ -107,19 +109,110 @@ class ToolCalls:
         except RemitError as error:
             self._record_tool(tool, None, 0, error.fault)
             raise
+        given, shown = await self._fitting(known, arguments, arguments)
+        frame.calls += 1
+        path, keys = f"{frame.path}.{frame.calls}", parts.redactor.keys
+        # An edit by a person does not change which use it is: after a restart the agent asks for the same again.
+        digest = journal.tool_digest(frame.run, tool, arguments, keys)
+        step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
+        if isinstance(step, Fault):
+            raise RemitError(step)
+        if step is None and len(parts.guards) > len(GUARDS):
+            permitted = await self._permitted(known, arguments)
+            if permitted is not arguments:
+                arguments = permitted
+                given, shown = await self._fitting(known, arguments, arguments)
+        value = await self._use(known, arguments, given, shown, path, digest, step)
+        return await self._as_agent_gets(value, arguments) if known.card.sees else value
+
+    async def _fitting(
+        self, known: Tool, arguments: dict[str, Json], sent: dict[str, Json]
+    ) -> tuple[dict[str, Json], Held]:
+        """Return the arguments as the tool gets them, with the raw values that it may see; raise if they do not fit."""
+        frame, card = self._frame, known.card
         given, shown = arguments, NOTHING
         if frame.run.known:
-            if known.card.sees:
-                given, shown = reveal_arguments(arguments, frame.run.known, known.card.sees)
+            if card.sees:
+                given, shown = reveal_arguments(arguments, frame.run.known, card.sees)
             self._warn_of_tokens(known, given)
-        if problems := misfits(known.card.input_schema, given, arguments):
-            why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {tool}", problems=problems)
-            why = self._still_true(tool, arguments, why)
-            await self._record_use(tool, arguments, 0, why)
+        if problems := misfits(card.input_schema, given, arguments):
+            why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {card.name}", problems=problems)
+            why = self._still_true(card.name, sent, why)
+            await self._record_use(card.name, arguments, 0, why)
             raise RemitError(why)
-        frame.calls += 1
-        value = await self._use(known, arguments, given, shown, f"{frame.path}.{frame.calls}")
-        return await self._as_agent_gets(value, arguments) if known.card.sees else value
+        return given, shown
+
+    async def _permitted(self, known: Tool, arguments: dict[str, Json]) -> dict[str, Json]:
+        """Return the arguments that the team's guards let pass, as a person may have edited them; raise if none are.
+
+        The guards judge the values that tokens stand for.
+        """
+        frame, name, sent = self._frame, known.card.name, arguments
+        approved, questions = NONE, 0
+        while True:
+            request = self._act(name, restore(arguments, frame.run.known) if frame.run.known else arguments)
+            verdict = await self._dispatch.judge_tool(request, replace(self._facts(known), approved=approved))
+            try:
+                match verdict:
+                    case Rewrite(request=passed):
+                        same = passed.input == request.input
+                        return arguments if same else plain_arguments(name, as_arguments(name, passed.input))
+                    case Refuse(fault=why):
+                        raise RemitError(why)
+                    case Ask() as ask:
+                        before = self._asked_before(ask.question, arguments)
+                        edits = await self._dispatch.approval.consult(frame, request, ask, questions, before=before)
+                        refuse_if_stopped(frame)
+                        approved, questions = (NONE if edits else approved) | {ask.question}, questions + 1
+                        if "input" in edits:
+                            arguments = plain_arguments(name, as_arguments(name, edits["input"]))
+            except RemitError as error:
+                why = self._still_true(name, sent, error.fault)
+                await self._record_use(name, arguments, 0, why)
+                raise RemitError(why) from error
+            await self._fitting(known, arguments, sent)  # guards read only what fits
+
+    def _act(self, tool: str, arguments: dict[str, Json]) -> Request:
+        """Return the use of a tool as the request that guards judge, and that a person is shown."""
+        frame = self._frame
+        asking = frame.request
+        left_ms = max(0, frame.time_left_ms(self._dispatch.parts.clock.now()))
+        return Request(
+            version=asking.version,
+            id=asking.id,
+            origin=frame.card.name,
+            target=tool,
+            remit=replace(asking.remit, time_ms=left_ms, tokens=max(0, frame.left)),
+            input=arguments,
+            run=asking.run,
+            parent=asking.parent,
+            session=asking.session,
+            parent_session=asking.parent_session,
+            created_ms=asking.created_ms,
+            act="tool",
+        )
+
+    def _facts(self, known: Tool | None) -> Facts:
+        parts, frame = self._dispatch.parts, self._frame
+        return Facts(
+            target=None,
+            tool=None if known is None else known.card,
+            caller=frame.card,
+            held=frame.request.remit,
+            limits=parts.limits,
+            agents=parts.registry.agents,
+            record_bytes=parts.store.sizes.get(frame.run.id, 0),
+            sealing=frame.run.sealing,
+        )
+
+    def _asked_before(self, question: str, arguments: dict[str, Json]) -> int:
+        """Count a question about a use of a tool, and return how often the same was asked before."""
+        if self._frame.questions is None:
+            self._frame.questions = {}
+        key = question, encode(arguments)
+        before = self._frame.questions.get(key, 0)
+        self._frame.questions[key] = before + 1
+        return before
 
     def _still_true(self, tool: str, arguments: dict[str, Json], why: Fault) -> Fault:
         """Return why a tool is not used; if it was used at this place before a restart, say that."""
@@ -134,17 +227,20 @@ class ToolCalls:
         return fault(Code.OUTCOME_UNKNOWN, what, detail=why.detail)
 
     async def _use(
-        self, tool: Tool, arguments: dict[str, Json], given: dict[str, Json], shown: Held, path: str
+        self,
+        tool: Tool,
+        arguments: dict[str, Json],
+        given: dict[str, Json],
+        shown: Held,
+        path: str,
+        digest: bytes,
+        step: journal.JournalStep | None,
     ) -> Json:
         """Use a tool with the raw values it is *given*; only *arguments*, what the agent passed, are recorded."""
         parts, run = self._dispatch.parts, self._frame.run
         name, repeatable = tool.card.name, tool.card.safe_to_repeat
         revealed = tuple(sorted({kind_of(token) for token in shown}))
         keys = parts.redactor.keys
-        digest = journal.tool_digest(run, name, arguments, keys)
-        step = journal.recall(run, path, digest, keys, repeatable=repeatable)
-        if isinstance(step, Fault):
-            raise RemitError(step)
         self._note_use(name)
         if step is not None:
             await self._record_use(name, arguments, 0, step.fault, replayed=True)

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from remit.policy.limits import Limits
 from remit.policy.restoring import HubWarning
-from remit.policy.verdict import Ask, Guard, Sealing
+from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.protocol.card import AgentCard, Schema
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
@@ -125,6 +125,10 @@ class PersonAsking(Protocol):
 
     async def remember_yes(self, request: Request, question: str) -> None: ...
 
+    async def consult(
+        self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None, before: int = 0
+    ) -> dict[str, Json]: ...
+
     async def confirm(self, frame: Frame, question: str) -> bool: ...
 
     async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None: ...
@@ -157,6 +161,8 @@ class Delegator(Protocol):
     def routing(self) -> NextAgents: ...
 
     async def delegate(self, parent: Frame, call: Call) -> Response: ...
+
+    async def judge_tool(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask: ...
 
     async def begin(
         self,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.guards import GUARDS, judge
+from remit.policy.guards import GUARDS, TOOL_GUARDS, judge
 from remit.policy.reception import is_new, peer_of, received, speaker_of, there
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
@@ -151,6 +151,13 @@ class Admission:
             return Refuse(error.fault)
         except Exception as error:  # noqa: BLE001 - logged without secret values
             return self._guard_failed(request, error)
+
+    async def judge_tool(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
+        """Ask the guards about the use of a tool: those of every use, then the team's own."""
+        guards = (*TOOL_GUARDS, *self.parts.guards[len(GUARDS) :])
+        if is_light_request(request):
+            return self._judge_by(guards, request, facts)
+        return await aside.run(self._judge_by, guards, request, facts)
 
     def _guard_failed(self, request: Request, error: Exception) -> Refuse:
         log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))

@@ -374,6 +374,10 @@ class Dispatch:
                 return await self._delegate(parent, call)
         return await self._delegate(parent, call)
 
+    async def judge_tool(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
+        """Ask the guards about the use of a tool, before it is used."""
+        return await self.admission.judge_tool(request, facts)
+
     async def _delegate(self, parent: Frame, call: Call) -> Response:
         begun = await self.begin(parent, call, hedge=True)
         if isinstance(begun, Response):

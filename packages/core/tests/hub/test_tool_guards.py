@@ -1,0 +1,253 @@
+"""A use of a tool is judged as a call is: by the team's guards, with its arguments, before it runs."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from remit import (
+    ALLOW,
+    Ask,
+    Brief,
+    Code,
+    Decision,
+    Facts,
+    Guard,
+    Hub,
+    Refuse,
+    RemitError,
+    Request,
+    ToolUse,
+    Verdict,
+    fault,
+)
+from remit.policy.verdict import Finding, Rewrite
+from remit.protocol.records import Approval
+from remit.runtime.ports import Question
+from waiting import PATIENCE_S
+
+MakeHub = Callable[..., Hub]
+IBAN = "DE89370400440532013000"
+
+
+def finds_iban(text: str) -> list[Finding]:
+    return [Finding(text.index(IBAN), text.index(IBAN) + len(IBAN), "IBAN")] if IBAN in text else []
+
+
+class Bank:
+    """An agent that pays what it is asked to; the tool keeps the ledger."""
+
+    def __init__(self, hub: Hub, payments: Sequence[dict[str, Any]], **options: Any) -> None:
+        self.hub = hub
+        self.ledger: list[tuple[str, int]] = []
+        self.payments = payments
+
+        @hub.tool()
+        async def pay(to: str, amount: int) -> str:
+            self.ledger.append((to, amount))
+            return f"paid {amount} to {to}"
+
+        hub.agent("teller", tools=["pay"], **options)(self._teller)
+
+    async def _teller(self, brief: Brief) -> list[object]:
+        async def one(payment: dict[str, Any]) -> object:
+            try:
+                return await brief.use("pay", **payment)
+            except RemitError as error:
+                return error.fault.code
+
+        return [await one(payment) for payment in self.payments]
+
+    async def run(self, **options: Any) -> Any:
+        async with asyncio.timeout(PATIENCE_S):
+            return (await self.hub.ask("teller", "go", user="u-1", **options)).unwrap()
+
+    async def records(self, kind: type[Any]) -> list[Any]:
+        await self.hub.store.flush()
+        (run,) = await self.hub.store.runs()
+        return [each.body for each in await self.hub.store.records(run=run.run) if isinstance(each.body, kind)]
+
+
+def arguments(request: Request) -> dict[str, Any]:
+    return cast("dict[str, Any]", request.input)
+
+
+def guards_tool(verdict: Callable[[Request], Verdict]) -> Guard:
+    return lambda request, facts: verdict(request) if request.act == "tool" else ALLOW
+
+
+def over(limit: int, verdict: Verdict) -> Guard:
+    """Return the guard with a verdict on payments above a limit."""
+
+    def judge(request: Request) -> Verdict:
+        return verdict if arguments(request)["amount"] > limit else ALLOW
+
+    return guards_tool(judge)
+
+
+def says(asked: list[Question], *decisions: Decision) -> Any:
+    """Return the approver that notes each question and gives the next decision."""
+    given = iter(decisions)
+
+    async def approver(question: Question) -> Decision:
+        asked.append(question)
+        return next(given)
+
+    return approver
+
+
+YES, NO = Decision(agreed=True, by="ann"), Decision(agreed=False, by="ann", reason="too much")
+
+
+async def test_a_guard_refuses_a_use_by_its_arguments_and_the_record_says_so(make_hub: MakeHub) -> None:
+    refusal = Refuse(fault(Code.PERMISSION_DENIED, "not that much"))
+    bank = Bank(make_hub(guards=[over(100, refusal)]), [{"to": "bob", "amount": 50}, {"to": "eve", "amount": 500}])
+    async with bank.hub:
+        assert await bank.run() == ["paid 50 to bob", "PERMISSION_DENIED"]
+        uses = await bank.records(ToolUse)
+    assert bank.ledger == [("bob", 50)]
+    assert (uses[-1].input, uses[-1].fault.message) == ({"to": "eve", "amount": 500}, "not that much")
+
+
+async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_hub: MakeHub) -> None:
+    seen: list[tuple[Request, Facts]] = []
+
+    def note(request: Request, facts: Facts) -> Verdict:
+        seen.append((request, facts))
+        return ALLOW
+
+    bank = Bank(make_hub(guards=[note]), [{"to": "bob", "amount": 5}])
+    async with bank.hub:
+        await bank.run(max_tokens=500)
+    (call, _), (use, facts) = seen
+    assert (call.act, use.act) == ("call", "tool")
+    assert (use.origin, use.target, use.input, use.remit.user) == ("teller", "pay", {"to": "bob", "amount": 5}, "u-1")
+    assert (use.remit.tokens, use.run, use.path) == (500, call.run, call.path)
+    assert facts.tool is not None
+    assert (facts.tool.name, facts.target, facts.caller is not None) == ("pay", None, True)
+
+
+async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after_a_yes(make_hub: MakeHub) -> None:
+    asked: list[Question] = []
+    bank = Bank(
+        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(asked, YES, NO)),
+        [{"to": "bob", "amount": 50}, {"to": "bob", "amount": 200}, {"to": "eve", "amount": 500}],
+    )
+    async with bank.hub:
+        assert await bank.run() == ["paid 50 to bob", "paid 200 to bob", "APPROVAL_DECLINED"]
+        approvals = await bank.records(Approval)
+    assert bank.ledger == [("bob", 50), ("bob", 200)]
+    assert [each.request.input for each in asked] == [{"to": "bob", "amount": 200}, {"to": "eve", "amount": 500}]
+    assert [(each.agent, each.agreed, each.by) for each in approvals if each.agreed is not None] == [
+        ("pay", True, "ann"),
+        ("pay", False, "ann"),
+    ]
+
+
+async def test_a_person_may_edit_the_arguments_and_the_other_guards_judge_the_edit(make_hub: MakeHub) -> None:
+    smaller = Decision(agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 150}})
+    larger = Decision(agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 5_000}})
+    refusal = Refuse(fault(Code.PERMISSION_DENIED, "nobody pays that much"))
+    guards = [over(100, Ask("May it be paid?", editable=frozenset({"input"}))), over(1_000, refusal)]
+    payments = [{"to": "bob", "amount": 900}, {"to": "bob", "amount": 800}]
+    bank = Bank(make_hub(guards=guards, approver=says([], smaller, larger)), payments)
+    async with bank.hub:
+        assert await bank.run() == ["paid 150 to bob", "PERMISSION_DENIED"]
+    assert bank.ledger == [("bob", 150)]
+
+
+@pytest.mark.parametrize("edit", [{"to": "bob"}, {"to": "bob", "amount": "much"}, "bob", {"amount": 5, "x": 1}])
+async def test_an_edit_that_does_not_fit_the_tool_is_refused(make_hub: MakeHub, edit: Any) -> None:
+    ask = Ask("May it be paid?", editable=frozenset({"input"}))
+    decision = Decision(agreed=True, by="ann", edits={"input": edit})
+    bank = Bank(make_hub(guards=[over(100, ask)], approver=says([], decision)), [{"to": "bob", "amount": 900}])
+    async with bank.hub:
+        assert await bank.run() == ["INPUT_VALIDATION_FAILED"]
+    assert bank.ledger == []
+
+
+async def test_the_same_use_again_is_asked_about_again(make_hub: MakeHub) -> None:
+    asked: list[Question] = []
+    bank = Bank(
+        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(asked, YES, NO)),
+        [{"to": "bob", "amount": 200}] * 2,
+    )
+    async with bank.hub:
+        assert await bank.run() == ["paid 200 to bob", "APPROVAL_DECLINED"]
+    assert len({each.id for each in asked}) == 2
+
+
+async def test_guards_judge_what_tokens_stand_for_and_the_person_sees_tokens(make_hub: MakeHub) -> None:
+    seen: list[object] = []
+
+    def judge(request: Request) -> Verdict:
+        seen.append(arguments(request)["to"])
+        return Ask("May it be paid?")
+
+    asked: list[Question] = []
+    hub = make_hub(guards=[guards_tool(judge)], approver=says(asked, YES), redaction=finds_iban)
+    paid: list[str] = []
+
+    @hub.tool(sees=["IBAN"])
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return f"paid to {to}"
+
+    @hub.agent("teller", tools=["pay"])
+    async def teller(brief: Brief) -> str:
+        return await brief.use("pay", to=brief.text)
+
+    async with hub:
+        response = await hub.ask("teller", IBAN, user="u-1")
+    assert (seen[0], paid, response.result) == (IBAN, [IBAN], f"paid to {IBAN}")
+    assert IBAN not in str(asked[0].request.input)
+
+
+async def test_a_guard_that_fails_or_rewrites_decides_about_tools_too(make_hub: MakeHub) -> None:
+    def fails(request: Request) -> Verdict:
+        if arguments(request)["to"] == "eve":
+            raise KeyError("eve")
+        return Rewrite(replace(request, input={**arguments(request), "amount": 1}))
+
+    bank = Bank(make_hub(guards=[guards_tool(fails)]), [{"to": "eve", "amount": 5}, {"to": "bob", "amount": 5}])
+    async with bank.hub:
+        assert await bank.run() == ["PERMISSION_DENIED", "paid 1 to bob"]
+
+
+async def test_after_a_restart_a_use_that_was_done_is_not_asked_about_again(make_hub: MakeHub) -> None:
+    """Decision 4: answered from the journal, by what the agent passed, also where a person edited it."""
+    asked: list[Question] = []
+    at_work, gone = asyncio.Event(), asyncio.Event()
+    ledger: list[tuple[str, int]] = []
+    edited = Decision(agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 300}})
+
+    def make(*, stays: bool) -> Hub:
+        ask = Ask("May it be paid?", editable=frozenset({"input"}))
+        hub = make_hub(guards=[over(400, ask)], approver=says(asked, edited))
+
+        @hub.tool()
+        async def pay(to: str, amount: int) -> str:
+            ledger.append((to, amount))
+            return f"paid {amount} to {to}"
+
+        @hub.agent("teller", tools=["pay"], resumable=True)
+        async def teller(brief: Brief) -> object:
+            paid = await brief.use("pay", to="bob", amount=500)
+            at_work.set()
+            if stays:
+                await gone.wait()
+            return paid
+
+        return hub
+
+    async with asyncio.timeout(PATIENCE_S):
+        async with make(stays=True) as hub:
+            asking = asyncio.create_task(hub.ask("teller", "go", user="u-1", request_id="1"))
+            await at_work.wait()
+        await asking  # it was released with its hub
+        async with make(stays=False) as hub:
+            response = await hub.ask("teller", "go", user="u-1", request_id="1")
+    assert response.result == "paid 300 to bob"
+    assert (ledger, len(asked)) == ([("bob", 300)], 1)

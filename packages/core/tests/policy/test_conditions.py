@@ -1,0 +1,67 @@
+"""Conditions on arguments: what holds, what does not, and what cannot be told."""
+
+from typing import Any
+
+import pytest
+
+from remit.policy.conditions import Bounds, Condition, checked_condition, holds
+
+PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "late"], "sure": True, "sum": "12.5"}
+
+
+@pytest.mark.parametrize(
+    ("path", "condition", "expected"),
+    [
+        ("amount", 500, True),
+        ("amount", 501, False),
+        ("amount", "> 500", False),
+        ("amount", ">= 500", True),
+        ("amount", " <500", False),
+        ("amount", "<= 500.0", True),
+        ("amount", "> -3", True),
+        ("amount", (1, 500), True),
+        ("amount", (1, 2), False),
+        ("amount", Bounds(above=100, below=500), False),
+        ("amount", Bounds(at_least=100, at_most=500), True),
+        ("amount", Bounds(at_least=600), False),
+        ("amount", Bounds(at_most=100), False),
+        ("amount", "5*", None),  # a text is compared with a number
+        ("sum", "> 12", True),  # a number that is written as a text
+        ("to.name", "eve", True),
+        ("to.name", "E*", True),
+        ("to.name", "bob", False),
+        ("to.name", ("bob", "EVE"), True),
+        ("to.name", "> 3", None),
+        ("to.name", Bounds(not_in=("bob",)), True),
+        ("to.name", Bounds(not_in=("bob", "eve")), False),
+        ("to.name", Bounds(in_=("bob",)), False),
+        ("to.name", Bounds(in_=("eve",)), True),
+        ("to", "eve", None),
+        ("to.city", "Bonn", None),
+        ("to.name.first", "Eve", None),
+        ("tags", "late", True),  # one of them
+        ("tags", "early", False),
+        ("tags", "> 3", None),
+        ("sure", True, True),
+        ("sure", 1, False),
+        ("sure", "> 0", None),
+    ],
+)
+def test_a_condition_holds_or_not_or_cannot_be_told(path: str, condition: Condition, expected: bool | None) -> None:
+    assert holds(checked_condition(condition), PAY, path) is expected
+
+
+@pytest.mark.parametrize("value", [float("inf"), "1e999", None, [], {"a": 1}, "9" * 400])
+def test_what_is_no_number_cannot_be_told(value: Any) -> None:
+    assert holds(Bounds(above=1), {"amount": value}, "amount") is None
+
+
+@pytest.mark.parametrize("arguments", [None, "pay 500", 3, ["amount"]])
+def test_an_input_without_fields_cannot_be_told(arguments: Any) -> None:
+    assert holds(500, arguments, "amount") is None
+
+
+@pytest.mark.parametrize("condition", [">", "> much", "< 1 2", ">=5 EUR"])
+def test_a_comparison_without_a_number_says_how_to_write_it(condition: str) -> None:
+    with pytest.raises(ValueError, match="write it like `> 500`"):
+        checked_condition(condition)
