@@ -11,7 +11,7 @@ HEAD = """\
 
 Every run is a trace and every delegation a span, also across hubs. A hub sends its spans and [metrics](metrics.md) to
 an OpenTelemetry collector, for Jaeger, Tempo, Langfuse, Datadog and others. Needs the extra `otel`:
-`pip install 'remit[otel]'`.
+`pip install '.[otel]'`.
 
 ## In a team file
 

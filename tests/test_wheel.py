@@ -86,7 +86,7 @@ def billed(wheel: Path) -> None:
 
 def test_a_page_is_not_followed_with_the_wheel_alone_only_while_it_asks_for_an_extra() -> None:
     for name, extra in NEED_EXTRA.items():
-        assert f"pip install 'remit[{extra}]'" in (DOCS / "tutorials" / name).read_text(encoding="utf-8"), name
+        assert f"pip install '.[{extra}]'" in (DOCS / "tutorials" / name).read_text(encoding="utf-8"), name
 
 
 def test_a_command_is_left_out_only_while_its_page_has_it() -> None:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from command_line import environment
 from doc_pages import DOCS
 from fork_server import REMIT
+from remit.plugin import install_command
 from remit_cli.docs import anchor_of, pages, part_of, sections
 from remit_cli.main import main
 from terminals import Terminal
@@ -46,6 +47,10 @@ def test_links_are_commands_and_pictures_are_told() -> None:
     for page in pages().values():
         outside = re.sub(r"^ *```.*?^ *```$", "", page.text(), flags=re.DOTALL | re.MULTILINE)
         assert not re.search(r"\]\([^)]*\.(md|png|svg)\b", outside), page.name
+
+
+def test_a_page_says_how_to_install_what_it_needs_from_where_remit_came_from() -> None:
+    assert f"`{install_command('llm')}`" in docs("llm-agents")
 
 
 def test_a_section_and_an_error_code_are_topics() -> None:

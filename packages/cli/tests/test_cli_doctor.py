@@ -11,6 +11,7 @@ import pytest
 
 from command_line import document, make_team, remit
 from remit import Brief, Hub
+from remit.plugin import install_command
 from remit.stores.schema import APPLICATION_ID
 from remit.stores.sqlite import SqliteStore
 from remit_cli import doctor_checks
@@ -99,7 +100,7 @@ def test_what_keeps_a_hub_from_starting_is_a_problem(tmp_path: Path) -> None:
 def test_an_extra_that_is_not_installed_is_no_problem_and_says_how_to_get_it(tmp_path: Path) -> None:
     extra = checks(tmp_path)["extra presidio"]
     assert extra["state"] == "ok"
-    assert "not installed" not in extra["says"] or extra["todo"] == "pip install 'remit[presidio]'"
+    assert "not installed" not in extra["says"] or extra["todo"] == install_command("presidio")
 
 
 def test_without_a_team_file_there_is_a_warning_and_what_to_type(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from command_line import REMIT, document, remit
 from doc_pages import page_text
+from remit.plugin import install_command
 from remit_cli.config.load import load_team
 from remit_cli.init import KNOWN, LocalChoice, agent_lines, local_choices, profile_lines
 from remit_relay.team.device import create_device
@@ -73,8 +74,8 @@ def test_a_program_that_needs_another_one_first_is_named_and_not_taken(tmp_path:
     choices = local_choices({"PATH": machine(tmp_path / "bin", "claude", "gemini")}, lambda name: name != "acp")
     assert [(each.name, each.needs) for each in choices] == [
         ("the example in asker.py", ""),
-        ("Claude Code", "npm install -g @agentclientprotocol/claude-agent-acp && pip install 'remit[acp]'"),
-        ("Gemini CLI", "pip install 'remit[acp]'"),
+        ("Claude Code", f"npm install -g @agentclientprotocol/claude-agent-acp && {install_command('acp')}"),
+        ("Gemini CLI", install_command("acp")),
     ]
     team = load_team(written(tmp_path / "remit.toml", choices), secrets=False, code=False)
     assert PROFILES.of(team)["assistant"].run == ("python3", "asker.py")

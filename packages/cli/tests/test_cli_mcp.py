@@ -17,6 +17,7 @@ from checkout import TESTS
 from command_line import REMIT, environment, remit
 from commands import popen
 from hosts import ERAS, Person, Progress, Whimsical, data, host_of, host_of_forked, text
+from remit.plugin import install_command
 from terminals import Terminal
 from waiting import PATIENCE_S, eventually
 
@@ -265,7 +266,7 @@ def test_without_the_extra_it_says_what_to_install(team: Path) -> None:
     script = "import sys; sys.modules['mcp'] = None; from remit_cli.main import main; main(['mcp'])"
     done = subprocess.run([sys.executable, "-c", script], cwd=team, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "pip install 'remit[mcp]'" in done.stderr
+    assert install_command("mcp") in done.stderr
 
 
 def test_a_team_that_is_wrong_is_said_on_stderr(team: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from collector import Collector, rejecting, told
 from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow
+from remit.plugin import install_command
 from remit.protocol.trace import place_of, span_id
 from remit_orchestrator import add_orchestrator, add_workflow
 from remit_otel import exporter, names, send_telemetry
@@ -422,7 +424,7 @@ def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatch: pyt
     for name in ("sinks", "otlp", "sdk"):
         monkeypatch.delitem(sys.modules, f"remit_otel.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
-    with pytest.raises(RemitError, match=r"pip install 'remit\[otel\]'") as refused:
+    with pytest.raises(RemitError, match=re.escape(install_command("otel"))) as refused:
         send_telemetry(hub, "http://localhost:4318")
     assert refused.value.fault.code is Code.TEAM_INVALID
 

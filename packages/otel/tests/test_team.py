@@ -7,6 +7,7 @@ import pytest
 
 from collector import Collector
 from remit import RemitError
+from remit.plugin import install_command
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 
@@ -94,4 +95,4 @@ def test_without_the_extra_it_is_said_what_to_install(team: Path, monkeypatch: p
     with pytest.raises(RemitError) as refused:
         load_team(team, environ={})
     (problem,) = refused.value.fault.problems
-    assert "pip install 'remit[otel]'" in problem.message
+    assert install_command("otel") in problem.message

@@ -12,6 +12,7 @@ import pytest
 
 from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, request
 from remit.agents.program import Program
+from remit.plugin import install_command
 from remit.protocol.errors import Code, RemitError
 from remit_relay.bridge import acp as module
 from remit_relay.bridge import acp_turn
@@ -608,4 +609,4 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RemitError) as caught:
         AcpAgent("p-1", Program(command="agent"))
     assert caught.value.fault.code is Code.TEAM_INVALID
-    assert caught.value.fault.suggestion == "Install it: pip install 'remit[acp]'"
+    assert caught.value.fault.suggestion == f"Install it: {install_command('acp')}"

@@ -1,6 +1,7 @@
 """Who a device is, what others can check of it, and what two people compare."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from remit.plugin import install_command
 from remit.protocol.errors import Code, RemitError
 from remit_relay.device import state as device_files
 from remit_relay.device.identity import (
@@ -367,7 +369,7 @@ def test_a_revoked_device_stays_out(tmp_path: Path):
 def test_without_the_library_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "vodozemac", None)
     olm.cache_clear()
-    with pytest.raises(RemitError, match=r"pip install 'remit\[relay\]'") as caught:
+    with pytest.raises(RemitError, match=re.escape(install_command("relay"))) as caught:
         open_device(tmp_path / "ada")
     assert caught.value.fault.code == Code.TEAM_INVALID
 

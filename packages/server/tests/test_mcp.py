@@ -13,6 +13,7 @@ from mcp import MCPError
 
 from hosts import ERAS, Absent, Person, Progress, data, host_at, text
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
+from remit.plugin import install_command
 from remit.policy.reception import Permission, Sender
 from remit.policy.verdict import ALLOW
 from remit.protocol.codec import MAX_BYTES
@@ -490,4 +491,4 @@ async def test_without_the_extra_the_address_says_what_to_install(hub: Hub, monk
         http.post("/mcp", json={}) as reply,
     ):
         assert reply.status == 404
-        assert "pip install 'remit[mcp]'" in (await reply.json())["fault"]["suggestion"]
+        assert install_command("mcp") in (await reply.json())["fault"]["suggestion"]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from remit.plugin import as_installed
 from remit_cli.completion import plain
 from remit_cli.options import json_option
 from remit_cli.show.screen import print_beside, print_json, styled, without_style
@@ -144,7 +145,7 @@ class ManualPage(NamedTuple):
 
     def text(self) -> str:
         """Return the page in Markdown, with links to other pages as the commands that show them."""
-        return _for_terminals(self.path.read_text(encoding="utf-8"))
+        return _for_terminals(as_installed(self.path.read_text(encoding="utf-8")))
 
 
 class PageSection(NamedTuple):

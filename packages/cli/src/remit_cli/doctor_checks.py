@@ -19,7 +19,7 @@ import click
 from msgspec.structs import replace
 
 from remit import __version__
-from remit.plugin import brought, named
+from remit.plugin import brought, install_command, named
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import AuditVerdict, follows
 from remit.runtime.signing import read_key
@@ -170,7 +170,7 @@ def _packages() -> Iterator[Check]:
     for name, least, extra in dict.fromkeys(_wanted()):
         if extra and name in always:
             continue
-        command = f"pip install 'remit[{extra}]'" if extra else f"pip install '{name}>={least or 0}'"
+        command = install_command(extra) if extra else f"pip install '{name}>={least or 0}'"
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:

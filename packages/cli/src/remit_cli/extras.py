@@ -1,5 +1,7 @@
 """Names the extra of Remit that brings what is missing here, so that an error says what to install."""
 
+from remit.plugin import install_command
+
 _SECTIONS = {"bus": "nats", "profiles": "relay", "relay": "relay", "shared": "relay", "telemetry": "otel"}
 _COMMANDS = {**dict.fromkeys(("devices", "pair", "relay", "share", "up"), "relay"), "worker": "nats"}
 
@@ -15,4 +17,4 @@ def command_needs(name: str) -> str:
 
 
 def _needs(what: str, extra: str | None) -> str:
-    return f"{what} needs the extra `{extra}`, which is not installed: pip install 'remit[{extra}]'" if extra else ""
+    return f"{what} needs the extra `{extra}`, which is not installed: {install_command(extra)}" if extra else ""

@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 from msgspec import Struct
 
+from remit.plugin import as_installed, install_command
 from remit_cli.options import json_option
 from remit_cli.show.screen import print_json
 
@@ -192,7 +193,7 @@ def _contents(template: str, name: str) -> dict[str, str]:
 
     folder = files("remit_cli") / "templates" / template
     names = sorted(each.name for each in folder.iterdir() if each.is_file())
-    contents = {each: (folder / each).read_text(encoding="utf-8") for each in names}
+    contents = {each: as_installed((folder / each).read_text(encoding="utf-8")) for each in names}
     contents["remit.toml"] = contents["remit.toml"].replace("TEAM", name, 1)
     return contents | {"remit.schema.json": dumps(team_schema(), indent=2) + "\n"}
 
@@ -322,7 +323,7 @@ def local_choices(
 
 def _programs(environ: Mapping[str, str], is_installed: Callable[[str], bool]) -> Iterator[LocalChoice]:
     path = environ.get("PATH", "")
-    extra = "" if is_installed("acp") else "pip install 'remit[acp]'"
+    extra = "" if is_installed("acp") else install_command("acp")
     for known in KNOWN:
         command = next((each for each in known.commands if shutil.which(each[0], path=path)), None)
         needs = extra

@@ -15,6 +15,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from certificates import certificate
 from remit import RemitError
+from remit.plugin import install_command
 from remit.runtime.schemas import misfits
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
@@ -113,7 +114,7 @@ async def test_a_served_team_speaks_a2a(tmp_path: Path) -> None:
 def test_grpc_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     (problem,) = problems(tmp_path, TEAM + "[a2a]\ngrpc_port = 0\n")
-    assert problem.endswith("a2a.grpc_port: A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")
+    assert problem.endswith(f"a2a.grpc_port: A2A over gRPC needs the extra `a2a`: {install_command('a2a')}")
 
 
 async def test_a_served_team_speaks_a2a_over_grpc_with_the_certificate_of_the_server(tmp_path: Path) -> None:

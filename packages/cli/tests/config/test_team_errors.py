@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit import RemitError
+from remit.plugin import install_command
 from remit_cli.config.load import load_team
 
 FILE = Path(__file__).parent / "transcripts" / "errors_of_team_files.txt"
@@ -33,7 +34,8 @@ def errors(folder: Path, block: str) -> str:
     with pytest.raises(RemitError) as raised:
         load_team(file, environ=environ)
     found = [f"{each.path}: {each.message}" for each in raised.value.fault.problems]
-    return "\n".join([said, "=>", *found]).replace(str(folder), "FOLDER")
+    text = "\n".join([said, "=>", *found]).replace(str(folder), "FOLDER")
+    return text.replace(install_command("intent"), "pip install '.[intent]'")
 
 
 def test_each_error_names_its_line_and_key_and_what_to_do(

@@ -10,6 +10,7 @@ from checkout import TESTS
 from command_line import document
 from remit import RemitError
 from remit.agents.program import Program
+from remit.plugin import install_command
 from remit.runtime.clock import LoopClock
 from remit.runtime.schemas import misfits
 from remit_cli.config.load import load_team
@@ -44,7 +45,7 @@ def test_several_servers_are_checked_at_once(folder: Path) -> None:
 def test_without_the_extra_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     found = problems(folder, f'[mcp.files]\ncommand = {PYTHON}\nallow = ["read"]')
-    assert found == ["remit.toml:1 mcp.files: MCP servers need the extra `mcp`: pip install 'remit[mcp]'"]
+    assert found == [f"remit.toml:1 mcp.files: MCP servers need the extra `mcp`: {install_command('mcp')}"]
 
 
 def test_a_server_gets_its_secrets_and_the_folder_of_the_team(folder: Path) -> None:

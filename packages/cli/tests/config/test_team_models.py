@@ -16,6 +16,7 @@ from command_line import remit
 from onnx_files import write_entailment_model
 from openai_server import OpenAIServer, call, say
 from remit import RemitError
+from remit.plugin import install_command
 from remit_cli.config.composition import hub_of, reload
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
@@ -327,7 +328,7 @@ async def test_the_second_reader_of_conflicts_reads_the_results_of_workflows(fol
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer k-9"]
 
 
-@pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs pip install 'remit[intent]'")
+@pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs the extra intent")
 async def test_an_entailment_model_is_found_beside_the_team_file(folder: Path) -> None:
     """K9: a second reader that the user brings; its path is relative to the file."""
     write_entailment_model(folder / "reader")
@@ -358,7 +359,7 @@ async def test_an_entailment_model_is_found_beside_the_team_file(folder: Path) -
     assert (response.metadata["second_reader"], response.metadata["pointed_out"]) == ("entailment", 1)
 
 
-@pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs pip install 'remit[intent]'")
+@pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs the extra intent")
 def test_an_entailment_model_that_cannot_be_used_is_named_in_its_line(folder: Path) -> None:
     said = '[orchestrator]\nconflicts = { onnx = "reader/model.onnx" }'
     [(path, message)] = wrong_in(folder, said)
@@ -378,7 +379,7 @@ def test_without_its_packages_an_entailment_model_is_refused(folder: Path, monke
     monkeypatch.setattr(entailment, "find_spec", nothing)
     [(path, message)] = wrong_in(folder, '[orchestrator]\nconflicts = { onnx = "m.onnx" }')
     assert path == "remit.toml:2 orchestrator.conflicts.onnx"
-    assert "pip install 'remit[intent]'" in message
+    assert install_command("intent") in message
 
 
 def test_without_the_key_of_its_model_no_hub_with_an_orchestrator_is_made(folder: Path) -> None:
@@ -402,5 +403,5 @@ def test_what_a_classifier_needs_is_looked_for_before_anything_runs(
     monkeypatch.setattr(embeddings, "find_spec", nothing)
     [(path, message)] = wrong_in(folder, said)
     assert path == "remit.toml:2 orchestrator.classifier"
-    assert "pip install 'remit[intent]'" in message
+    assert install_command("intent") in message
     assert load(folder, said, secrets=False).orchestrator is not None

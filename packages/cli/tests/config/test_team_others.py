@@ -19,6 +19,7 @@ from joserfc.jwk import ECKey, KeySet
 
 from doc_pages import page_text
 from remit import Code, RemitError
+from remit.plugin import install_command
 from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit
@@ -282,10 +283,10 @@ def test_what_needs_the_extra_says_so(folder: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("remit_cli.config.peers._installed", nothing)
     assert wrong_in(folder, text) == [
-        ("remit.toml:1 peers.acme", "credentials between hubs need biscuit-python: pip install 'remit[credentials]'"),
+        ("remit.toml:1 peers.acme", f"credentials between hubs need biscuit-python: {install_command('credentials')}"),
         (
             "remit.toml:4 clients.a.issuer",
-            "tokens of identity providers need joserfc: pip install 'remit[credentials]'",
+            f"tokens of identity providers need joserfc: {install_command('credentials')}",
         ),
     ]
     assert load(folder, '[peers.acme]\ntoken = "$ACME"\n', {"ACME": TOKEN})

@@ -259,6 +259,26 @@ def _entries(path: str) -> Iterator[tuple[str, str]]:
                 yield name.strip(), module.strip()
 
 
+def install_command(extra: str | None = None) -> str:
+    """Return the command that installs Remit here, with an extra: from the checkout it came from, else by its name."""
+    return as_installed("pip install '.'" if extra is None else f"pip install '.[{extra}]'")
+
+
+def as_installed(text: str) -> str:
+    """Return a text in which each `pip install '.[EXTRA]'` works in any folder."""
+    from importlib.metadata import PackageNotFoundError, distribution  # few processes say what is missing
+    from json import loads
+    from urllib.parse import unquote, urlsplit
+
+    origin = "remit"
+    with suppress(PackageNotFoundError):
+        # pip notes where a package came from, unless that was an index (PEP 610).
+        record = loads(distribution("remit-core").read_text("direct_url.json") or "{}")
+        if "dir_info" in record:
+            origin = str(Path(unquote(urlsplit(record["url"]).path)).parents[1])
+    return text.replace("pip install '.", f"pip install '{origin}")
+
+
 def named(address: str) -> Any:
     """Return what an address, `"module:name"`, names."""
     module, _, name = address.partition(":")

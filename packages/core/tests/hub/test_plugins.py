@@ -11,6 +11,7 @@ import pytest
 from plugins import install_plugin
 from programs import with_tests_on_path
 from remit import Brief, Call, ContextFilter, Hub, RemitError
+from remit.plugin import as_installed, install_command
 from remit.policy.aggregate import Blend
 from remit.runtime import text_reader
 from remit_testing.memory import MemoryStore
@@ -151,3 +152,28 @@ async def test_without_a_reader_of_texts_the_text_of_a_model_is_not_used(hub: Hu
 
     async with hub:
         assert (await hub.ask("asker", "n", user="u")).result == "1\n\n2"
+
+
+@pytest.mark.parametrize(
+    ("noted", "named"),
+    [
+        (None, "remit"),
+        ('{"url": "file:///dist/remit_core-0.1.0.whl", "archive_info": {}}', "remit"),
+        ('{"url": "file:///home/ann/my%20remit/packages/core", "dir_info": {}}', "/home/ann/my remit"),
+        ('{"url": "file:///src/packages/core", "dir_info": {"editable": true}}', "/src"),
+    ],
+    ids=["from an index", "from a wheel", "from a checkout", "from an editable checkout"],
+)
+def test_an_extra_is_installed_from_where_remit_came_from(
+    noted: str | None, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = tmp_path / "remit_core-0.1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Name: remit-core\nVersion: 0.1.0\n", encoding="utf-8")
+    if noted is not None:
+        (described / "direct_url.json").write_text(noted, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_command("relay") == f"pip install '{named}[relay]'"
+    assert install_command() == f"pip install '{named}'"
+    page = "`pip install '.[llm]'`, and in a checkout `pip install .`"
+    assert as_installed(page) == f"`pip install '{named}[llm]'`, and in a checkout `pip install .`"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
+from remit.plugin import install_command
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Answer, Message, Usage
@@ -210,7 +211,7 @@ def _opened(model: "str | Model", base_url: str | None, api_key: str | None, set
     except ImportError as error:
         why = f"a model cannot be called without pydantic-ai ({error})"
         raise RemitError(
-            fault(Code.TEAM_INVALID, why, suggestion="Install what it takes: pip install 'remit[llm]'")
+            fault(Code.TEAM_INVALID, why, suggestion=f"Install what it takes: {install_command('llm')}")
         ) from error
     from remit_models.providers import check_settings, model_of
 

@@ -20,6 +20,7 @@ from openai_server import Answer as Served
 from openai_server import Drop, Garbage, Hang, OpenAIServer, Reply, Request, call, say
 from openai_server import Status as HttpStatus
 from remit import Brief, Capability, Code, Delta, Fault, Hub, Limits, RemitError, Response, Status, Usage
+from remit.plugin import install_command
 from remit_models import ModelAgent, summarizer
 from remit_testing import ManualClock, MemoryStore
 from remit_testing.agents import (
@@ -690,7 +691,7 @@ def test_a_missing_package_is_said_with_what_installs_it() -> None:
 def test_a_missing_extra_is_said_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     why = refusal(ModelAgent("openai:gpt-5-mini"))
-    assert (why.code, why.suggestion) == (Code.TEAM_INVALID, "Install what it takes: pip install 'remit[llm]'")
+    assert (why.code, why.suggestion) == (Code.TEAM_INVALID, f"Install what it takes: {install_command('llm')}")
 
 
 @pytest.mark.parametrize("name", ["gpt-5-mini", "nobody:gpt-5-mini", ""])

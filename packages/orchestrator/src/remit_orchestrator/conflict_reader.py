@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.threads import Threads
+from remit.plugin import install_command
 from remit.policy.budget import estimate, grant_time_ms
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
@@ -219,7 +220,7 @@ class _Session:
     def __init__(self, model: Path, labels: Sequence[str], *, optimised: bool) -> None:
         for package in ("numpy", "onnxruntime", "tokenizers"):
             if find_spec(package) is None:
-                raise team_invalid(f"an entailment model needs {package}; install it with pip install 'remit[intent]'")
+                raise team_invalid(f"an entailment model needs {package}; install it with {install_command('intent')}")
         tokenizer = model.with_name("tokenizer.json")
         for file in (model, tokenizer):
             if not file.is_file():

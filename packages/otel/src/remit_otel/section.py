@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from remit.plugin import install_command
 from remit.protocol.errors import RemitError
 from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart
@@ -49,7 +50,7 @@ def _undeliverable(file: Inspection) -> Iterator[WrongPart]:
     section = TELEMETRY.of(file.team)
     if section is None or not file.secrets:
         return
-    from remit_otel.collector import INSTALL, collector_at
+    from remit_otel.collector import collector_at
 
     place = ("telemetry", "endpoint")
     try:
@@ -62,7 +63,7 @@ def _undeliverable(file: Inspection) -> Iterator[WrongPart]:
     if duration_ms(section.interval) == 0:
         yield WrongPart(("telemetry", "interval"), "expected a duration above 0")
     if not _installed():
-        yield WrongPart(("telemetry",), f"spans and metrics need the extra `otel`: {INSTALL}")
+        yield WrongPart(("telemetry",), f"spans and metrics need the extra `otel`: {install_command('otel')}")
 
 
 def _observe(made: Composition) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+from remit.plugin import install_command
 from remit.policy.verdict import Detector, Finding
 from remit.runtime.registry import team_invalid
 
@@ -71,7 +72,7 @@ def _analyzer(language: str, nlp: object) -> Callable[[str, list[str] | None, fl
         import presidio_analyzer  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise team_invalid(
-            "the detector `presidio` needs Presidio's analyzer; install it with pip install 'remit[presidio]'"
+            f"the detector `presidio` needs Presidio's analyzer; install it with {install_command('presidio')}"
         ) from error
     presidio: Any = presidio_analyzer  # pyright: ignore[reportUnknownVariableType]
     engine = _no_model(language) if nlp == "none" else nlp
@@ -92,7 +93,7 @@ def _no_model(language: str) -> object:
     make: Any = getattr(nlp_engine, "NoOpNlpEngine", None)  # pyright: ignore
     if make is None:
         raise team_invalid(
-            "this Presidio cannot do without a model; install a later one with pip install -U 'remit[presidio]'"
+            f"this Presidio cannot do without a model; install a later one: {install_command('presidio')} -U"
         )
     engine: Any = make(models=[{"lang_code": language, "model_name": ""}])
     engine.load()

@@ -22,6 +22,7 @@ from a2a_grpc import details_of, interface_of, message, metadata, stub_of
 from a2a_serving import speaking
 from certificates import certificate
 from remit import Answer, Brief, Code, Hub, Kind, Limits, RemitError
+from remit.plugin import install_command
 from remit.protocol.codec import MAX_BYTES, MAX_VALUES
 from remit.protocol.records import Notice
 from remit_server.a2a.grpc_messages import GrpcMethod, grpc_methods, text_field
@@ -455,7 +456,7 @@ async def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatc
     with pytest.raises(RemitError) as error:
         async with speaking(hub, grpc=GRPC):
             pass
-    assert "pip install 'remit[a2a]'" in error.value.fault.suggestion
+    assert install_command("a2a") in error.value.fault.suggestion
 
 
 async def test_files_come_and_go_as_bytes(hub: Hub) -> None:

@@ -20,6 +20,7 @@ from a2a_serving import speaking
 from certificates import certificate
 from meddling import Bank, Keys, back_hub
 from remit import AgentCard, Brief, Code, Hub, RemitError, Status
+from remit.plugin import install_command
 from remit_server import connect_a2a
 from remit_server.a2a.agent import A2aAgent, A2aPeer
 from remit_server.a2a.grpc_calls import GrpcChannels, grpc_url
@@ -287,7 +288,7 @@ async def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.
             response = await hub.ask("helper", "Help", user="anna")
         monkeypatch.undo()
     assert response.fault is not None
-    assert (response.fault.code, "pip install 'remit[a2a]'" in response.fault.suggestion) == (Code.TEAM_INVALID, True)
+    assert (response.fault.code, install_command("a2a") in response.fault.suggestion) == (Code.TEAM_INVALID, True)
 
 
 # ── encryption ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -794,7 +794,7 @@ def test_without_the_extra_tokens_work_and_credentials_say_what_to_install() -> 
                 try:
                     await trying
                 except RemitError as error:
-                    assert "pip install 'remit[credentials]'" in str(error), error
+                    assert "[credentials]'" in str(error), error
                 else:
                     raise SystemExit("it worked")
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from remit.plugin import install_command
 from remit.policy.verdict import Detector
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean, metas
@@ -92,7 +93,7 @@ def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
         from remit_server.a2a.grpc_messages import has_grpc
 
         if not has_grpc():
-            yield WrongPart(("a2a", "grpc_port"), "A2A over gRPC needs the extra `a2a`: pip install 'remit[a2a]'")
+            yield WrongPart(("a2a", "grpc_port"), f"A2A over gRPC needs the extra `a2a`: {install_command('a2a')}")
     if team.a2a.grpc_address is not None and team.a2a.grpc_port is None:
         yield WrongPart(("a2a", "grpc_address"), "there is no gRPC without `grpc_port`")
     named = [(("a2a", "public"), each) for each in sorted(team.a2a.public)]

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from remit.agents.cards import AgentOptions, RemoteOptions, Sandbox
 from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
+from remit.plugin import install_command
 from remit.policy.verdict import Guard
 from remit.protocol.card import CONCURRENCY
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
@@ -93,7 +94,7 @@ def hub_of(
     _add_tools(made)
     _add_agents(made, held)
     if (team.workflows or team.orchestrator) and not any(each.key == "orchestrator" for each in sections()):
-        raise team_invalid("no installed plugin has workflows and the orchestrator: pip install remit-orchestrator")
+        raise team_invalid(f"no installed plugin has workflows and the orchestrator: {install_command()}")
     # What can be asked is there before what other hubs and devices are told of it.
     for each in sorted(sections(), key=lambda each: each.kind is not None):
         each.compose(made)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from remit.plugin import install_command
 from remit.policy.reception import Permission
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
@@ -34,7 +35,6 @@ if TYPE_CHECKING:  # most commands authenticate nobody
 
 ANYONE = "*"
 _OF_PROVIDERS = ("audience", "jwks", "algorithms", "user_claim")
-_INSTALL = "pip install 'remit[credentials]'"
 _CONSOLE_HOST = re.compile(r"(https?://)?([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.IGNORECASE)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -145,12 +145,13 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
     if "identity" in said or keyed:
         place = ("identity", "key") if "identity" in said else ("peers", keyed[0])
         yield from unusable_key(place, folder / team.identity.key)
+    install = install_command("credentials")
     if keyed and not _installed("biscuit_auth"):
-        yield WrongPart(("peers", keyed[0]), f"credentials between hubs need biscuit-python: {_INSTALL}")
+        yield WrongPart(("peers", keyed[0]), f"credentials between hubs need biscuit-python: {install}")
     for name, client in team.clients.items():
         place = ("clients", name)
         if client.issuer is not None and not _installed("joserfc"):
-            yield WrongPart((*place, "issuer"), f"tokens of identity providers need joserfc: {_INSTALL}")
+            yield WrongPart((*place, "issuer"), f"tokens of identity providers need joserfc: {install}")
         elif client.jwks is not None and "://" not in client.jwks:
             yield from _unreadable_keys((*place, "jwks"), folder / client.jwks)
 

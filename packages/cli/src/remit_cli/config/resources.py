@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from remit.plugin import brought
+from remit.plugin import brought, install_command
 from remit.policy.budget import estimate
 from remit.policy.verdict import Detector
 from remit.protocol.errors import RemitError, in_sentences
@@ -40,7 +40,7 @@ def _of_plugin(hook: str) -> Callable[..., Any]:
     """Return the function of the first plugin for language models."""
     for bring in brought(hook):
         return bring
-    raise team_invalid("no installed plugin calls language models: pip install remit-models")
+    raise team_invalid(f"no installed plugin calls language models: {install_command()}")
 
 
 def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.environ) -> Any:

@@ -17,7 +17,7 @@ import click
 from msgspec import Struct
 
 from remit.hub.hub import Hub
-from remit.plugin import brought, named
+from remit.plugin import brought, install_command, named
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
 from remit_cli.config.composition import PresentTeam, hub_of
@@ -172,7 +172,7 @@ def _announce(order: DevOrder, shown: Shown, data: Data | None) -> None:
             team = "an example team" if order.team_file is None else f"the team of {relative_path(order.team_file)}"
             where = f"The console of {team} is at"
         else:
-            where = "The chat demo is off: it needs `pip install 'remit[relay]'`. Everything else is at"
+            where = f"The chat demo is off: it needs `{install_command('relay')}`. Everything else is at"
         click.echo(f"{where} {address} (Ctrl-C to stop).", err=True)
         click.echo(f"Open it, once within 5 minutes: {link}", err=True)
         click.echo(f"Everything is kept in {relative_path(order.folder)}.", err=True)

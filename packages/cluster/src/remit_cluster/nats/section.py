@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from remit.plugin import install_command
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of, unknown
@@ -124,7 +125,7 @@ def _mistaken(file: Inspection) -> Iterator[WrongPart]:
     if section.hubs:
         yield from unusable_key(("bus", "hubs"), folder / file.team.identity.key)
     if find_spec("nats") is None:
-        yield WrongPart(("bus",), "the bus needs the extra `nats`: pip install 'remit[nats]'")
+        yield WrongPart(("bus",), f"the bus needs the extra `nats`: {install_command('nats')}")
 
 
 def settings_of(team: Team, environ: Mapping[str, str] = os.environ) -> "BusSettings":

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from remit.plugin import install_command
 from remit.policy.budget import estimate
 from remit.protocol.errors import Code, fault
 from remit.runtime.ports import Store, StoreError, TokenCounter
@@ -33,6 +34,6 @@ def missing_driver() -> StoreError:
         fault(
             Code.STORE_UNAVAILABLE,
             "a store in PostgreSQL needs the extra `postgres`",
-            suggestion="Install it here: pip install 'remit[postgres]'",
+            suggestion=f"Install it here: {install_command('postgres')}",
         )
     )

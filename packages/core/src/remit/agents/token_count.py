@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import Literal
 
+from remit.plugin import install_command
 from remit.policy.budget import estimate
 from remit.protocol.errors import RemitError
 from remit.runtime.ports import TokenCounter
@@ -102,4 +103,4 @@ def _mended(text: str) -> str:
 
 
 def _missing(encoding: str) -> RemitError:
-    return team_invalid(f"to count tokens by `{encoding}`, install the extra `tokens`: pip install 'remit[tokens]'")
+    return team_invalid(f"to count tokens by `{encoding}`, install the extra `tokens`: {install_command('tokens')}")

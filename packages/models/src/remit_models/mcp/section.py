@@ -10,6 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from remit.agents.program import Program
+from remit.plugin import install_command
 from remit.protocol.card import Sees
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME
@@ -214,7 +215,7 @@ def _unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Return servers that cannot be started, or that need a missing package."""
     for name, section in MCP.of(team).items():
         if find_spec("mcp") is None:
-            yield WrongPart(("mcp", name), "MCP servers need the extra `mcp`: pip install 'remit[mcp]'")
+            yield WrongPart(("mcp", name), f"MCP servers need the extra `mcp`: {install_command('mcp')}")
         elif section.command is not None:
             env = {name: value for name, value in section.env.items() if not value.startswith("$")}
             if not Program(command=section.command, env=env, folder=str(folder)).exists():

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from remit.agents.program import RestartPause
+from remit.plugin import install_command
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -120,7 +121,7 @@ class McpServer:
         except ImportError as error:
             why = f"MCP server {self.settings.name} needs the extra `mcp`, which is not installed"
             raise RemitError(
-                fault(Code.TEAM_INVALID, why, suggestion="Install it: pip install 'remit[mcp]'")
+                fault(Code.TEAM_INVALID, why, suggestion=f"Install it: {install_command('mcp')}")
             ) from error
         link = McpConnection(self.settings, self._changed, self._offered(), self._logins)
         try:

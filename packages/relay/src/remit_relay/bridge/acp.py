@@ -6,6 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from remit.agents.program import Program
+from remit.plugin import install_command
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny
@@ -44,7 +45,7 @@ class AcpAgent(SupervisedAgent):
         """Use *program* for *profile*; raise a `RemitError` if the extra `acp` is not installed."""
         if find_spec("acp") is None:
             why = f"the local agent of {profile} needs the extra `acp`, which is not installed"
-            todo = "Install it: pip install 'remit[acp]'"
+            todo = f"Install it: {install_command('acp')}"
             raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo))
         sessions: dict[str, str] = {}
 

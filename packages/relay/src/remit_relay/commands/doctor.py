@@ -6,6 +6,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from remit.plugin import install_command
 from remit.protocol.errors import RemitError
 from remit_cli.config.team import Team
 from remit_cli.doctor_checks import ok, warning
@@ -24,7 +25,7 @@ def check_device(team: Team) -> Iterator[Check]:
         return
     if find_spec("vodozemac") is None:
         message = "the team works with other devices, but the extra `relay` is not installed"
-        yield warning("device", message, "pip install 'remit[relay]'")
+        yield warning("device", message, install_command("relay"))
         return
     # Slow to load, and most teams have no device.
     from remit_relay.device.peers import Peers
@@ -49,7 +50,7 @@ def check_device(team: Team) -> Iterator[Check]:
             continue
         if key == "acp" and find_spec("acp") is None:
             message = "the extra `acp` is not installed"
-            yield warning(f"profiles.{name}.acp", message, "pip install 'remit[acp]'")
+            yield warning(f"profiles.{name}.acp", message, install_command("acp"))
         with suppress(RemitError):  # a missing secret is reported above
             program = program_of(team, name)
             if not program.exists():

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec import ValidationError, convert, structs
 
+from remit.plugin import install_command
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import StoreError
 from remit_cli.config.checks import secret_of
@@ -111,7 +112,7 @@ def _database(url: str, password: str | None, *, pooler: bool) -> GatewayStore:
         from remit_relay.gateway.postgres.store import PostgresGatewayStore  # the driver is an extra
     except ImportError as error:
         why = "a store in PostgreSQL needs the extra `postgres`"
-        todo = "Install it where the gateway runs: pip install 'remit[postgres]'"
+        todo = f"Install it where the gateway runs: {install_command('postgres')}"
         raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
     return PostgresGatewayStore(url, password=secret, pooler=pooler)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from remit.plugin import install_command
 from remit.protocol.errors import Code, RemitError, fault
 from remit_relay.device.identity import Card, DeviceBundle, Published, make_card, make_prekey
 from remit_relay.device.state import DeviceFile
@@ -26,7 +27,7 @@ def olm():
         import vodozemac
     except ImportError as error:
         why = "sharing agents between devices needs the extra `relay`, which is not installed"
-        todo = "Install it: pip install 'remit[relay]'"
+        todo = f"Install it: {install_command('relay')}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=todo)) from error
     return vodozemac
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from remit.plugin import install_command
 from remit.protocol.codec import MAX_VALUES
 from remit.protocol.errors import Code, RemitError, fault
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-INSTALL = "Install it where the hub runs: pip install 'remit[a2a]'"
 STATUS = "grpc-status-details-bin"
 """The metadata that holds an error with its details, a `google.rpc.Status`."""
 
@@ -47,7 +47,8 @@ def has_grpc() -> bool:
 def require_grpc() -> None:
     """Raise a `RemitError` if this installation cannot speak gRPC."""
     if not has_grpc():
-        raise RemitError(fault(Code.TEAM_INVALID, "A2A over gRPC needs the extra `a2a`", suggestion=INSTALL))
+        todo = f"Install it where the hub runs: {install_command('a2a')}"
+        raise RemitError(fault(Code.TEAM_INVALID, "A2A over gRPC needs the extra `a2a`", suggestion=todo))
 
 
 @cache

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.plugin import install_command
 from remit.policy.reception import Permission, Sender, not_for
 from remit.protocol.codec import refuse_many_values
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -94,7 +95,7 @@ class McpEndpoint:
                 fault(
                     Code.NOT_FOUND,
                     "MCP is not available: the extra `mcp` is not installed",
-                    suggestion="Install it where the server runs: pip install 'remit[mcp]'",
+                    suggestion=f"Install it where the server runs: {install_command('mcp')}",
                 )
             )
         async with self._loading:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec.structs import replace
 
+from remit.plugin import install_command
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.words.terminal import one_line
@@ -37,7 +38,7 @@ def installed() -> None:
             fault(
                 Code.TEAM_INVALID,
                 "MCP needs the extra `mcp`, which is not installed",
-                suggestion="Install it: pip install 'remit[mcp]'",
+                suggestion=f"Install it: {install_command('mcp')}",
             )
         )
 

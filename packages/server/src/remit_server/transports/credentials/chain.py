@@ -25,6 +25,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from remit.plugin import install_command
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Remit, meet
 from remit_server.transports.credentials.keys import Pair, is_signed, raw, written
@@ -280,7 +281,7 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        "credentials between hubs need biscuit-python; install it with pip install 'remit[credentials]'",
+        f"credentials between hubs need biscuit-python; install it with {install_command('credentials')}",
         name=error.name,
     ) from error
 

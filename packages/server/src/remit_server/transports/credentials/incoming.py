@@ -497,7 +497,7 @@ def _without_credential(sender: Sender) -> RemitError:
         fault(
             Code.CREDENTIAL_INVALID,
             f"{sender.name} proved its key but sent no credential with the request",
-            suggestion="Install credentials on the sending hub: pip install 'remit[credentials]'; or agree on a token.",
+            suggestion="Install the extra `credentials` where the sending hub runs, or agree on a token.",
         )
     )
 

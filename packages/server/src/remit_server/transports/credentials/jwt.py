@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import Struct
 
+from remit.plugin import install_command
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import Name
 from remit_server.transports.credentials.trusted_files import ALGORITHMS, Algorithm, WatchedFile
@@ -18,7 +19,7 @@ try:
     from joserfc.jwk import JWKRegistry, Key, KeySet
 except ImportError as error:
     raise ImportError(
-        "tokens of identity providers need joserfc; install it with pip install 'remit[credentials]'", name=error.name
+        f"tokens of identity providers need joserfc; install it with {install_command('credentials')}", name=error.name
     ) from error
 
 LEEWAY_S = 30
