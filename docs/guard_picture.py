@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from chromium_install import chromium
 from remit_guard.places import socket_of
-from remit_guard.status import asked, console_link
+from remit_guard.status import console_link, guard_status
 
 SIZE = {"width": 1200, "height": 560}
 PATIENCE_MS = 60_000
@@ -68,7 +68,7 @@ def take(into: Path) -> None:
         (folder / "remit.toml").write_text("[guard]\ndepth = 2\n", encoding="utf-8")
         subprocess.run([*command, "serve", "--detach"], cwd=folder, env=variables, check=True, capture_output=True)
         try:
-            assert asked(folder) is not None
+            assert guard_status(folder) is not None
             asyncio.run(tell(folder))
             found = console_link(folder)
             assert found is not None

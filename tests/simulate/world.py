@@ -32,7 +32,7 @@ from remit.runtime.frames import Frame
 from remit.runtime.ports import AcceptedRequest, Decision, Store, StoreError, TakenRequest
 from remit.runtime.root_runs import LEASE_MS
 from remit_cli.config import composition
-from remit_cli.config.code import found
+from remit_cli.config.code import find_code
 from remit_cli.config.load import load_team
 from remit_cluster.nats.section import BUS
 from remit_testing.memory import MemoryStore
@@ -468,7 +468,7 @@ async def _at_once(self: Aside, work: Callable[..., Any], *args: Any, **options:
     return work(*args, **options)
 
 
-_found, _token_counter = cache(found), cache(token_counter)
+_find_code, _token_counter = cache(find_code), cache(token_counter)
 
 
 def _do_nothing(_: Watchdog) -> None:
@@ -501,7 +501,7 @@ def _replaced(world: SimulatedWorld) -> Generator[None]:
         patch.setattr(asyncio, "Future", NumberedFuture)
         patch.setattr("remit_cluster.nats.connection.Client", client)
         # Code is read from the disk once, and not for each hub.
-        patch.setattr(composition, "found", _found)
+        patch.setattr(composition, "find_code", _find_code)
         patch.setattr(composition, "token_counter", _token_counter)
         _current.append(world)
         try:

@@ -27,10 +27,10 @@ def test_an_agent_is_shown_with_who_may_call_it_and_its_limits(tmp_path: Path) -
 
 def test_programs_get_the_card(tmp_path: Path) -> None:
     make_team(tmp_path, more='\n[agents.boss]\nrun = "agents:counter"\nmay_call = ["*"]\nsees = ["EMAIL"]\n')
-    found = document("agents", "show", "boss", folder=tmp_path)
-    assert (found["card"]["name"], found["card"]["sees"]) == ("boss", ["EMAIL"])
+    output = document("agents", "show", "boss", folder=tmp_path)
+    assert (output["card"]["name"], output["card"]["sees"]) == ("boss", ["EMAIL"])
     # Its description is what its code says of itself.
-    assert found["card"]["description"] == "Count letters, words and sentences."
+    assert output["card"]["description"] == "Count letters, words and sentences."
     assert document("agents", "show", "reader", folder=tmp_path)["called_by"] == ["user", "assistant", "boss"]
     assert [each["name"] for each in document("agents", "list", folder=tmp_path)["agents"]][-1] == "boss"
 
@@ -59,8 +59,8 @@ def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its
     assert (fields["location"], fields["name there"]) == ("tax-office, https://tax.example:8443", "tax")
     assert fields["after a restart"] == "resumed"
     assert not {"tools", "may call", "runs in"} & fields.keys()
-    found = document("agents", "show", "trains", folder=tmp_path)
-    assert (found["peer"], found["address"]) == (None, "https://travel.example/a2a/trains")
+    output = document("agents", "show", "trains", folder=tmp_path)
+    assert (output["peer"], output["address"]) == (None, "https://travel.example/a2a/trains")
     shown = remit("agents", "show", "bobs-expert", folder=tmp_path).stdout
     fields = {line[:17].strip(): line[17:] for line in shown.splitlines()}
     assert (fields["shared by"], fields["name there"]) == ("bob-desktop", "api-expert")
@@ -139,15 +139,15 @@ def test_who_is_asked_first_is_shown_from_the_record_of_another_process(tmp_path
     make_rivals(tmp_path)
     before = document("agents", "show", "--capability", "LOOK", folder=tmp_path)
     assert remit("run", "asker", "look", folder=tmp_path).returncode == 0
-    found = document("agents", "show", "--capability", "LOOK", folder=tmp_path)
+    output = document("agents", "show", "--capability", "LOOK", folder=tmp_path)
     assert [(each["agent"], each["last_seen_ms"]) for each in before["agents"]] == [("shaky", None), ("sound", None)]
-    assert (found["schema"], found["capability"]) == ("remit.ranking/1", "LOOK")
-    assert found["store"] == ".remit/hub.db"
-    sound, shaky = found["agents"]
+    assert (output["schema"], output["capability"]) == ("remit.ranking/1", "LOOK")
+    assert output["store"] == ".remit/hub.db"
+    sound, shaky = output["agents"]
     assert (sound["agent"], sound["tokens"], sound["in_flight"]) == ("sound", 120, 0)
     assert (shaky["agent"], shaky["tokens"]) == ("shaky", 0)
     assert shaky["quality"] < 0.5 < sound["quality"]
-    assert before["at_ms"] <= sound["last_seen_ms"] <= shaky["last_seen_ms"] <= found["at_ms"]
+    assert before["at_ms"] <= sound["last_seen_ms"] <= shaky["last_seen_ms"] <= output["at_ms"]
     assert "success" in sound["why"]
 
 

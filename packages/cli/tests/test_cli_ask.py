@@ -81,12 +81,12 @@ def test_a_question_can_be_replied_to_in_its_session(team: Path) -> None:
 
 def test_a_user_reads_what_is_done_and_not_who_does_it(team: Path) -> None:
     """K6: on stderr as in the answer; whoever wants to know can see it."""
-    asked = ("ask", "is it going to rain today?")
-    plain = remit(*asked, folder=team)
+    arguments = ("ask", "is it going to rain today?")
+    plain = remit(*arguments, folder=team)
     assert plain.stderr.splitlines()[0] == "Looking at the sky…"
     assert not any(name in plain.stdout + plain.stderr for name in ("sky:", "WEATHER", "orchestrator"))
-    told = remit(*asked, "--verbose", folder=team)
-    assert "orchestrator asks sky" in told.stderr
+    done = remit(*arguments, "--verbose", folder=team)
+    assert "orchestrator asks sky" in done.stderr
     failed = remit("ask", "order a pizza", "--input", '{"size": "huge"}', folder=team)
     assert failed.returncode == 2
     assert "This could not be done: the details for it were not complete or not right: size." in failed.stderr
@@ -96,15 +96,15 @@ def test_a_user_reads_what_is_done_and_not_who_does_it(team: Path) -> None:
 def test_a_user_reads_nothing_of_an_exception(team: Path) -> None:
     """K6: neither its text nor the agent that raised it; with --verbose there is both."""
     (team / "desk.py").write_text(dedent(CODE).replace('return "Sunny."', 'raise ValueError("quux")'), encoding="utf-8")
-    asked = "ask", "is it going to rain today?"
-    plain = remit(*asked, folder=team)
+    arguments = "ask", "is it going to rain today?"
+    plain = remit(*arguments, folder=team)
     assert "This could not be done: something went wrong on the way. It can be tried again." in plain.stderr
     assert not any(
         name in plain.stdout + plain.stderr for name in ("sky:", "agent sky", "quux", "ValueError", "FAILED")
     )
-    assert "ValueError: quux" in remit(*asked, "--verbose", folder=team).stderr
-    told = json.loads(remit(*asked, "--json", folder=team).stdout)
-    assert (told["fault"]["code"], told["summary"]) == (
+    assert "ValueError: quux" in remit(*arguments, "--verbose", folder=team).stderr
+    output = json.loads(remit(*arguments, "--json", folder=team).stdout)
+    assert (output["fault"]["code"], output["summary"]) == (
         "DELEGATION_FAILED",
         "This could not be done: something went wrong on the way. It can be tried again.",
     )
@@ -135,9 +135,9 @@ def test_what_waits_for_a_person_is_said_without_a_name(team: Path) -> None:
         text=True,
     )
     assert asking.stderr is not None
-    said = [next(asking.stderr) for _ in range(3)]
-    assert said[1] == "This waits for approval: May we look?\n"
-    assert remit(*said[2].split()[2:], folder=team).returncode == 0
+    errors = [next(asking.stderr) for _ in range(3)]
+    assert errors[1] == "This waits for approval: May we look?\n"
+    assert remit(*errors[2].split()[2:], folder=team).returncode == 0
     answer, _ = asking.communicate(timeout=PATIENCE_S)
     assert (asking.returncode, answer.startswith("Sunny.")) == (0, True)
 

@@ -270,8 +270,8 @@ async def test_the_team_says_which_record_is_verified(tmp_path: Path) -> None:
     await record(tmp_path / "elsewhere", "one")
     (tmp_path / "remit.toml").write_text('[store]\npath = "elsewhere/.remit/hub.db"\n', encoding="utf-8")
     (tmp_path / "below").mkdir()
-    found = document("audit", "verify", folder=tmp_path / "below")
-    assert (found["schema"], found["ok"], found["rows"]) == ("remit.verification/1", True, 2)
+    output = document("audit", "verify", folder=tmp_path / "below")
+    assert (output["schema"], output["ok"], output["rows"]) == ("remit.verification/1", True, 2)
 
 
 @pytest.mark.parametrize(("dated_ms", "name"), [(0, "key signed nothing"), (365 * 86_400_000, "dated ahead")])
@@ -287,9 +287,9 @@ async def test_a_record_that_was_replaced_as_a_whole_is_found_however_its_rows_a
     rehash(folder / "hub.db", at_ms=time.time_ns() // 1_000_000 + dated_ms)
     sql(folder / "hub.db", "UPDATE checkpoint SET number = 0, seq = 0, since_ms = 0")
     (folder / "hub.db.checkpoints").unlink()
-    found = document("audit", "verify", folder=tmp_path)
-    assert name in {each["tampering"] for each in found["findings"]}
-    assert not found["ok"]
+    output = document("audit", "verify", folder=tmp_path)
+    assert name in {each["tampering"] for each in output["findings"]}
+    assert not output["ok"]
 
 
 async def test_the_verification_says_how_many_rows_no_signature_covers_and_since_when(tmp_path: Path) -> None:
@@ -302,14 +302,14 @@ async def test_the_verification_says_how_many_rows_no_signature_covers_and_since
     for number in range(3):
         store.append(Kind.PROGRESS, at_ms + number, "run", "session", progress(str(number)))
         await store.flush()
-    found = document("audit", "verify", folder=tmp_path)
-    assert (found["ok"], found["unprotected"], found["checkpoints"]) == (True, 3, 0), found
-    assert found["unprotected_since_ms"] >= at_ms
+    output = document("audit", "verify", folder=tmp_path)
+    assert (output["ok"], output["unprotected"], output["checkpoints"]) == (True, 3, 0), output
+    assert output["unprotected_since_ms"] >= at_ms
     told = remit("audit", "verify", folder=tmp_path).stdout
     assert "no signature covers the last 3 rows, since 20" in told
     await store.close()
-    found = document("audit", "verify", folder=tmp_path)
-    assert (found["ok"], found["unprotected"], found["checkpoints"]) == (True, 0, 1)
+    output = document("audit", "verify", folder=tmp_path)
+    assert (output["ok"], output["unprotected"], output["checkpoints"]) == (True, 0, 1)
 
 
 @pytest.mark.parametrize("command", [["tail"], ["verify"], ["export"]])

@@ -34,14 +34,14 @@ def test_each_line_is_a_request_and_its_answer_alone_is_on_stdout(crew: Path) ->
     (crew / "go").touch()
     done = chat(crew, "planner", "--user", "ana", "--session", "s-1", typed="first\n\nsecond\n")
     assert (done.returncode, done.stdout) == (0, "It is done: first done\nIt is done: second done\n")
-    told = done.stderr.splitlines()
-    assert told[0] == "planner, session s-1; /help lists commands, Ctrl-D exits."
-    assert "> first" in told
-    assert "  planner → worker: first" in told
-    (returned,) = [line for line in told if line.startswith("  worker returned: ")][:1]
+    stderr = done.stderr.splitlines()
+    assert stderr[0] == "planner, session s-1; /help lists commands, Ctrl-D exits."
+    assert "> first" in stderr
+    assert "  planner → worker: first" in stderr
+    (returned,) = [line for line in stderr if line.startswith("  worker returned: ")][:1]
     assert returned.startswith("  worker returned: SUCCESS (100 tokens, ")
     assert returned.endswith(" tools: look")
-    assert told[-1] == "→ remit chat planner --session s-1 --user ana"
+    assert stderr[-1] == "→ remit chat planner --session s-1 --user ana"
     last = msgspec.json.decode(remit(crew, "runs", "show", "last", "--json").stdout, type=RunDetails)
     assert (last.session, last.user, last.objective) == ("s-1", "ana", "second")
 
@@ -119,13 +119,13 @@ def test_a_conversation_goes_on_with_what_was_said_before_as_its_user_wrote_it(c
     first = chat(crew, "hello", "--session", "s-1", typed="I am ana@example.org\n")
     assert first.stdout == "hello I am ana@example.org\n"
     done = chat(crew, "hello", "--session", "s-1", typed="/history\nagain\n")
-    told = done.stderr.splitlines()
-    assert told[1:4] == [
+    stderr = done.stderr.splitlines()
+    assert stderr[1:4] == [
         "Earlier in this conversation (/history shows more):",
         "  you: I am ana@example.org",
         "  hello: hello I am ana@example.org",
     ]
-    assert "    hello I am ana@example.org" in told
+    assert "    hello I am ana@example.org" in stderr
     kept = remit(crew, "runs", "export", "--all").stdout
     assert "ana@example.org" not in kept
 
@@ -204,16 +204,16 @@ def test_commands_tell_of_the_conversation_on_stderr(crew: Path) -> None:
         crew, "planner", "--session", "s-1", typed="first\n/help\n/agents\n/calls\n/budget\n/cancel\n/quit\nnever\n"
     )
     assert done.stdout == "It is done: first done\n"
-    told = done.stderr
-    assert "/calls    show calls of sub-agents" in told
-    assert "planner   you talk to it   Says a word, has a worker do it, and says the rest.\n" in told
-    assert "worker    may be called    Does half at once, and the rest when the gate opens.\n" in told
-    assert "\nhello" in told
-    assert "[planner -> worker] OK  " in told
-    assert "  100 tokens  tools: look\n    task first\n    gave first done\n" in told
-    assert "the last answer    100 tokens, " in told
-    assert ", 1 request\nan answer may take 50,000 tokens, 5 min\n" in told
-    assert "Nothing to cancel." in told
+    stderr = done.stderr
+    assert "/calls    show calls of sub-agents" in stderr
+    assert "planner   you talk to it   Says a word, has a worker do it, and says the rest.\n" in stderr
+    assert "worker    may be called    Does half at once, and the rest when the gate opens.\n" in stderr
+    assert "\nhello" in stderr
+    assert "[planner -> worker] OK  " in stderr
+    assert "  100 tokens  tools: look\n    task first\n    gave first done\n" in stderr
+    assert "the last answer    100 tokens, " in stderr
+    assert ", 1 request\nan answer may take 50,000 tokens, 5 min\n" in stderr
+    assert "Nothing to cancel." in stderr
 
 
 @pytest.mark.parametrize(
@@ -317,9 +317,9 @@ def test_everything_that_was_answered_is_there_after_a_kill(crew: Path) -> None:
     (crew / "go").touch()
     done = chat(crew, "worker", "--session", "s-1", typed="/history\nmore\n")
     assert (done.returncode, done.stdout) == (0, "more done\n")
-    told = [line.strip() for line in done.stderr.splitlines()]
+    stderr = [line.strip() for line in done.stderr.splitlines()]
     expected = [said for number in range(3) for said in (f"question {number}", f"question {number} done")]
-    assert [line for line in told if line in (*expected, "the last", "(no answer)")][-8:] == [
+    assert [line for line in stderr if line in (*expected, "the last", "(no answer)")][-8:] == [
         *expected,
         "the last",
         "(no answer)",

@@ -603,9 +603,9 @@ def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
         assert process.stdout.readline() == "    as I like it\n"
         until(process.stdout.readline, "heard: as I like it")
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=PATIENCE_S)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
-        assert told.endswith("The run stays paused.\n→ remit chat mine bob --continue\n")
+        assert stderr.endswith("The run stays paused.\n→ remit chat mine bob --continue\n")
     late = remit("pending", "approve", draft["draft"], folder=annas)
     assert late.returncode == 2, "that draft is gone"
 
@@ -679,8 +679,8 @@ def test_who_answers_elsewhere_learns_that_it_was_done(annas: Path) -> None:
 def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
     with running(annas, "--objective", "it", "--mode", "manual", "--api") as process:
         assert process.stderr
-        told = until(process.stderr.readline, "Programs can show and control the run at ")
-        address, _, file = told.removeprefix("Programs can show and control the run at ").partition(
+        stderr = until(process.stderr.readline, "Programs can show and control the run at ")
+        address, _, file = stderr.removeprefix("Programs can show and control the run at ").partition(
             ", with the token in "
         )
         headers = {"Authorization": f"Bearer {Path(file.strip().rstrip('.')).read_text().strip()}"}
@@ -692,8 +692,8 @@ def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
 
         (run,) = [each for each in asked("/v1/shared/runs")["runs"] if each["state"] == "ready_to_send"]
         assert asked(f"/v1/shared/runs/{run['id']}/stop", b"")["state"] == "stopped"
-        _, told = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, told
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, stderr
 
 
 def test_an_answer_that_is_given_while_no_chat_is_there_counts_once_it_goes_on(annas: Path) -> None:

@@ -71,8 +71,8 @@ def test_a_grant_to_a_group_is_one_to_each_of_its_devices(annas: Path) -> None:
     document("devices", "group", "bobs", "desktop", "laptop", folder=annas)
     granted = document("devices", "allow", "bobs", "--profile", "mine", folder=annas)
     assert [each["profiles"] for each in granted["devices"]] == [["mine"], ["mine"]]
-    said = remit("devices", "allow", "bobs", "--profile", "mine", "--remove", folder=annas).stderr
-    assert said.count("Profiles that may ask it: none by a grant.") == 2
+    stderr = remit("devices", "allow", "bobs", "--profile", "mine", "--remove", folder=annas).stderr
+    assert stderr.count("Profiles that may ask it: none by a grant.") == 2
     with using_device(team_in(annas)) as anna:
         assert all(not each.profiles for each in Peers(anna.state).list())
 

@@ -92,9 +92,9 @@ def test_a_device_is_allowed_while_it_is_paired_only_if_it_is_verified(annas: Pa
     flags = ["--allow", *(["--verified"] if verified else [])]
     paired = document("devices", "pair", link_of(bobs), *flags, folder=annas)["device"]
     assert (paired["verified"], paired["allowed"]) == (verified, verified)
-    said = remit("devices", "pair", link_of(bobs), *flags, folder=annas).stderr
-    assert (" is paired, verified, and may contact this device.\n" in said) is verified
-    assert ("A device must be verified before it is allowed.\n" in said) is not verified
+    stderr = remit("devices", "pair", link_of(bobs), *flags, folder=annas).stderr
+    assert (" is paired, verified, and may contact this device.\n" in stderr) is verified
+    assert ("A device must be verified before it is allowed.\n" in stderr) is not verified
 
 
 def test_a_device_that_an_agent_of_the_team_lives_on_is_not_said_to_be_of_no_use(tmp_path: Path, bobs: Path) -> None:

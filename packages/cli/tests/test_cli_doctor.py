@@ -75,9 +75,9 @@ async def test_a_hub_that_a_team_asks_is_looked_for(tmp_path: Path) -> None:
     async def looked_for(url: str) -> dict[str, Any]:
         (tmp_path / "remit.toml").write_text(PEER.format(url))
         told = await asyncio.to_thread(remit, "doctor", "--json", folder=tmp_path, FAR_TOKEN=TOKEN)
-        found = {each["about"]: each for each in json.loads(told.stdout)["checks"]}
-        assert found["peers.far.token"]["state"] == "ok"
-        return found["peers.far"]
+        output = {each["about"]: each for each in json.loads(told.stdout)["checks"]}
+        assert output["peers.far.token"]["state"] == "ok"
+        return output["peers.far"]
 
     async with Hub(store=MemoryStore()) as hub, serve(hub, hubs={"office": TOKEN}) as address:
         assert (await looked_for(address))["says"] == f"{address} answers"

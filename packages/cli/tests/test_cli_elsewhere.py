@@ -259,6 +259,6 @@ def test_who_passes_a_task_on_may_be_killed_and_come_back(tmp_path: Path) -> Non
                 first.process.wait()
             with up("share", "expert", "--json", folder=bob):
                 (carl / "go").touch()
-                said, told = asking.communicate(timeout=PATIENCE_S)
-        assert json.loads(said)["result"] == "heard: Which one?, says Carl", said + told
+                errors, printed_errors = asking.communicate(timeout=PATIENCE_S)
+        assert json.loads(errors)["result"] == "heard: Which one?, says Carl", errors + printed_errors
         assert (carl / "asked").read_text() == "x"

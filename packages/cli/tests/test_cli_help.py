@@ -21,8 +21,8 @@ def groups(context: click.Context) -> Iterator[click.Context]:
 
 
 def test_the_help_shows_every_command_once_in_its_group() -> None:
-    said = CliRunner().invoke(main, ["--help"]).output
-    found = [line.split()[0] for line in said.partition("\nStart:\n")[2].splitlines() if line.strip()]
+    output = CliRunner().invoke(main, ["--help"]).output
+    found = [line.split()[0] for line in output.partition("\nStart:\n")[2].splitlines() if line.strip()]
     assert found == ["init", *[word for title, each in command_groups().items() for word in (f"{title}:", *each)][2:]]
 
 
@@ -30,12 +30,12 @@ def test_the_help_shows_every_command_once_in_its_group() -> None:
 def test_no_summary_is_cut_and_no_line_is_too_long(width: int) -> None:
     for context in groups(click.Context(main, info_name="remit")):
         path = context.command_path.split()[1:]
-        said = CliRunner().invoke(main, [*path, "--help"], terminal_width=width).output
-        listed = said.partition("-h, --help")[2]
+        output = CliRunner().invoke(main, [*path, "--help"], terminal_width=width).output
+        listed = output.partition("-h, --help")[2]
         assert all(len(line) <= width for line in listed.splitlines()), listed
         assert "..." not in listed
 
 
 def test_the_summaries_of_the_top_level_stand_on_one_line_each() -> None:
-    said = CliRunner().invoke(main, ["--help"], terminal_width=80).output
-    assert all(f"{each.help}\n" in said for group in command_groups().values() for each in group.values())
+    output = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    assert all(f"{each.help}\n" in output for group in command_groups().values() for each in group.values())

@@ -38,10 +38,10 @@ def opened(annas: Path, *arguments: str) -> Generator[Terminal]:
 def test_a_second_chat_joins_the_first_and_both_see_and_decide(annas: Path) -> None:
     with opened(annas, "--objective", "it", "--mode", "manual") as first:
         first.wait_for("draft needs review")
-        said = json.loads((annas / ".remit" / "up.json").read_text())
+        output = json.loads((annas / ".remit" / "up.json").read_text())
         assert (annas / ".remit" / "up.json").stat().st_mode & 0o777 == 0o600
         with opened(annas, "--continue") as second:
-            second.wait_for(f"The run is executed by remit chat (process {said['pid']}).", "message 1 about it")
+            second.wait_for(f"The run is executed by remit chat (process {output['pid']}).", "message 1 about it")
             second.type("a\r")
             first.wait_for("Local agent (turn 1, approved)", "heard: message 1 about it", "Draft for turn 2;")
             second.wait_for("heard: message 1 about it", "Draft for turn 2;")
@@ -52,7 +52,7 @@ def test_a_second_chat_joins_the_first_and_both_see_and_decide(annas: Path) -> N
                 assert third.wait() == 0
                 run = next(each["run"] for each in drafts(annas) if each["objective"] == "us")
                 hint = "→ remit chat mine bob --continue, or remit pending list"
-                third.wait_for(f"The run continues in remit chat (process {said['pid']}).\n{hint}\n")
+                third.wait_for(f"The run continues in remit chat (process {output['pid']}).\n{hint}\n")
                 assert run not in third.screen.rsplit("→", 1)[1], "it is the newest"
             second.type("a\r")
             assert second.wait() == 0

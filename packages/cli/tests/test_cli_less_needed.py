@@ -67,9 +67,9 @@ def test_runs_can_be_looked_at_though_the_team_file_is_broken(tmp_path: Path, br
         done = remit("runs", *command, folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout
-        said = "remit.toml is invalid (see `remit validate`); the record is read from kept/here.db."
+        text = "remit.toml is invalid (see `remit validate`); the record is read from kept/here.db."
         # Where the store is can be read without checking the agents.
-        assert (said in done.stderr) == (broken == NOT_TOML), done.stderr
+        assert (text in done.stderr) == (broken == NOT_TOML), done.stderr
 
 
 def test_without_a_record_the_broken_file_is_what_is_wrong(tmp_path: Path) -> None:

@@ -319,9 +319,9 @@ def test_the_tools_of_a_server_are_listed_with_those_that_are_let_in(team: Path)
     assert done.stdout.splitlines()[1].split(maxsplit=2) == ["add", "shed.add", "Add two numbers."]
     assert done.stdout.splitlines()[2].split(maxsplit=1) == ["shout", "(not in allow)   Say it louder."]
     assert "`allow` names `gone`, which the server does not have." in done.stderr
-    found = json.loads(remit("mcp", "--tools", "shed", "--json", folder=team).stdout)
-    assert (found["schema"], found["missing"]) == ("remit.mcp-tools/1", ["gone"])
-    assert [(each["name"], each["tool"]) for each in found["tools"][:2]] == [("add", "shed.add"), ("shout", None)]
+    output = json.loads(remit("mcp", "--tools", "shed", "--json", folder=team).stdout)
+    assert (output["schema"], output["missing"]) == ("remit.mcp-tools/1", ["gone"])
+    assert [(each["name"], each["tool"]) for each in output["tools"][:2]] == [("add", "shed.add"), ("shout", None)]
 
 
 def test_a_server_that_does_not_start_says_so_in_its_own_words(team: Path) -> None:

@@ -85,8 +85,8 @@ async def test_a_call_to_another_hub_is_put_to_a_person_once(team: Outages, aske
     assert (await ended(up, "open-1"))["result"] == "paid"
     listed = await team.remit("runs", "list", "--json")
     runs = [each["run"] for each in json.loads(listed.stdout)["runs"]]
-    told = [json.loads((await team.remit("runs", "show", run, "--json")).stdout) for run in runs]
-    assert sum(str(each).count("'agreed': True") for each in told) == 1, told
+    output = [json.loads((await team.remit("runs", "show", run, "--json")).stdout) for run in runs]
+    assert sum(str(each).count("'agreed': True") for each in output) == 1, output
     assert team.ledger() == ["open-1 paid"]
 
 

@@ -79,11 +79,11 @@ def test_two_commands_connect_two_people_and_grant_what_they_said(gateway: str, 
     with hosting(*options, folder=bobs) as (code, process):
         joined = remit("pair", code, "--gateway", gateway, "--name", "anna", "--use", "mine", folder=annas)
         assert joined.returncode == 0, joined.stderr
-        words, said = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, said
+        words, stderr = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, stderr
     assert joined.stdout == words, "both see the same words"
     assert len(words.split()) == 4
-    assert "anna is paired and verified." in said
+    assert "anna is paired and verified." in stderr
     assert "bob is paired and verified." in joined.stderr
     mine, theirs = known(annas), known(bobs)
     assert (mine["verified"], mine["profiles"], mine["allowed"]) == (True, ["mine"], False)
@@ -112,10 +112,10 @@ def test_doctor_knows_the_gateway_in_the_file_of_the_device_and_stale_grants(
         assert joined.returncode == 0, joined.stderr
         process.communicate(timeout=PATIENCE_S)
     (bobs / "remit.toml").write_text(BOB.replace("[shared.helper]", '[shared.adviser]\nagent = "helper"'))
-    said = remit("doctor", folder=bobs).stdout
-    assert f"{gateway} is reachable; this device has never connected to it" in said
-    assert "anna was let to ask the agent helper, which the team does not share" in said
-    assert "remit devices allow anna --agent helper --remove" in said
+    output = remit("doctor", folder=bobs).stdout
+    assert f"{gateway} is reachable; this device has never connected to it" in output
+    assert "anna was let to ask the agent helper, which the team does not share" in output
+    assert "remit devices allow anna --agent helper --remove" in output
     assert remit("devices", "allow", "anna", "--agent", "helper", "--remove", folder=bobs).returncode == 0
     assert "was let to ask" not in remit("doctor", folder=bobs).stdout
 
@@ -126,9 +126,9 @@ def test_a_wrong_code_pairs_nobody_and_both_say_so(gateway: str, annas: Path, bo
         wrong = remit("pair", f"{number}-acid-acid-acid", "--gateway", gateway, folder=annas)
         assert wrong.returncode != 0
         assert "wrong code: nothing was paired, and the code is used up" in wrong.stderr
-        _, said = process.communicate(timeout=PATIENCE_S)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
         assert process.returncode != 0
-        assert "wrong code: nothing was paired, and the code is used up" in said
+        assert "wrong code: nothing was paired, and the code is used up" in stderr
     again = remit("pair", code, folder=annas)
     assert "no device waits under this code" in again.stderr
     assert document("devices", "list", folder=annas)["devices"] == []
@@ -136,11 +136,11 @@ def test_a_wrong_code_pairs_nobody_and_both_say_so(gateway: str, annas: Path, bo
 
 def test_the_document_names_the_device_and_the_words(gateway: str, annas: Path, bobs: Path) -> None:
     with hosting("--gateway", gateway, "--name", "bob", folder=bobs) as (code, process):
-        found = document("pair", code, "--gateway", gateway, "--yes", folder=annas)
+        output = document("pair", code, "--gateway", gateway, "--yes", folder=annas)
         process.communicate(timeout=PATIENCE_S)
-    assert found["schema"] == "remit.pairing/1"
-    assert found["device"]["id"] == device_of(bobs)
-    assert (len(found["words"].split()), found["device"]["profiles"]) == (4, ["mine"])
+    assert output["schema"] == "remit.pairing/1"
+    assert output["device"]["id"] == device_of(bobs)
+    assert (len(output["words"].split()), output["device"]["profiles"]) == (4, ["mine"])
 
 
 def test_a_host_that_was_killed_no_longer_waits_for_its_code(gateway: str, annas: Path, bobs: Path) -> None:
@@ -165,8 +165,8 @@ def test_devices_pair_while_a_share_runs_and_it_answers_the_new_one(gateway: str
         with hosting("--let-ask", "helper", folder=bobs) as (code, process):
             joined = remit("pair", code, "--use", "mine", folder=annas)
             assert joined.returncode == 0, joined.stderr
-            _, said = process.communicate(timeout=PATIENCE_S)
-            assert process.returncode == 0, said
+            _, stderr = process.communicate(timeout=PATIENCE_S)
+            assert process.returncode == 0, stderr
         done = remit("chat", "mine", "bob", "--objective", "it", folder=annas)
         assert done.returncode == 0, done.stderr
         assert "heard: message 2 about it" in done.stdout
@@ -240,8 +240,8 @@ def test_two_devices_of_one_owner_need_no_further_grants(gateway: str, annas: Pa
     with hosting("--gateway", gateway, "--name", "desktop", "--own", folder=bobs) as (code, process):
         joined = remit("pair", code, "--gateway", gateway, "--name", "laptop", "--own", folder=annas)
         assert joined.returncode == 0, joined.stderr
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert "laptop is yours: it may ask all agents shared here, all profiles may ask it.\n" in said
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert "laptop is yours: it may ask all agents shared here, all profiles may ask it.\n" in stderr
     assert "→ For the same in the other direction, run on desktop: remit devices own laptop\n" in joined.stderr
     for folder in (annas, bobs):
         found = known(folder)

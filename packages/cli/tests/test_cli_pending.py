@@ -76,8 +76,8 @@ async def test_what_is_approved_in_another_process_goes_on(tmp_path: Path) -> No
             in approved.stdout
         )
         assert (await task).result == "paid 5 euros"
-    told = remit("audit", "tail", folder=tmp_path).stdout
-    assert f"{getpass.getuser()} agreed (fine)" in told
+    output = remit("audit", "tail", folder=tmp_path).stdout
+    assert f"{getpass.getuser()} agreed (fine)" in output
 
 
 async def test_what_is_rejected_is_told_to_the_agent_with_the_reason(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ async def test_what_is_rejected_is_told_to_the_agent_with_the_reason(tmp_path: P
         task, seen = await asked(hub, "5000 euros", tmp_path)
         command = ["pending", "reject", seen["question"]["id"], "--reason", "too much", "--as", "Bea"]
         rejected = await in_another_process(*command, "--json", folder=tmp_path)
-        found = json.loads(rejected.stdout)
-        assert found["decision"] == {"agreed": False, "by": "Bea", "reason": "too much"}
-        assert (found["schema"], found["run"]) == ("remit.decision/1", seen["run"])
+        output = json.loads(rejected.stdout)
+        assert output["decision"] == {"agreed": False, "by": "Bea", "reason": "too much"}
+        assert (output["schema"], output["run"]) == ("remit.decision/1", seen["run"])
         assert "declined by Bea (too much)" in str((await task).result)
 
 

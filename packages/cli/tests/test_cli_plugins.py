@@ -108,5 +108,5 @@ def test_agents_that_other_hubs_host_are_listed_as_a_plugin_finds_them(tmp_path:
     make_team(tmp_path)
     install_plugin(tmp_path, "weather", HUBS)
     (tmp_path / "weather_hubs.py").write_text(STATION)
-    found = json.loads(remit("agents", "list", "--json", folder=tmp_path).stdout)["agents"][-1]
-    assert (found["name"], found["lives_at"]) == ("station", "on the roof of office")
+    output = json.loads(remit("agents", "list", "--json", folder=tmp_path).stdout)["agents"][-1]
+    assert (output["name"], output["lives_at"]) == ("station", "on the roof of office")

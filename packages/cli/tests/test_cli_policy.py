@@ -21,18 +21,18 @@ def test_a_request_that_every_guard_allows_is_allowed(tmp_path: Path) -> None:
     make_team(tmp_path)
     done = remit("policy", "explain", "assistant", "reader", "Read this", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    said = "allowed  assistant asking reader would be allowed, with 5 s and 8000 tokens."
-    assert done.stdout.splitlines()[0] == said
+    text = "allowed  assistant asking reader would be allowed, with 5 s and 8000 tokens."
+    assert done.stdout.splitlines()[0] == text
 
 
 def test_every_guard_is_heard_in_its_order_and_the_first_objection_stands(tmp_path: Path) -> None:
     make_team(tmp_path)
-    found = document("policy", "explain", "counter", "reader", "Read", "--tools", "hammer", folder=tmp_path)
-    names = [each["guard"] for each in found["guards"]]
+    output = document("policy", "explain", "counter", "reader", "Read", "--tools", "hammer", folder=tmp_path)
+    names = [each["guard"] for each in output["guards"]]
     assert [name for name in names if name != "input_schema"] == [guard.__name__ for guard in (*GUARDS, LAST)]
-    objections = [each["guard"] for each in found["guards"] if each["verdict"] == "refuse"]
+    objections = [each["guard"] for each in output["guards"] if each["verdict"] == "refuse"]
     assert objections == ["permission", "tools"]
-    assert (found["outcome"], found["by"], found["fault"]["code"]) == ("refused", "permission", "PERMISSION_DENIED")
+    assert (output["outcome"], output["by"], output["fault"]["code"]) == ("refused", "permission", "PERMISSION_DENIED")
 
 
 def test_the_exit_code_is_that_of_the_refusal(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_the_exit_code_is_that_of_the_refusal(tmp_path: Path) -> None:
 
 def test_a_rule_that_asks_says_its_question_and_what_may_be_changed(tmp_path: Path) -> None:
     make_team(tmp_path, more=RULE)
-    found = document("policy", "explain", "assistant", "reader", "A secret", folder=tmp_path)
-    assert (found["outcome"], found["by"], found["exit_code"]) == ("asks", "team_rules", 4)
-    assert (found["question"], found["editable"]) == ("May the reader see a secret?", ["objective"])
+    output = document("policy", "explain", "assistant", "reader", "A secret", folder=tmp_path)
+    assert (output["outcome"], output["by"], output["exit_code"]) == ("asks", "team_rules", 4)
+    assert (output["question"], output["editable"]) == ("May the reader see a secret?", ["objective"])
 
 
 def test_a_list_of_calls_that_need_nobody_is_taken_into_account(tmp_path: Path) -> None:
@@ -65,16 +65,16 @@ def test_a_list_of_calls_that_need_nobody_is_taken_into_account(tmp_path: Path) 
 
 def test_in_a_team_that_asks_nobody_a_question_is_a_refusal(tmp_path: Path) -> None:
     make_team(tmp_path, more=RULE + '\n[approvals]\notherwise = "deny"\n')
-    found = document("policy", "explain", "user", "reader", "A secret", folder=tmp_path)
-    assert (found["outcome"], found["fault"]["code"]) == ("refused", "APPROVAL_DECLINED")
+    output = document("policy", "explain", "user", "reader", "A secret", folder=tmp_path)
+    assert (output["outcome"], output["fault"]["code"]) == ("refused", "APPROVAL_DECLINED")
 
 
 def test_what_would_be_struck_is_said_by_kind_and_place_and_never_shown(tmp_path: Path) -> None:
     make_team(tmp_path)
     command = ["policy", "explain", "user", "reader", "Write to ann@example.org"]
     given = ["--input", '{"people": [{"mail": "bob@example.org"}]}']
-    found = document(*command, *given, folder=tmp_path)
-    assert found["struck"] == [
+    output = document(*command, *given, folder=tmp_path)
+    assert output["struck"] == [
         {"kind": "EMAIL", "place": "objective", "shown": False},
         {"kind": "EMAIL", "place": "input.people[0].mail", "shown": False},
     ]
@@ -86,9 +86,9 @@ def test_what_would_be_struck_is_said_by_kind_and_place_and_never_shown(tmp_path
 
 def test_what_the_team_lets_a_callee_see_is_marked(tmp_path: Path) -> None:
     make_team(tmp_path, more='\n[agents.clerk]\nrun = "agents:counter"\nsees = ["EMAIL"]\n')
-    found = document("policy", "explain", "user", "clerk", "Write to ann@example.org", folder=tmp_path)
-    assert found["struck"] == [{"kind": "EMAIL", "place": "objective", "shown": True}]
-    assert "ann@example.org" not in str(found)
+    output = document("policy", "explain", "user", "clerk", "Write to ann@example.org", folder=tmp_path)
+    assert output["struck"] == [{"kind": "EMAIL", "place": "objective", "shown": True}]
+    assert "ann@example.org" not in str(output)
 
 
 def test_a_detector_that_fails_shows_nothing_of_what_it_looked_at(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_detector_that_fails_shows_nothing_of_what_it_looked_at(tmp_path: Path
 def test_an_input_that_does_not_fit_its_capability_is_refused(tmp_path: Path, given: str, code: str) -> None:
     make_team(tmp_path, "receipts")
     command = ["policy", "explain", "assistant", "tax", "", "--capability", "CLAIM", "--input"]
-    found = document(*command, given, folder=tmp_path)
-    assert (found["by"], found["fault"]["code"]) == ("input_schema", code)
+    output = document(*command, given, folder=tmp_path)
+    assert (output["by"], output["fault"]["code"]) == ("input_schema", code)
     right = '[{"gross_cents": 1, "vat_percent": 7, "category": "travel"}]'
     assert document(*command, right, folder=tmp_path)["outcome"] == "allowed"
 
@@ -128,9 +128,9 @@ def test_whoever_is_not_there_cannot_ask(tmp_path: Path, origin: str) -> None:
 
 
 def test_the_guards_are_listed_with_a_sentence_each_also_without_a_team(tmp_path: Path) -> None:
-    found = document("policy", "guards", folder=tmp_path)
-    assert [each["name"] for each in found["guards"]][-1] == "redaction"
-    assert all(each["says"] for each in found["guards"])
+    output = document("policy", "guards", folder=tmp_path)
+    assert [each["name"] for each in output["guards"]][-1] == "redaction"
+    assert all(each["says"] for each in output["guards"])
     printed = remit("policy", "guards", folder=tmp_path).stdout
     assert "loop" in printed
     assert "…" not in printed
@@ -202,13 +202,13 @@ def test_a_request_says_whether_it_should_be_handed_on_and_why(
 ) -> None:
     """K4: the document's reasons decide, visibly."""
     make_crew(tmp_path)
-    found = document("policy", "explain", *arguments, folder=tmp_path)["place"]
-    assert (found["decision"], found["reason"]) == (decision, reason)
-    assert (found["confidence"] is None) is ("--capability" in arguments)
-    assert found["agent"] == (arguments[1] if arguments[0] == "user" else arguments[0])
+    output = document("policy", "explain", *arguments, folder=tmp_path)["place"]
+    assert (output["decision"], output["reason"]) == (decision, reason)
+    assert (output["confidence"] is None) is ("--capability" in arguments)
+    assert output["agent"] == (arguments[1] if arguments[0] == "user" else arguments[0])
     said = remit("policy", "explain", *arguments, folder=tmp_path).stdout
     what = "should delegate it" if decision == "route" else "should handle it itself"
-    assert f"{found['agent']} {what} ({reason}): {found['why']}" in said
+    assert f"{output['agent']} {what} ({reason}): {output['why']}" in said
 
 
 def test_how_each_has_done_so_far_counts(tmp_path: Path) -> None:
@@ -233,13 +233,13 @@ def test_nothing_is_said_of_handing_on_where_it_is_not_known_what_is_asked_for(t
     make_crew(tmp_path)
     for arguments in (("front", "expert", "Xyzzy"), ("front", "expert", "Go on", "--capability", "COOK")):
         assert document("policy", "explain", *arguments, folder=tmp_path)["place"] is None
-        said = remit("policy", "explain", *arguments, folder=tmp_path).stdout
-        assert not any(text in said for text in ("should delegate it", "should handle it itself"))
+        output = remit("policy", "explain", *arguments, folder=tmp_path).stdout
+        assert not any(text in output for text in ("should delegate it", "should handle it itself"))
 
 
 def test_a_damaged_record_keeps_nobody_from_hearing_the_guards(tmp_path: Path) -> None:
     make_crew(tmp_path)
     (tmp_path / ".remit").mkdir()
     (tmp_path / ".remit" / "hub.db").write_bytes(b"no database" * 1_000)
-    found = document("policy", "explain", "front", "expert", "Go on", "--capability", "TRANSLATE", folder=tmp_path)
-    assert (found["outcome"], found["place"]["reason"]) == ("allowed", "scope")
+    output = document("policy", "explain", "front", "expert", "Go on", "--capability", "TRANSLATE", folder=tmp_path)
+    assert (output["outcome"], output["place"]["reason"]) == ("allowed", "scope")

@@ -174,10 +174,10 @@ async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobo
         text = file.read_text()
         for authority in ("", f'certificate_authority = "{other.file}"'):
             file.write_text(text.replace("[relay]", f"[relay]\n{authority}"))
-            (found,) = await asyncio.to_thread(gateway_checks, bobs)
-            assert found["state"] == "warning"
-            assert "cannot reach the gateway: its certificate is not trusted" in found["says"]
-            assert "set `authority` in `[relay]` to the PEM file of the certificate authority to trust" in found["says"]
+            (check,) = await asyncio.to_thread(gateway_checks, bobs)
+            assert check["state"] == "warning"
+            assert "cannot reach the gateway: its certificate is not trusted" in check["says"]
+            assert "set `authority` in `[relay]` to the PEM file of the certificate authority to trust" in check["says"]
             with Terminal([REMIT, "share"], folder=bobs) as terminal:
                 terminal.wait_for("its certificate is not trusted")
                 terminal.type("\x03")
@@ -186,8 +186,8 @@ async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobo
         async with relaying(team, hub=None, host=False, share=False) as working, asyncio.timeout(PATIENCE_S):
             await working.ready.wait()
         file.write_text(text.replace("[relay]", f'[relay]\ncertificate_authority = "{own.file}"'))
-        (found,) = await asyncio.to_thread(gateway_checks, bobs)
-        assert found["state"] == "ok"
+        (check,) = await asyncio.to_thread(gateway_checks, bobs)
+        assert check["state"] == "ok"
 
 
 # ── what the doctor says of it ────────────────────────────────────────────────────────────────────────────────────────
@@ -199,33 +199,33 @@ def gateway_checks(folder: Path) -> list[dict[str, str]]:
 
 async def test_the_doctor_says_how_the_device_stands_with_its_gateway(tmp_path: Path) -> None:
     bobs = make_bobs(tmp_path / "bobs")
-    (found,) = gateway_checks(bobs)
-    assert (found["state"], found["says"]) == (
+    (check,) = gateway_checks(bobs)
+    assert (check["state"], check["says"]) == (
         "warning",
         "ws://127.0.0.1:9: cannot reach the gateway: Connection refused",
     )
-    assert "`gateway` in `[relay]`" in found["todo"]
+    assert "`gateway` in `[relay]`" in check["todo"]
     with relay(tmp_path) as gateway:
         address = gateway.said["address"]
         file = bobs / "remit.toml"
         file.write_text(file.read_text().replace(NOWHERE, address))
-        (found,) = gateway_checks(bobs)
-        assert found["state"] == "warning"
-        assert "this device has never connected to it, so other devices cannot reach it" in found["says"]
+        (check,) = gateway_checks(bobs)
+        assert check["state"] == "warning"
+        assert "this device has never connected to it, so other devices cannot reach it" in check["says"]
         team = load_team(file, code=False)
         async with relaying(team, hub=None, host=False, share=False) as working:
             async with asyncio.timeout(PATIENCE_S):
                 await working.ready.wait()
-            (found,) = await asyncio.to_thread(gateway_checks, bobs)
-            assert (found["state"], found["says"]) == ("ok", f"{address} is reachable; this device is connected")
+            (check,) = await asyncio.to_thread(gateway_checks, bobs)
+            assert (check["state"], check["says"]) == ("ok", f"{address} is reachable; this device is connected")
             assert working.link.state == "connected", "to look does not throw it out"
-        (found,) = gateway_checks(bobs)
-        assert (found["state"], found["says"]) == ("ok", f"{address} is reachable; this device is registered")
+        (check,) = gateway_checks(bobs)
+        assert (check["state"], check["says"]) == ("ok", f"{address} is reachable; this device is registered")
         file.write_text(file.read_text().replace("[relay]", '[relay]\nname = "elsewhere"'))
-        (found,) = gateway_checks(bobs)
-        assert found["state"] == "warning"
-        assert "the name of the server is '127.0.0.1', not 'elsewhere'" in found["says"]
-        assert "the name must be that of the gateway at this address" in found["todo"]
+        (check,) = gateway_checks(bobs)
+        assert check["state"] == "warning"
+        assert "the name of the server is '127.0.0.1', not 'elsewhere'" in check["says"]
+        assert "the name must be that of the gateway at this address" in check["todo"]
 
 
 # ── two devices ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -100,6 +100,6 @@ def test_where_no_hub_ever_ran_there_is_nobody_to_tell(tmp_path: Path) -> None:
 
 
 def test_its_help_names_all_that_is_taken_over() -> None:
-    said = CliRunner().invoke(reload, ["--help"]).output
+    output = CliRunner().invoke(reload, ["--help"]).output
     taken_over = (*composition._SECTIONS, *composition._OF_AGENTS)  # pyright: ignore[reportPrivateUsage]
-    assert [name for name in taken_over if name not in said] == []
+    assert [name for name in taken_over if name not in output] == []

@@ -94,8 +94,8 @@ class Cluster:
         """Start a worker, and return once it hosts its agents."""
         process = self._start("worker", *agents)
         assert process.stderr is not None
-        said = process.stderr.readline()
-        assert said.startswith("Hosting "), said
+        stderr = process.stderr.readline()
+        assert stderr.startswith("Hosting "), stderr
         return process
 
     def run(self, text: str, *options: str) -> "subprocess.Popen[str]":
@@ -183,13 +183,13 @@ def answer_of(asked: "subprocess.Popen[str]") -> dict[str, Any]:
 
 def test_a_charge_that_a_killed_hub_was_making_for_its_own_boss_is_not_made_again(cluster: Cluster) -> None:
     both = cluster.worker("boss", "till")
-    asked = cluster.run("once", "--budget", "1000")
+    process = cluster.run("once", "--budget", "1000")
     cluster.wait_for_charges(1)
     cluster.worker("boss")
     cluster.worker("till")
     both.kill()
     cluster.go()
-    answer = answer_of(asked)
+    answer = answer_of(process)
     assert cluster.charges() == [f"charge {both.pid}"]
     # Nobody knows what it spent, so that its whole grant is gone.
     assert (answer["result"]["parts"], answer["result"]["left"]) == (["failed OUTCOME_UNKNOWN"], 800)
@@ -198,11 +198,11 @@ def test_a_charge_that_a_killed_hub_was_making_for_its_own_boss_is_not_made_agai
 def test_charges_of_a_killed_hub_have_failed_and_keep_their_whole_grants(cluster: Cluster) -> None:
     cluster.worker("boss")
     till = cluster.worker("till")
-    asked = cluster.run("three", "--budget", "1000")
+    process = cluster.run("three", "--budget", "1000")
     cluster.wait_for_charges(3)
     till.kill()
     cluster.worker("till")
-    answer = answer_of(asked)["result"]
+    answer = answer_of(process)["result"]
     assert (answer["parts"], answer["left"]) == (["failed OUTCOME_UNKNOWN"] * 3, 700)
     assert len(cluster.charges()) == 3
 
@@ -210,12 +210,12 @@ def test_charges_of_a_killed_hub_have_failed_and_keep_their_whole_grants(cluster
 def test_a_boss_that_goes_on_where_its_till_is_hosted_gets_what_came_of_the_charges_elsewhere(cluster: Cluster) -> None:
     boss = cluster.worker("boss")
     till = cluster.worker("till")
-    asked = cluster.run("three", "--budget", "1000")
+    process = cluster.run("three", "--budget", "1000")
     cluster.wait_for_charges(3)
     both = cluster.worker("boss", "till")
     boss.kill()
     cluster.go()
-    answer = answer_of(asked)["result"]
+    answer = answer_of(process)["result"]
     assert answer == {"parts": ["success"] * 3, "left": 700, "pid": both.pid}
     assert {each.rpartition(" ")[2] for each in cluster.charges()} == {str(till.pid)}
     assert len(cluster.charges()) == 3
@@ -226,21 +226,21 @@ def test_a_resumed_boss_grants_nobody_else_what_its_charges_were_granted(cluster
     """A call that was refused before, because nothing was left, is made again before the one that got the rest."""
     boss = cluster.worker("boss", *(() if apart else ("till",)))
     till = cluster.worker("till") if apart else boss
-    asked = cluster.run("all", "--budget", "1000")
+    process = cluster.run("all", "--budget", "1000")
     cluster.wait_for_charges(2)
     both = cluster.worker("boss", "till")
     boss.kill()
     cluster.go()
     parts = ["success", "refused TOKEN_BUDGET_EXCEEDED", "success" if apart else "failed OUTCOME_UNKNOWN"]
-    assert answer_of(asked)["result"] == {"parts": parts, "left": 0, "pid": both.pid}
+    assert answer_of(process)["result"] == {"parts": parts, "left": 0, "pid": both.pid}
     assert cluster.charges() == [f"at once {till.pid}", f"rest {till.pid}"]
 
 
 def test_a_run_whose_hub_was_killed_gets_its_answer_though_every_hub_left_hosts_its_agent(cluster: Cluster) -> None:
     cluster.worker("boss", "till")
-    asked = cluster.run("once")
+    process = cluster.run("once")
     cluster.wait_for_charges(1)
-    asked.kill()
+    process.kill()
     cluster.go()
     listed = wait_until(lambda: [each for each in cluster.runs() if not each["via"] and each["state"] == "finished"])
     assert [each["status"] for each in listed] == ["success"]
@@ -250,13 +250,13 @@ def test_a_run_whose_hub_was_killed_gets_its_answer_though_every_hub_left_hosts_
 def test_a_hub_that_stood_still_and_was_replaced_writes_nothing_more_and_says_so_once(cluster: Cluster) -> None:
     cluster.worker("till")
     stopped = cluster.worker("boss")
-    asked = cluster.begin_later()
+    process = cluster.begin_later()
     stopped.send_signal(signal.SIGSTOP)
     second = cluster.worker("boss")
     wait_until(lambda: cluster.bosses()[-1] == str(second.pid), "the begin of the second boss")
     (cluster.folder / "start").touch()
     cluster.go()
-    assert answer_of(asked)["result"] == {"parts": ["success"] * 3, "left": 700, "pid": second.pid}
+    assert answer_of(process)["result"] == {"parts": ["success"] * 3, "left": 700, "pid": second.pid}
     (run,) = [each["run"] for each in cluster.runs() if each["agent"] == "boss" and each["via"]]
     shown, recorded = cluster.printed("runs", "show", run, "--json"), cluster.printed("audit", "export")
     stopped.send_signal(signal.SIGCONT)

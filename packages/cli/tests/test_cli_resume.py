@@ -225,9 +225,9 @@ def test_control_c_leaves_a_run_that_can_go_on_later(crew: Path) -> None:
     )
     wait_until(lambda: marks(crew).count("b") == 2)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert f"→ Continue it: remit runs resume {run[:16]}" in said
+    assert f"→ Continue it: remit runs resume {run[:16]}" in stderr
     (crew / "hang").unlink()
     done = remit(crew, "runs", "resume", run)
     assert (done.returncode, done.stdout) == (0, "did c c\n"), done.stderr
@@ -265,10 +265,10 @@ def test_a_run_that_timed_out_is_tried_again_with_more_time_and_no_finished_step
     assert f"→ remit runs retry {run[:16]} --deadline TIME" in first.stderr
     (crew / "hang").unlink()
     again = remit(crew, "runs", "retry", "last", "--deadline", "1m", "--json")
-    found = msgspec.json.decode(again.stdout, type=RunDetails)
-    assert (again.returncode, found.status, found.result) == (0, "success", "did c c"), again.stderr
-    assert (found.user, found.run != run) == ("ana", True)
-    assert found.delegations[0].time_ms == 60_000
+    output = msgspec.json.decode(again.stdout, type=RunDetails)
+    assert (again.returncode, output.status, output.result) == (0, "success", "did c c"), again.stderr
+    assert (output.user, output.run != run) == ("ana", True)
+    assert output.delegations[0].time_ms == 60_000
     assert marks(crew) == ["a", "b", "b", "c"]
     over = remit(crew, "runs", "retry", "last")
     assert over.returncode == 2
@@ -318,11 +318,11 @@ def test_a_recorded_run_is_shown_step_by_step_and_nobody_is_called(crew: Path) -
     assert any(line.endswith("  trip asks worker: a") for line in lines)
     assert any("worker: success" in line for line in lines)
     assert "did b b" in lines
-    found = msgspec.json.decode(remit(crew, "runs", "replay", "last", "--json").stdout, type=Replay)
-    assert found.state == "finished"
-    assert [step.kind for step in found.steps][:2] == ["started", "progress"]
-    assert [step.preview for step in found.steps][-1] == "did c c"
-    assert [step.elapsed_ms for step in found.steps] == sorted(step.elapsed_ms for step in found.steps)
+    output = msgspec.json.decode(remit(crew, "runs", "replay", "last", "--json").stdout, type=Replay)
+    assert output.state == "finished"
+    assert [step.kind for step in output.steps][:2] == ["started", "progress"]
+    assert [step.preview for step in output.steps][-1] == "did c c"
+    assert [step.elapsed_ms for step in output.steps] == sorted(step.elapsed_ms for step in output.steps)
     assert marks(crew) == ["a", "b", "c"]
 
 

@@ -36,11 +36,11 @@ def test_the_answer_alone_is_on_stdout_and_who_asked_whom_on_stderr(crew: Path) 
     (crew / "go").touch()
     done = run(crew, "lead", "Sort", "--user", "ana")
     assert (done.returncode, done.stdout) == (0, '["first done","second done"]\n')
-    told = [line[10:] for line in done.stderr.splitlines()]
-    assert told[0] == "ana asks lead: Sort"
-    assert "lead asks worker: first" in told
-    assert "worker: half done red\ufffd" in told
-    assert any(line.startswith("lead asks lead: again: refused, LOOP_DETECTED") for line in told)
+    stderr = [line[10:] for line in done.stderr.splitlines()]
+    assert stderr[0] == "ana asks lead: Sort"
+    assert "lead asks worker: first" in stderr
+    assert "worker: half done red\ufffd" in stderr
+    assert any(line.startswith("lead asks lead: again: refused, LOOP_DETECTED") for line in stderr)
     assert "warning: the third was refused" in done.stderr
     assert "→ remit runs show" in done.stderr
 
@@ -55,19 +55,19 @@ def test_what_agents_print_does_not_reach_stdout(crew: Path) -> None:
 def test_one_document_holds_everything(crew: Path) -> None:
     (crew / "go").touch()
     done = run(crew, "lead", "Sort", "--user", "ana", "--budget", "9000", "--deadline", "20s", "--json")
-    found = msgspec.json.decode(done.stdout, type=RunDetails)
-    assert (found.status, found.exit_code, found.state) == ("success", 0, "finished")
-    assert (found.user, found.agent, found.objective) == ("ana", "lead", "Sort")
-    assert found.result == ["first done", "second done"]
-    assert found.usage.total == 200
-    assert [(each.agent, each.state) for each in found.delegations] == [
+    output = msgspec.json.decode(done.stdout, type=RunDetails)
+    assert (output.status, output.exit_code, output.state) == ("success", 0, "finished")
+    assert (output.user, output.agent, output.objective) == ("ana", "lead", "Sort")
+    assert output.result == ["first done", "second done"]
+    assert output.usage.total == 200
+    assert [(each.agent, each.state) for each in output.delegations] == [
         ("lead", "success"),
         ("worker", "success"),
         ("worker", "success"),
         ("lead", "refused"),
     ]
-    assert (found.delegations[0].tokens, found.delegations[0].time_ms) == (9_000, 20_000)
-    assert found.delegations[1].tools == {"look": 1}
+    assert (output.delegations[0].tokens, output.delegations[0].time_ms) == (9_000, 20_000)
+    assert output.delegations[1].tools == {"look": 1}
 
 
 def test_records_come_one_per_line_and_the_last_is_the_result(crew: Path) -> None:
@@ -271,15 +271,15 @@ async def test_of_a_question_that_another_hub_puts_it_is_said_that_it_is_answere
             REMIT, "run", "payer", "x", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert process.stderr is not None
-        told = ""
+        text = ""
         while not (line := (await process.stderr.readline()).decode()).startswith("→"):
-            assert line, told
-            told = line
+            assert line, text
+            text = line
         (question,) = await far.pending()
         await far.decide(question.id, agreed=True, by="ana")
         stdout, _ = await process.communicate()
     assert (process.returncode, stdout) == (0, b"paid\n")
-    assert told == "payer waits for approval: May it?\n"
+    assert text == "payer waits for approval: May it?\n"
     assert line.startswith("→ Answer this question on the hub that runs this agent")
 
 

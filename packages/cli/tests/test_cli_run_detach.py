@@ -146,8 +146,8 @@ def test_a_part_of_it_is_cancelled_from_another_terminal_and_the_rest_goes_on(cr
     started = detach(crew, "lead")
     wait_until(lambda: len(shown(crew, started.run).delegations) == 3)
     done = remit(crew, "runs", "cancel", started.run, "--delegation", "1", "--json")
-    told = msgspec.json.decode(done.stdout, type=Cancellation)
-    assert (done.returncode, told.delegation, told.outcome) == (0, f"{started.run}.1", "cancelled")
+    output = msgspec.json.decode(done.stdout, type=Cancellation)
+    assert (done.returncode, output.delegation, output.outcome) == (0, f"{started.run}.1", "cancelled")
     (crew / "go").touch()
     wait_until(lambda: shown(crew, started.run).state == "finished")
     assert [each.state for each in shown(crew, started.run).delegations[1:3]] == ["cancelled", "success"]

@@ -104,13 +104,13 @@ def test_an_empty_list_says_so_on_stderr(recorded: Recorded) -> None:
 
 
 def test_a_run_is_shown_with_all_that_is_known_of_it(recorded: Recorded) -> None:
-    found = decoded(runs("show", recorded.runs[0], "--json"), RunDetails)
-    assert (found.run, found.user, found.agent) == (recorded.runs[0], "ana", "lead")
-    assert (found.objective, found.input) == ("Sort", {"month": 3})
-    assert (found.status, found.exit_code, found.state) == ("partial", 0, "finished")
-    assert (found.result, found.unfinished, found.confidence) == (["tagged one", "tagged two"], ("three",), 0.9)
-    assert (found.usage.total, found.store) == (80, ".remit/hub.db")
-    assert [(each.agent, each.state) for each in found.delegations] == [
+    output = decoded(runs("show", recorded.runs[0], "--json"), RunDetails)
+    assert (output.run, output.user, output.agent) == (recorded.runs[0], "ana", "lead")
+    assert (output.objective, output.input) == ("Sort", {"month": 3})
+    assert (output.status, output.exit_code, output.state) == ("partial", 0, "finished")
+    assert (output.result, output.unfinished, output.confidence) == (["tagged one", "tagged two"], ("three",), 0.9)
+    assert (output.usage.total, output.store) == (80, ".remit/hub.db")
+    assert [(each.agent, each.state) for each in output.delegations] == [
         ("lead", "partial"),
         ("tag", "success"),
         ("tag", "success"),
@@ -122,7 +122,7 @@ def test_a_run_is_shown_with_all_that_is_known_of_it(recorded: Recorded) -> None
     assert "└─ lead  refused" in text
     assert re.search(r"\[lead -> tag\] OK  .*  40 tokens  tools: look\n    task one\n    gave tagged one\n", text)
     assert "[lead -> lead] FAILED (refused)\n    task again\n    why  LOOP_DETECTED: " in text
-    called = found.delegations[1]
+    called = output.delegations[1]
     assert (called.origin, called.objective, called.tools, called.preview) == ("lead", "one", {"look": 1}, "tagged one")
 
 
@@ -180,8 +180,8 @@ async def test_an_empty_name_means_no_run(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_request_that_was_refused_before_it_began_can_be_shown_by_its_id(recorded: Recorded) -> None:
     last = [json.loads(line) for line in runs("export", "--all").stdout.splitlines()][-1]
-    found = decoded(runs("show", last["run"], "--json"), RunDetails)
-    assert (found.status, found.fault and found.fault.code) == ("refused", "AGENT_NOT_FOUND")
+    output = decoded(runs("show", last["run"], "--json"), RunDetails)
+    assert (output.status, output.fault and output.fault.code) == ("refused", "AGENT_NOT_FOUND")
     assert runs("cancel", last["run"]).exit_code == 1
 
 

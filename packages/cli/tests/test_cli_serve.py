@@ -71,8 +71,8 @@ def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(te
         )
         assert up.get("/v1/agents", token="wrong" * 10)[0] == 401
         up.process.send_signal(signal.SIGINT)
-        _, told = up.process.communicate(timeout=PATIENCE_S)
-    assert (up.process.returncode, "Stopped. No request was interrupted." in told) == (0, True)
+        _, stderr = up.process.communicate(timeout=PATIENCE_S)
+    assert (up.process.returncode, "Stopped. No request was interrupted." in stderr) == (0, True)
     assert (team / ".remit" / "serve.token").stat().st_mode & 0o077 == 0
 
 
@@ -94,9 +94,9 @@ def test_a_token_file_that_holds_none_is_said_and_nothing_is_served(team: Path) 
         (team / ".remit" / "serve.token").write_text(content)
         (team / ".remit" / "serve.token").chmod(0o600)
         process = started()
-        out, told = process.communicate(timeout=PATIENCE_S)
+        out, stderr = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
-        assert "serve.token holds no valid token" in told
+        assert "serve.token holds no valid token" in stderr
 
 
 def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path) -> None:
@@ -105,20 +105,20 @@ def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path
     file.write_text(CLIENT_TOKEN)
     file.chmod(0o644)
     process = started()
-    _, told = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, f"→ Run: chmod 600 {file}" in told) == (3, True)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, f"→ Run: chmod 600 {file}" in stderr) == (3, True)
     file.unlink()
     file.mkdir()
     process = started()
-    _, told = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, "serve.token cannot be read: Is a directory" in told) == (3, True)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, "serve.token cannot be read: Is a directory" in stderr) == (3, True)
 
 
 def test_a_folder_in_which_no_token_can_be_made_is_said(team: Path) -> None:
     (team / ".remit").write_text("no folder")
     process = started()
-    _, told = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, "serve.token cannot be written: " in told, "Traceback" in told) == (3, True, False)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, "serve.token cannot be written: " in stderr, "Traceback" in stderr) == (3, True, False)
 
 
 def test_what_follows_the_headers_of_an_answer_does_not_wait(team: Path) -> None:
@@ -143,9 +143,9 @@ def test_clients_of_the_team_file_come_with_their_own_tokens(team: Path) -> None
 
 def test_a_server_for_other_machines_is_not_started_for_a_team_that_names_nobody(team: Path) -> None:
     process = started("--host", "0.0.0.0")
-    out, told = process.communicate(timeout=PATIENCE_S)
+    out, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
-    assert "[clients.NAME]" in told
+    assert "[clients.NAME]" in stderr
 
 
 @pytest.mark.parametrize(("host", "is_said"), [("127.0.0.1", False), ("0.0.0.0", True)])
@@ -160,20 +160,20 @@ def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, hos
     assert process.stderr is not None
     assert process.stderr.readline().startswith("Serving shop at http://")
     process.send_signal(signal.SIGTERM)
-    told = process.stderr.read()  # not `communicate`, which knows nothing of what was read ahead
+    errors = process.stderr.read()  # not `communicate`, which knows nothing of what was read ahead
     assert process.wait(PATIENCE_S) == 0
     process.stderr.close()
-    assert ("others on the network can read tokens and requests" in told) == is_said
+    assert ("others on the network can read tokens and requests" in errors) == is_said
 
 
 def test_a_server_whose_certificate_is_none_is_not_started_and_says_why(team: Path) -> None:
     files = 'certificate = "shop_code.py"\nprivate_key = "shop_code.py"\n'
     (team / "remit.toml").write_text(f"{TEAM}\n[serve]\n{files}")
     process = started()
-    out, told = process.communicate(timeout=PATIENCE_S)
+    out, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
-    assert "serve.certificate: " in told
-    assert "Traceback" not in told
+    assert "serve.certificate: " in stderr
+    assert "Traceback" not in stderr
     assert "serve.certificate" in remit("doctor", folder=team).stdout
 
 
@@ -219,13 +219,13 @@ def test_a_server_says_for_what_it_waits_and_does_not_wait_if_it_is_told_again(
         _wait_for(team / "begun")
         up.process.send_signal(signal.SIGINT)
         assert up.process.stderr is not None
-        told = up.process.stderr.readline()
-        assert told == "Stopping: waiting up to 60 min for 1 request. Press Ctrl-C again to stop at once.\n"
+        stderr = up.process.stderr.readline()
+        assert stderr == "Stopping: waiting up to 60 min for 1 request. Press Ctrl-C again to stop at once.\n"
         up.process.send_signal(second)
-        _, told = up.process.communicate(timeout=PATIENCE_S)
+        _, stderr = up.process.communicate(timeout=PATIENCE_S)
         asking.join(PATIENCE_S)
     assert up.process.returncode == 0
-    assert told.splitlines() == [
+    assert stderr.splitlines() == [
         "Stopped with 1 request in progress. The next hub resumes what it can; the rest is cancelled.",
         "→ remit runs list",
     ]
@@ -282,8 +282,8 @@ def test_the_access_log_of_all_workers_is_one_file_or_standard_error(team: Path)
     with serving("--access-log") as server:
         assert server.get("/v1/agents")[0] == 200
         server.process.send_signal(signal.SIGTERM)
-        said = server.process.communicate(timeout=PATIENCE_S)[1]
-    assert '"path":"/v1/agents","status":200' in said
+        stderr = server.process.communicate(timeout=PATIENCE_S)[1]
+    assert '"path":"/v1/agents","status":200' in stderr
 
 
 def test_the_console_is_served_with_a_link_that_counts_once_for_all_workers(team: Path) -> None:
@@ -330,8 +330,8 @@ def test_a_link_is_for_the_client_that_is_named(team: Path, monkeypatch: pytest.
 
 def test_a_link_needs_a_server_with_a_console(team: Path) -> None:
     with serving() as server:
-        asked = remit("serve", "--link", "--port", str(server.port), folder=team)
-        assert (asked.returncode, "serves no console" in asked.stderr) == (2, True)
+        done = remit("serve", "--link", "--port", str(server.port), folder=team)
+        assert (done.returncode, "serves no console" in done.stderr) == (2, True)
     with listening("127.0.0.1", 0) as bound:
         port = str(bound.getsockname()[1])
     gone = remit("serve", "--link", "--port", port, folder=team)

@@ -80,10 +80,15 @@ async def test_what_was_copied_is_printed_as_text_and_as_a_document(team: Path, 
     assert verdict.startswith("the record is whole: 2 rows, 1 checkpoint,")
     assert "The key of the copy is .remit/hub.db.key: all hubs need it." in done.stderr
     done = call(team, "store", "copy", url, "new.db", "--from-password", "REMIT_DATABASE_PASSWORD", "--json")
-    said = json.loads(done.stdout)
-    assert (said["schema"], said["ok"], said["source"], said["target"]) == ("remit.store-copy/1", True, shown, "new.db")
-    assert (said["rows"]["record"], said["head"], said["digest"]) == (2, 2, last.rpartition(" ")[2])
-    assert (said["key"], said["open_runs"], said["resumed"], said["findings"]) == ("new.db.key", 0, False, [])
+    copied = json.loads(done.stdout)
+    assert (copied["schema"], copied["ok"], copied["source"], copied["target"]) == (
+        "remit.store-copy/1",
+        True,
+        shown,
+        "new.db",
+    )
+    assert (copied["rows"]["record"], copied["head"], copied["digest"]) == (2, 2, last.rpartition(" ")[2])
+    assert (copied["key"], copied["open_runs"], copied["resumed"], copied["findings"]) == ("new.db.key", 0, False, [])
 
 
 async def test_what_goes_wrong_is_said_without_the_password(team: Path, server: PostgresServer) -> None:

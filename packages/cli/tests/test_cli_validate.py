@@ -35,9 +35,9 @@ def test_every_problem_is_said_with_line_and_key_and_what_was_expected(tmp_path:
 
 def test_programs_get_line_and_key_apart(tmp_path: Path) -> None:
     make_team(tmp_path, more="\n[limits]\nmax_deep = 3\n".replace("[limits]", "[store]"))
-    found = document("validate", folder=tmp_path)
-    assert (found["schema"], found["ok"], found["file"]) == ("remit.validation/1", False, "remit.toml")
-    (problem,) = found["problems"]
+    output = document("validate", folder=tmp_path)
+    assert (output["schema"], output["ok"], output["file"]) == ("remit.validation/1", False, "remit.toml")
+    (problem,) = output["problems"]
     assert problem["key"] == "store.max_deep"
     assert (tmp_path / "remit.toml").read_text(encoding="utf-8").splitlines()[problem["line"] - 1] == "max_deep = 3"
 
@@ -56,8 +56,8 @@ def test_what_the_code_prints_when_it_is_imported_does_not_get_into_the_document
     make_team(tmp_path)
     with (tmp_path / "agents.py").open("a", encoding="utf-8") as code:
         code.write('\nprint("loading the model")\n')
-    found = document("validate", "--code", folder=tmp_path)
-    assert (found["ok"], found["imported"]) == (True, True)
+    output = document("validate", "--code", folder=tmp_path)
+    assert (output["ok"], output["imported"]) == (True, True)
 
 
 def test_without_a_team_file_it_says_how_to_make_one(tmp_path: Path) -> None:

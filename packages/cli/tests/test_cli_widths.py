@@ -47,14 +47,14 @@ def fits(*command: str, folder: Path, whole: bool = True) -> None:
     """Check what a command prints at each width against what it prints into a pipe."""
     plain = remit(*command, folder=folder).stdout
     for width in WIDTHS:
-        said = remit(*command, folder=folder, COLUMNS=str(width)).stdout
+        output = remit(*command, folder=folder, COLUMNS=str(width)).stdout
         # The answer of an agent is printed as it is.
-        lines = said.partition("\nAnswer\n")[0].splitlines()
+        lines = output.partition("\nAnswer\n")[0].splitlines()
         # A word that is longer than a line, such as a key, stays whole, so that it can be copied.
         assert [line for line in lines if cells(line) > width and len(line.split()) > 1] == []
         if whole:
             # Headings of columns that move below the rows are in small letters there.
-            words, found = ({word.rstrip(":") for word in text.lower().split()} for text in (plain, said))
+            words, found = ({word.rstrip(":") for word in text.lower().split()} for text in (plain, output))
             assert words - found == set()
 
 
@@ -84,13 +84,13 @@ async def test_pending_questions_fit(tmp_path: Path) -> None:
         async def cashier(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
             return brief.objective
 
-        asked = asyncio.create_task(hub.ask("cashier", "Pay", user="ann"))
+        task = asyncio.create_task(hub.ask("cashier", "Pay", user="ann"))
         await eventually(hub.pending)
         for width in WIDTHS:
-            said = (await asyncio.to_thread(remit, "pending", "list", folder=tmp_path, COLUMNS=str(width))).stdout
-            assert "flowers" in said
-            assert max(map(len, said.splitlines())) <= width
-        asked.cancel()
+            output = (await asyncio.to_thread(remit, "pending", "list", folder=tmp_path, COLUMNS=str(width))).stdout
+            assert "flowers" in output
+            assert max(map(len, output.splitlines())) <= width
+        task.cancel()
 
 
 def test_devices_fit(tmp_path: Path) -> None:

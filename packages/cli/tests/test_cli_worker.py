@@ -66,8 +66,8 @@ def working(team: Path, *agents: str) -> Generator["subprocess.Popen[str]"]:
 def test_a_worker_is_listed_answers_other_hubs_and_stops_when_told(team: Path) -> None:
     with working(team, "helper") as worker:
         assert worker.stderr is not None
-        said = worker.stderr.readline()
-        assert said.startswith("Hosting helper for cli-")
+        stderr = worker.stderr.readline()
+        assert stderr.startswith("Hosting helper for cli-")
         listed = document("agents", "list", folder=team)["agents"]
         assert [(each["name"], each["lives_at"]) for each in listed] == [
             ("boss", ""),

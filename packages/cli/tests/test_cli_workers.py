@@ -83,8 +83,8 @@ def test_workers_share_the_address_the_store_and_the_metrics() -> None:
             assert ended == ["20"]
         assert len(up.get("/v1/runs?limit=50")[1]["runs"]) == 20
         up.process.send_signal(signal.SIGINT)
-        _, told = up.process.communicate(timeout=PATIENCE_S)
-    assert (up.process.returncode, "Stopped. All workers have ended." in told) == (0, True)
+        _, stderr = up.process.communicate(timeout=PATIENCE_S)
+    assert (up.process.returncode, "Stopped. All workers have ended." in stderr) == (0, True)
 
 
 def test_a_worker_that_is_killed_is_started_again_and_the_others_go_on(team: Path) -> None:
@@ -117,6 +117,6 @@ def test_what_keeps_the_first_worker_from_starting_is_said_once(team: Path) -> N
     token.write_text("short\n")
     token.chmod(0o600)
     process = started("--workers", "3")
-    out, told = process.communicate(timeout=PATIENCE_S)
+    out, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
-    assert told.count("serve.token holds no valid token") == 1
+    assert stderr.count("serve.token holds no valid token") == 1

@@ -62,7 +62,7 @@ def test_no_name_of_a_team_file_reaches_the_terminal_as_it_is(tmp_path: Path) ->
     (tmp_path / "remit.toml").write_text(sections + more, encoding="utf-8")
     for command in (["validate"], ["doctor"], ["agents", "list"], ["run", "good", "x"]):
         done = remit(*command, folder=tmp_path)
-        told = done.stdout + done.stderr
+        stderr = done.stdout + done.stderr
         assert done.returncode == 3
-        assert "\x1b" not in told
-        assert not any(line.startswith("ok: all") for line in told.splitlines())
+        assert "\x1b" not in stderr
+        assert not any(line.startswith("ok: all") for line in stderr.splitlines())

@@ -131,7 +131,7 @@ async def test_a_reply_counts_only_as_the_other_hub_signed_it(hubs: Hubs, stream
     assert "paid 5" in await hubs.pay(stream=stream)
     for meddle in (with_seven, without_proof):
         hubs.between.meddle_reply = meddle
-        told = await hubs.pay(stream=stream)
-        assert "paid 7" not in told
-        assert "the reply of the other hub is not proven" in told
+        reply = await hubs.pay(stream=stream)
+        assert "paid 7" not in reply
+        assert "the reply of the other hub is not proven" in reply
     assert hubs.ledger.read_text() == "paid 5\n" * 3

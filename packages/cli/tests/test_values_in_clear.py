@@ -222,8 +222,8 @@ async def test_values_in_clear_are_for_the_client_that_asked_and_for_those_that_
 
 def test_each_reveal_is_a_row_of_the_record_before_anything_is_sent(shop: Shop) -> None:
     def rows() -> list[str]:
-        told = remit("audit", "tail", "-n", "1000", "--jsonl", folder=shop.folder).stdout.splitlines()
-        notices = [each for each in map(json.loads, told) if each["kind"] == "notice" and each["run"] == shop.run]
+        output = remit("audit", "tail", "-n", "1000", "--jsonl", folder=shop.folder).stdout.splitlines()
+        notices = [each for each in map(json.loads, output) if each["kind"] == "notice" and each["run"] == shop.run]
         return [each["body"]["text"] for each in notices]
 
     before = rows()

@@ -28,7 +28,7 @@ class ScriptedModel:
 
     def __init__(self, decide: Decide, speaks: Answers | None = None) -> None:
         self.answers = 0
-        self.told: list[str] = []
+        self.results: list[str] = []
         """What tools returned to the model, refusals included."""
         self._decide = decide
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class ScriptedModel:
     def next_calls(self, asked: list[str], results: list[str]) -> Calls:
         with self._lock:
             self.answers += 1
-            self.told += [each for each in results if each not in self.told]
+            self.results += [each for each in results if each not in self.results]
         return self._decide(asked, results)
 
 
@@ -107,15 +107,15 @@ def anthropic(model: ScriptedModel, path: str, body: dict[str, Any]) -> tuple[st
 
 def _messages(body: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return the texts of the user and the results of tools, oldest first."""
-    asked, results = list[str](), list[str]()
+    prompts, results = list[str](), list[str]()
     for message in body["messages"]:
         content = message["content"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             if message["role"] == "user" and block["type"] == "text":
-                asked.append(block["text"])
+                prompts.append(block["text"])
             elif block["type"] == "tool_result":
                 results.append(json.dumps(block.get("content")))
-    return asked, results
+    return prompts, results
 
 
 def _message_events(model: str, calls: Calls) -> Iterator[dict[str, Any]]:
@@ -158,14 +158,14 @@ def _content_calls(model: ScriptedModel, body: dict[str, Any]) -> Calls:
     tools = {each["name"] for tool in body.get("tools", ()) for each in tool.get("functionDeclarations", ())}
     if not tools:  # a summary, for instance
         return []
-    asked, results = list[str](), list[str]()
+    prompts, results = list[str](), list[str]()
     for content in body["contents"]:
         for part in content["parts"]:
             if "functionResponse" in part:
                 results.append(json.dumps(part["functionResponse"]["response"]))
             elif content["role"] == "user" and "text" in part:
-                asked.append(part["text"])
-    calls = model.next_calls(asked, results)
+                prompts.append(part["text"])
+    calls = model.next_calls(prompts, results)
     return calls or ([(REPORT, {"result": {"response": "Done."}})] if REPORT in tools else [])
 
 
@@ -186,14 +186,14 @@ def responses(model: ScriptedModel, _: str, body: dict[str, Any]) -> tuple[str, 
 
 def _items(body: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return the texts of users and agents and the results of tools, oldest first; what the tool adds is left out."""
-    asked, results = list[str](), list[str]()
+    prompts, results = list[str](), list[str]()
     for item in body["input"]:
         if item["type"] == "function_call_output":
             results.append(item["output"] if isinstance(item["output"], str) else json.dumps(item["output"]))
         elif item.get("role") == "user" or item["type"] == "agent_message":
             texts = [part.get("text") or part.get("encrypted_content") or "" for part in item["content"]]
-            asked += [text for text in texts if not text.startswith("<")]
-    return asked, results
+            prompts += [text for text in texts if not text.startswith("<")]
+    return prompts, results
 
 
 def _response_events(calls: Calls) -> Iterator[dict[str, Any]]:
@@ -205,9 +205,9 @@ def _response_events(calls: Calls) -> Iterator[dict[str, Any]]:
         item |= {"name": name, "arguments": json.dumps(given)} | ({"namespace": group} if group else {})
         yield {"type": "response.output_item.done", "item": item}
     if not calls:
-        said = {"type": "message", "role": "assistant", "id": f"msg_{uuid.uuid4().hex}"}
+        message = {"type": "message", "role": "assistant", "id": f"msg_{uuid.uuid4().hex}"}
         content = [{"type": "output_text", "text": "Done."}]
-        yield {"type": "response.output_item.done", "item": {**said, "content": content}}
+        yield {"type": "response.output_item.done", "item": {**message, "content": content}}
     usage = {
         "input_tokens": INPUT + CACHED,
         "input_tokens_details": {"cached_tokens": CACHED},

@@ -9,7 +9,7 @@ import pytest
 from claude_hooks import ClaudeCodeHooking, guarding, outcome
 from remit.protocol.envelope import MODEL
 from remit_guard.service import agent_name
-from remit_guard.status import asked
+from remit_guard.status import guard_status
 
 
 async def test_a_session_is_a_run_whose_total_is_that_of_all_transcripts(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ async def test_what_is_no_event_is_refused_and_the_status_counts_the_others(tmp_
         async with web.post("/hooks/emacs", data=b"{}") as reply:
             assert reply.status == 404
         await ClaudeCodeHooking(web, tmp_path).hook("SessionStart")
-        told = await asyncio.to_thread(asked, tmp_path / "guard")
+        told = await asyncio.to_thread(guard_status, tmp_path / "guard")
     assert told is not None
     assert (told.hooks, len(told.sessions)) == ({"claude-code": 1}, 1)
-    assert await asyncio.to_thread(asked, tmp_path / "nowhere") is None
+    assert await asyncio.to_thread(guard_status, tmp_path / "nowhere") is None
 
 
 async def test_a_session_that_keeps_no_transcript_starts_no_sub_agents(tmp_path: Path) -> None:

@@ -90,11 +90,11 @@ def print_agents(team: Team, *, as_json: bool) -> None:
     cards = cards_of(team)
     if (hubs := team_hubs(team)) is not None:
         try:
-            found, others = hubs.hosted()
+            elsewhere_by_hub, others = hubs.hosted()
         except RemitError as error:
             click.echo(f"Agents on other hubs are not shown: {error.fault.message}.", err=True)
         else:
-            elsewhere |= found
+            elsewhere |= elsewhere_by_hub
             cards |= {name: card for name, card in others.items() if name not in cards}
     lines = tuple(_line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards.values())
     if as_json:
@@ -205,15 +205,15 @@ def _steps(workflow: Workflow) -> Iterator[str]:
 def _step(step: Step, before: Sequence[str]) -> str:
     """Return a step in one line: agent, task, the steps before it, condition and error handling."""
     who = " for ".join(each for each in (step.agent, step.capability) if each)
-    said = [f"after {', '.join(before)}"] if before else []
-    said += [f"when {step.when}"] if step.when else []
-    said += [f"else {', '.join(step.fallback)}"] if step.fallback else []
-    said += [f"up to {many(step.attempts, 'attempt')}"] if step.attempts > 1 else []
-    said += [spoken(step.time_ms)] if step.time_ms is not None else []
-    said += [many(step.tokens, "token")] if step.tokens is not None else []
-    said += [f"{step.share:.0%} of the tokens"] if step.share is not None else []
-    said += ["optional"] if step.optional else []
-    return f"{step.name}: {who}" + (f" ({'; '.join(said)})" if said else "")
+    details = [f"after {', '.join(before)}"] if before else []
+    details += [f"when {step.when}"] if step.when else []
+    details += [f"else {', '.join(step.fallback)}"] if step.fallback else []
+    details += [f"up to {many(step.attempts, 'attempt')}"] if step.attempts > 1 else []
+    details += [spoken(step.time_ms)] if step.time_ms is not None else []
+    details += [many(step.tokens, "token")] if step.tokens is not None else []
+    details += [f"{step.share:.0%} of the tokens"] if step.share is not None else []
+    details += ["optional"] if step.optional else []
+    return f"{step.name}: {who}" + (f" ({'; '.join(details)})" if details else "")
 
 
 def _capability(capability: Capability) -> str:
@@ -275,12 +275,12 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
 
     capability, names = known
     at_ms = now_ms()
-    found: Tracks = {}
+    records: Tracks = {}
     place = place_of(team)
     if not isinstance(place, Path) or place.exists():  # otherwise no agent has been called yet
         with reading(place) as view:
-            found = tracks(view.recent(NEWEST), lambda ms: ms / 1_000, view.running())
-    candidates = [Candidate(name=name, track=found.get((capability, name), TrackRecord())) for name in names]
+            records = tracks(view.recent(NEWEST), lambda ms: ms / 1_000, view.running())
+    candidates = [Candidate(name=name, track=records.get((capability, name), TrackRecord())) for name in names]
     return Ranking(
         capability=capability,
         at_ms=at_ms,

@@ -117,8 +117,8 @@ def _anchors(given: str) -> list[Checkpoint]:
         content = given if given.lstrip().startswith("{") else _content(given)
         if content is None:
             raise ValueError("no such file, and not an anchor")
-        if found := read_anchors(content):
-            return found
+        if anchors := read_anchors(content):
+            return anchors
         raise ValueError("contains no anchor; `remit audit anchor` writes one")
     except ValueError as error:
         raise click.BadParameter(f"`{given[:100]}`: {error}", param_hint="--anchor") from error
@@ -178,8 +178,8 @@ def anchor(out: Path | None, url: str | None, private: bool, given: GivenStore) 
     if url is None and out is None:
         click.echo(line)
     where = " and ".join(each for each in (str(out) if out else "", url or "") if each)
-    told = f"Wrote checkpoint {newest.number} of row {newest.seq} to {where}; " if where else ""
-    click.echo(f"{told}{many(after, 'row')} after it {'is' if after == 1 else 'are'} not covered.", err=True)
+    written = f"Wrote checkpoint {newest.number} of row {newest.seq} to {where}; " if where else ""
+    click.echo(f"{written}{many(after, 'row')} after it {'is' if after == 1 else 'are'} not covered.", err=True)
 
 
 async def _post(url: str, line: str, *, private: bool) -> None:
@@ -254,10 +254,10 @@ def _profiles(given: GivenStore) -> list[str]:
     from remit_cli.config.team import tables
     from remit_cli.config.team_search import find_team
 
-    found = find_team(given.team_file)
-    if found is None:
+    file = find_team(given.team_file)
+    if file is None:
         return []
-    team = load_team(found, overrides=given.overrides, secrets=False, code=False)
+    team = load_team(file, overrides=given.overrides, secrets=False, code=False)
     return [*tables(team, "profiles"), *tables(team, "shared")]
 
 
@@ -272,8 +272,8 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
     from remit_cli.show.tree_lines import sentence
 
     agent = record.body.target if isinstance(record.body, Response) else ""
-    told = sentence(record, Node(record.run, None, agent, record.at_ms))
-    print_beside(f"{clock_time(record.at_ms)}  {short(record.run)}  {record.kind:10}  ", told)
+    text = sentence(record, Node(record.run, None, agent, record.at_ms))
+    print_beside(f"{clock_time(record.at_ms)}  {short(record.run)}  {record.kind:10}  ", text)
 
 
 # ── for others to check ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -63,10 +63,10 @@ def plain(complete: Completion) -> Completion:
 
     @wraps(complete)
     def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = complete(ctx, param, incomplete)
+        items = complete(ctx, param, incomplete)
         return [
             CompletionItem(each.value, help=short(each.help) if each.help else None)
-            for each in found
+            for each in items
             if isinstance(each.value, str) and _WORD.fullmatch(each.value)
         ]
 
@@ -110,8 +110,8 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     """Return the newest runs."""
     from remit.stores.reader import runs
 
-    found = _read(ctx, lambda store: runs(store, None, incomplete or None, MOST))
-    return [_run_item(each) for each in found]
+    rows = _query_store(ctx, lambda store: runs(store, None, incomplete or None, MOST))
+    return [_run_item(each) for each in rows]
 
 
 @plain
@@ -119,8 +119,8 @@ def open_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     """Return the newest runs that have not ended."""
     from remit.stores.reader import runs
 
-    found = _read(ctx, lambda store: runs(store, None, incomplete or None, MOST))
-    return [_run_item(each) for each in found if each.response is None]
+    rows = _query_store(ctx, lambda store: runs(store, None, incomplete or None, MOST))
+    return [_run_item(each) for each in rows if each.response is None]
 
 
 def _run_item(run: Any) -> CompletionItem:
@@ -135,11 +135,11 @@ def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     # While an option has no value yet, click has not assigned the arguments before it.
     agent = ctx.params.get("agent") or next(iter(ctx.args), None)
 
-    found: dict[str, str] = {}
-    for run in _read(ctx, lambda store: runs(store, None, None, MOST)):
+    latest: dict[str, str] = {}
+    for run in _query_store(ctx, lambda store: runs(store, None, None, MOST)):
         if agent in (None, run.agent) and run.session.startswith(incomplete):
-            found.setdefault(run.session, f"{run.agent}: {short(run.objective)}")
-    return [CompletionItem(session, help=said) for session, said in found.items()]
+            latest.setdefault(run.session, f"{run.agent}: {short(run.objective)}")
+    return [CompletionItem(session, help=about) for session, about in latest.items()]
 
 
 @plain
@@ -148,13 +148,12 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     from remit.stores.side_tables import pending
     from remit_cli.places import drafts_in
 
-    found = [
-        (each.id, each.text) for each in _read(ctx, lambda store: pending(store, time.time_ns() // 1_000_000))[:MOST]
-    ]
+    questions = _query_store(ctx, lambda store: pending(store, time.time_ns() // 1_000_000))
+    items = [(each.id, each.text) for each in questions[:MOST]]
     with suppress(Exception):  # as in a store
         box = drafts_in(store_of(ctx).parent, ctx.params.get("team_file"), ())
-        found += [] if box is None else box.readable()[:MOST]
-    return [CompletionItem(name, help=short(text)) for name, text in found if name.startswith(incomplete)]
+        items += [] if box is None else box.readable()[:MOST]
+    return [CompletionItem(name, help=short(text)) for name, text in items if name.startswith(incomplete)]
 
 
 def agent_items(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -170,7 +169,7 @@ def agent_items(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return []
 
 
-def _read(ctx: click.Context, query: Callable[[Any], Awaitable[list[Any]]]) -> list[Any]:
+def _query_store(ctx: click.Context, query: Callable[[Any], Awaitable[list[Any]]]) -> list[Any]:
     """Return the rows of a query on the store; none if there is no store or it cannot be read at once."""
     with suppress(Exception):  # no store yet, a locked one, or one of another version: there is nothing to complete
         from remit.stores.database import ask

@@ -64,14 +64,14 @@ def _print_list() -> None:
 
 
 def _print_found(words: str) -> None:
-    found = list(matches(words))
-    if not found:
+    results = list(matches(words))
+    if not results:
         raise click.ClickException(f"no page has the words: {words}")
-    for page, section in found[:_MOST_FOUND]:
+    for page, section in results[:_MOST_FOUND]:
         place = page.name if section.level <= 1 else f"{page.name}#{section.anchor}"
         print_beside(f"{place}  ", section.title)
-    if len(found) > _MOST_FOUND:
-        click.echo(f"→ {len(found) - _MOST_FOUND} more; search for more words.", err=True)
+    if len(results) > _MOST_FOUND:
+        click.echo(f"→ {len(results) - _MOST_FOUND} more; search for more words.", err=True)
 
 
 def _print_page(topic: str) -> None:
@@ -96,8 +96,8 @@ def _page(name: str) -> ManualPage:
     from remit.protocol.problems import did_you_mean
 
     wanted = name.lower().removesuffix(".md").rpartition("/")[2]
-    if found := pages().get(wanted):
-        return found
+    if page := pages().get(wanted):
+        return page
     raise click.UsageError(f"no such page: {name}{did_you_mean(wanted, pages()) or '; `remit docs` lists all'}")
 
 
@@ -164,12 +164,12 @@ class PageSection(NamedTuple):
 def pages() -> dict[str, ManualPage]:
     """Return the pages by name, in the order of their doors."""
     folder = _folder()
-    found = [
+    listed = [
         ManualPage(path.parent.name if path.stem == "index" else path.stem, door, path)
         for door in DOORS
         for path in sorted((folder / door).rglob("*.md"))
     ]
-    return {page.name: page for page in found}
+    return {page.name: page for page in listed}
 
 
 def _folder() -> Path:
@@ -215,13 +215,13 @@ def part_of(text: str, anchor: str) -> str | None:
 def matches(words: str) -> Iterator[tuple[ManualPage, PageSection]]:
     """Yield the sections in which all of the words occur; those with a word in their heading come first."""
     wanted = words.lower().split()
-    found = [
+    results = [
         (page, section)
         for page in pages().values()
         for section in sections(page.text())
         if all(word in section.text.lower() for word in wanted)
     ]
-    yield from sorted(found, key=lambda each: not all(word in each[1].title.lower() for word in wanted))
+    yield from sorted(results, key=lambda each: not all(word in each[1].title.lower() for word in wanted))
 
 
 def _for_terminals(text: str) -> str:

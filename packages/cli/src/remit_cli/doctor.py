@@ -34,12 +34,12 @@ def doctor(shows_all: bool, given: GivenStore, as_json: bool) -> None:
     from remit_server.documents.team import Checkup
 
     checks = tuple(examine(*given))
-    found = Checkup(ok=not any(each.state == "problem" for each in checks), checks=checks)
+    checkup = Checkup(ok=not any(each.state == "problem" for each in checks), checks=checks)
     if as_json:
-        print_json(found)
+        print_json(checkup)
     else:
-        print_checkup(found, shows_all=shows_all)
-    raise SystemExit(0 if found.ok else 3)
+        print_checkup(checkup, shows_all=shows_all)
+    raise SystemExit(0 if checkup.ok else 3)
 
 
 # The pattern of places in a team file; overrides have other places.
@@ -66,24 +66,24 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
     from remit_cli.places import relative_path, team_path
 
     file = relative_path(team_path(team_file).absolute())
-    found = _validated(file, overrides, code=code)
+    validation = _validated(file, overrides, code=code)
     if as_json:
-        print_json(found)
-    elif found.ok:
+        print_json(validation)
+    elif validation.ok:
         kinds = ("agent", "workflow", "tool", "capability", "rule", "profile", "shared agent")
         counts = (
-            *(found.agents, found.workflows, found.tools, found.capabilities, found.rules),
-            *(found.profiles, found.shared),
+            *(validation.agents, validation.workflows, validation.tools, validation.capabilities, validation.rules),
+            *(validation.profiles, validation.shared),
         )
         there = ", ".join(many(count, what) for count, what in zip(counts, kinds, strict=True) if count)
         print_text(f"ok: {there or 'no agents yet'} in {file}")
-        for each in found.warnings:
+        for each in validation.warnings:
             print_text(f"warning: {each.where}: {each.message}")
     else:
-        for problem in found.problems:
+        for problem in validation.problems:
             print_text(f"{problem.where}: {problem.message}")
-        print_text(f"→ Fix {'this' if len(found.problems) == 1 else 'these'}, then run `remit validate` again.")
-    raise SystemExit(0 if found.ok else 3)
+        print_text(f"→ Fix {'this' if len(validation.problems) == 1 else 'these'}, then run `remit validate` again.")
+    raise SystemExit(0 if validation.ok else 3)
 
 
 def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
@@ -129,8 +129,8 @@ def _placed(problems: Iterable[Problem]) -> tuple[TeamProblem, ...]:
 
 
 def _split(where: str) -> tuple[int | None, str]:
-    found = _PLACE.fullmatch(where)
-    return (int(found["line"]), found["key"] or "") if found else (None, "")
+    match = _PLACE.fullmatch(where)
+    return (int(match["line"]), match["key"] or "") if match else (None, "")
 
 
 @click.command()

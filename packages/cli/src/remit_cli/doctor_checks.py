@@ -48,8 +48,8 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     yield from _about("store", _store(store_path, team[0] if team else None))
 
 
-def _about(group: CheckGroup, found: Iterable[Check]) -> Iterator[Check]:
-    for each in found:
+def _about(group: CheckGroup, checks: Iterable[Check]) -> Iterator[Check]:
+    for each in checks:
         yield replace(each, group=group)
 
 
@@ -142,17 +142,17 @@ def _wanted() -> Iterator[_Wanted]:
     while left:
         package, part, extra = left.pop(0)
         for requirement in metadata.requires(package) or ():
-            found = _REQUIREMENT.match(requirement)
-            if found is None or (package != "remit" and found["extra"] not in (None, part)):
+            match = _REQUIREMENT.match(requirement)
+            if match is None or (package != "remit" and match["extra"] not in (None, part)):
                 continue
-            brought_by = found["extra"] if package == "remit" else extra
-            if (found["name"], found["with"], brought_by) in known:
+            brought_by = match["extra"] if package == "remit" else extra
+            if (match["name"], match["with"], brought_by) in known:
                 continue
-            known.add((found["name"], found["with"], brought_by))
-            if found["name"].startswith("remit-") and _is_installed(found["name"]):
-                left.append((found["name"], found["with"], brought_by))
+            known.add((match["name"], match["with"], brought_by))
+            if match["name"].startswith("remit-") and _is_installed(match["name"]):
+                left.append((match["name"], match["with"], brought_by))
             else:
-                yield _Wanted(found["name"], found["least"], brought_by)
+                yield _Wanted(match["name"], match["least"], brought_by)
 
 
 def _is_installed(name: str) -> bool:
@@ -206,9 +206,9 @@ def _load(name: str) -> None:
 def _module_of(name: str) -> str:
     """Return the module that an installed package brings; most have the name of their package."""
     package = metadata.distribution(name)
-    found = (package.read_text("top_level.txt") or "").split()
-    found = found or [file.parts[0] for file in package.files or () if file.name == "__init__.py"]
-    return next((module for module in found if not module.startswith("_")), name)
+    modules = (package.read_text("top_level.txt") or "").split()
+    modules = modules or [file.parts[0] for file in package.files or () if file.name == "__init__.py"]
+    return next((module for module in modules if not module.startswith("_")), name)
 
 
 def _numbers(version: str) -> list[int]:
@@ -246,9 +246,9 @@ def _peers(team: Team) -> Iterator[Check]:
     if not addresses:
         return
 
-    found = asyncio.run(check_hubs(set(addresses.values())))
+    faults = asyncio.run(check_hubs(set(addresses.values())))
     for name, url in addresses.items():
-        if why := found[url]:
+        if why := faults[url]:
             todo = (
                 f"Check that its hub is running, and `url` in `[peers.{name}]`. Its agents cannot be called until then."
             )
@@ -281,8 +281,8 @@ _ALIVE = b"alive\n"
 async def check_hubs(urls: Iterable[str]) -> dict[str, str]:
     """Return for each address why no hub is reachable; an empty text if one is."""
     async with asyncio.TaskGroup() as group:
-        found = {url: group.create_task(_check_hub(url)) for url in urls}
-    return {url: task.result() for url, task in found.items()}
+        tasks = {url: group.create_task(_check_hub(url)) for url in urls}
+    return {url: task.result() for url, task in tasks.items()}
 
 
 async def _check_hub(url: str) -> str:
@@ -298,22 +298,22 @@ async def _check_hub(url: str) -> str:
             asyncio.timeout(2 * CONNECT_S),
             peer.session.get(f"{peer.url}/healthz", allow_redirects=False) as reply,
         ):
-            said = await reply.content.read(len(_ALIVE) + 1)
+            body = await reply.content.read(len(_ALIVE) + 1)
     except (ClientConnectorError, ConnectionTimeoutError) as error:
         return f"cannot connect: {in_words(error)}"
     except (ClientError, OSError, TimeoutError) as error:
         return f"invalid HTTP response ({type(error).__name__})"
     finally:
         await peer.close()
-    return "" if reply.status == 200 and said == _ALIVE else f"the server there is not a hub (status {reply.status})"
+    return "" if reply.status == 200 and body == _ALIVE else f"the server there is not a hub (status {reply.status})"
 
 
 COLOURS = {"problem": "red", "warning": "yellow", "ok": "green"}
 
 
-def print_checkup(found: Checkup, *, shows_all: bool) -> None:
+def print_checkup(checkup: Checkup, *, shows_all: bool) -> None:
     """Print problems, then warnings, then what is fine: one line for each group, or *shows_all* of it."""
-    by_state = {state: [each for each in found.checks if each.state == state] for state in COLOURS}
+    by_state = {state: [each for each in checkup.checks if each.state == state] for state in COLOURS}
     todo = [*by_state["problem"], *by_state["warning"]]
     _print_checks(todo)
     if todo:
@@ -341,8 +341,8 @@ def _print_folded(checks: Sequence[Check]) -> None:
     width = max(map(len, groups), default=0)
     for group in groups:
         names = [each.about for each in checks if each.group == group]
-        said = dict.fromkeys("extras" if name.startswith("extra ") else name for name in names)
-        print_beside(f"ok       {group:{width}}  ", ", ".join(said), fg=COLOURS["ok"])
+        shown = dict.fromkeys("extras" if name.startswith("extra ") else name for name in names)
+        print_beside(f"ok       {group:{width}}  ", ", ".join(shown), fg=COLOURS["ok"])
 
 
 def ok(about: str, says: str, todo: str = "") -> Check:
@@ -559,11 +559,11 @@ def _verified(verdict: AuditVerdict, key: Path) -> Check:
 
 def _questions(view: StoreView) -> Check:
     now_ms = time.time_ns() // 1_000_000
-    found = view.pending()
-    if not found:
+    questions = view.pending()
+    if not questions:
         return ok("questions", "none pending")
-    left = spoken(min(each.expires_ms for each in found) - now_ms)
-    waits = f"{many(len(found), 'question')} pending"
+    left = spoken(min(each.expires_ms for each in questions) - now_ms)
+    waits = f"{many(len(questions), 'question')} pending"
     return warning("questions", f"{waits}; the first expires in {left}", "`remit pending list` shows them.")
 
 

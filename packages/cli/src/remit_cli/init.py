@@ -316,9 +316,9 @@ def local_choices(
     environ: Mapping[str, str] = os.environ, is_installed: Callable[[str], bool] = lambda name: bool(find_spec(name))
 ) -> "list[LocalChoice]":
     """Return the local agents that were found, the best first: usable ones, an example, then those that need more."""
-    found = [*_programs(environ, is_installed), *_models(environ, is_installed)]
+    choices = [*_programs(environ, is_installed), *_models(environ, is_installed)]
     example = LocalChoice(name="the example in asker.py", lines=(f"run = {dumps([_python(environ), 'asker.py'])}",))
-    return [*(each for each in found if not each.needs), example, *(each for each in found if each.needs)]
+    return [*(each for each in choices if not each.needs), example, *(each for each in choices if each.needs)]
 
 
 def _programs(environ: Mapping[str, str], is_installed: Callable[[str], bool]) -> Iterator[LocalChoice]:

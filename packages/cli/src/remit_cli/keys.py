@@ -242,13 +242,13 @@ def _files(team_file: Path | None, overrides: tuple[str, ...]) -> KeyFiles:
     from remit_cli.config.sections.hub import IdentitySection
     from remit_cli.config.team_search import find_team
 
-    found = find_team(team_file)
-    team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)
-    folder, said = (Path(), IdentitySection()) if team is None else (team.folder, team.identity)
+    file = find_team(team_file)
+    team = None if file is None else load_team(file, overrides=overrides, secrets=False, code=False)
+    folder, identity = (Path(), IdentitySection()) if team is None else (team.folder, team.identity)
     return KeyFiles(
-        key=_shorter(folder / said.key),
-        trusted=_shorter(folder / said.trusted),
-        revoked=_shorter(folder / said.revoked),
+        key=_shorter(folder / identity.key),
+        trusted=_shorter(folder / identity.trusted),
+        revoked=_shorter(folder / identity.revoked),
         team=team,
     )
 

@@ -132,8 +132,8 @@ class CommandGroup(click.Group):
         from click.shell_completion import CompletionItem
 
         commands = [(name, each.help) for group in groups().values() for name, each in group.items()]
-        found = [CompletionItem(name, help=line) for name, line in commands if name.startswith(incomplete)]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=line) for name, line in commands if name.startswith(incomplete)]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

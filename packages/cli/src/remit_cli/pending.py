@@ -30,7 +30,7 @@ from remit_server.documents.shared import Decided, DraftAnswered, Pending, Pendi
 # Enough of a draft to recognise it; `remit pending show` prints all of it.
 DRAFT_SHOWN = 80
 
-Asked = Question | SharedDraft
+PendingItem = Question | SharedDraft
 
 # Poll interval of --watch; nobody notices half a second.
 WATCH_S = 0.5
@@ -82,21 +82,21 @@ def list_pending(watch: bool, given: GivenStore, as_json: bool, as_jsonl: bool) 
 
     path = record_file(given)
     look = partial(_everything, path, given)
-    found = look()
+    items = look()
     if as_json and not watch:
-        print_json(Pending(questions=tuple(map(question_of, _questions_in(found))), drafts=_drafts_in(found)))
+        print_json(Pending(questions=tuple(map(question_of, _questions_in(items))), drafts=_drafts_in(items)))
         return
     if as_jsonl or as_json:
-        for each in found:
+        for each in items:
             print_json(document_of(each))
-    elif found:
-        rows = [row_of(each, found) for each in found]
+    elif items:
+        rows = [row_of(each, items) for each in items]
         print_table(["id", "asks", "question", "left"], rows, folds=["left", "asks", "question"])
         click.echo(f"→ {_todo('ID', given, show=True)}", err=True)
     else:
         click.echo("Nothing is pending.", err=True)
     if watch:
-        _watch(look, found, as_lines=as_json or as_jsonl)
+        _watch(look, items, as_lines=as_json or as_jsonl)
 
 
 @pending.command()
@@ -113,12 +113,12 @@ def show(question: str, given: GivenStore, as_json: bool) -> None:
       remit pending show 3f09c1.1-5be0a7f2
     """
 
-    found = _find(_everything(record_file(given), given), question)
+    item = _find(_everything(record_file(given), given), question)
     if as_json:
-        print_json(document_of(found))
+        print_json(document_of(item))
         return
-    print_fields(fields_of(found))
-    click.echo(f"→ {_todo(short_id(found), given)}", err=True)
+    print_fields(fields_of(item))
+    click.echo(f"→ {_todo(short_id(item), given)}", err=True)
 
 
 def _todo(name: str, given: GivenStore, *, show: bool = False) -> str:
@@ -131,29 +131,29 @@ def _todo(name: str, given: GivenStore, *, show: bool = False) -> str:
     return f"{first}, {'then' if show else 'or'} {' or '.join(others)}"
 
 
-def _everything(path: Place, given: GivenStore) -> list[Asked]:
+def _everything(path: Place, given: GivenStore) -> list[PendingItem]:
     """Return everything that is pending: questions of the store, and drafts beside it."""
-    found: list[Asked] = [*_questions(path)]
+    items: list[PendingItem] = [*_questions(path)]
     box = _drafts_at(path, given)
     try:
-        return found if box is None else [*found, *box.waiting()]
+        return items if box is None else [*items, *box.waiting()]
     except RemitError as error:
         # A device that cannot be opened must not prevent answers to the rest.
         click.echo(f"Cannot show drafts to shared agents: {error.fault.message}", err=True)
-        return found
+        return items
 
 
 def _drafts_at(store: Place, given: GivenStore) -> DraftBox | None:
     return drafts_in(folder_of(store), given.team_file, given.overrides)
 
 
-def _find(found: Sequence[Asked], name: str) -> Asked:
+def _find(items: Sequence[PendingItem], name: str) -> PendingItem:
     """Return the pending item *name*: an id, the start or end of one, or `last` for the only one."""
     from remit.runtime.approvers import find
 
-    drafts, questions = _drafts_in(found), _questions_in(found)
-    if name == "last" and len(found) == 1:
-        return found[0]
+    drafts, questions = _drafts_in(items), _questions_in(items)
+    if name == "last" and len(items) == 1:
+        return items[0]
     fitting = [each for each in drafts if name and (each.draft.startswith(name) or each.draft.endswith(name))]
     if len(fitting) == 1 and not any(each.id == name for each in questions):
         return fitting[0]
@@ -169,12 +169,12 @@ def _find(found: Sequence[Asked], name: str) -> Asked:
     raise click.UsageError(f"ambiguous id `{name}` ({which}): type more characters")
 
 
-def _drafts_in(found: Sequence[Asked]) -> tuple[SharedDraft, ...]:
-    return tuple(each for each in found if isinstance(each, SharedDraft))
+def _drafts_in(items: Sequence[PendingItem]) -> tuple[SharedDraft, ...]:
+    return tuple(each for each in items if isinstance(each, SharedDraft))
 
 
-def _questions_in(found: Sequence[Asked]) -> tuple[Question, ...]:
-    return tuple(each for each in found if isinstance(each, Question))
+def _questions_in(items: Sequence[PendingItem]) -> tuple[Question, ...]:
+    return tuple(each for each in items if isinstance(each, Question))
 
 
 def _questions(path: Place) -> list[Question]:
@@ -190,19 +190,19 @@ def _questions(path: Place) -> list[Question]:
         return view.pending()
 
 
-def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines: bool) -> None:
+def _watch(look: Callable[[], list[PendingItem]], shown: Sequence[PendingItem], *, as_lines: bool) -> None:
     known = set(map(id_of, shown))
     while True:
         time.sleep(WATCH_S)
-        found = look()
-        for each in found:
+        items = look()
+        for each in items:
             if id_of(each) in known:
                 continue
             if as_lines:
                 print_json(document_of(each))
             else:
-                print_text("  ".join(row_of(each, found)))
-        known = set(map(id_of, found))
+                print_text("  ".join(row_of(each, items)))
+        known = set(map(id_of, items))
 
 
 # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -335,42 +335,42 @@ async def _decide(path: Place, name: str, decision: Decision) -> Question:
 
 def _state(path: Place, run: str) -> Any:
     with reading(path) as view:
-        found = view.runs(run=run, limit=1)
-    return found[0].state if found else "silent"
+        runs = view.runs(run=run, limit=1)
+    return runs[0].state if runs else "silent"
 
 
-def id_of(asked: Asked) -> str:
+def id_of(item: PendingItem) -> str:
     """Return the id by which an item is answered."""
-    return asked.id if isinstance(asked, Question) else asked.draft
+    return item.id if isinstance(item, Question) else item.draft
 
 
-def short_id(asked: Asked) -> str:
+def short_id(item: PendingItem) -> str:
     """Return the shortest unique id: the end of the run's id, the position in the run, and the digest of the question.
 
     The digest alone would not do: another run may ask the same question, which would then be approved by mistake.
     """
-    name, run = id_of(asked), asked.request.run if isinstance(asked, Question) else asked.run
+    name, run = id_of(item), item.request.run if isinstance(item, Question) else item.run
     return name[max(0, len(run) - 6) :] if name.startswith(run) else name
 
 
-def row_of(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
+def row_of(item: PendingItem, among: Sequence[PendingItem]) -> tuple[str, str, str, str]:
     """Return a row of the table: an id that is unique *among* the items, caller and callee, the question, and
     its age.
     """
-    name = short_id(asked)
+    name = short_id(item)
     if sum(id_of(each).endswith(name) for each in among) > 1:
-        name = id_of(asked)
-    if isinstance(asked, SharedDraft):
-        to = asked.device_name or asked.device
-        text = f"Send as turn {asked.turn}: {cut(asked.text, DRAFT_SHOWN)}"
-        return name, f"{asked.profile} → {to}", text, "paused" if asked.paused else ""
-    left = spoken(max(0, asked.expires_ms - now_ms()))
-    return name, f"{asked.request.origin} → {asked.request.target}", asked.text, left
+        name = id_of(item)
+    if isinstance(item, SharedDraft):
+        to = item.device_name or item.device
+        text = f"Send as turn {item.turn}: {cut(item.text, DRAFT_SHOWN)}"
+        return name, f"{item.profile} → {to}", text, "paused" if item.paused else ""
+    left = spoken(max(0, item.expires_ms - now_ms()))
+    return name, f"{item.request.origin} → {item.request.target}", item.text, left
 
 
-def fields_of(asked: Asked) -> Iterator[tuple[str, str]]:
+def fields_of(item: PendingItem) -> Iterator[tuple[str, str]]:
     """Return all fields of an item."""
-    return _question_fields(asked) if isinstance(asked, Question) else _draft_fields(asked)
+    return _question_fields(item) if isinstance(item, Question) else _draft_fields(item)
 
 
 def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
@@ -384,9 +384,9 @@ def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
     yield "id", draft.draft
 
 
-def document_of(asked: Asked) -> PendingQuestion | SharedDraft:
+def document_of(item: PendingItem) -> PendingQuestion | SharedDraft:
     """Return an item as a document."""
-    return question_of(asked) if isinstance(asked, Question) else asked
+    return question_of(item) if isinstance(item, Question) else item
 
 
 def question_of(question: Question) -> PendingQuestion:

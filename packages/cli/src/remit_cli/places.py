@@ -210,21 +210,21 @@ def store_file(given: GivenStore) -> Place:
     """Return the store of a command: the given one, else the team's, else the one in this folder."""
     if given.store_path is not None:
         return given.store_path
-    found = find_team(given.team_file)
-    if found is None:
+    file = find_team(given.team_file)
+    if file is None:
         return DEFAULT_STORE
-    if (recorded := recorded_store(found, overrides=given.overrides)) is not None:
+    if (recorded := recorded_store(file, overrides=given.overrides)) is not None:
         return relative_path(recorded)
     from remit_cli.config.load import load_team, salvaged
 
     try:
-        return relative_path(place_of(load_team(found, overrides=given.overrides, secrets=False, code=False)))
+        return relative_path(place_of(load_team(file, overrides=given.overrides, secrets=False, code=False)))
     except RemitError as error:
-        part = salvaged(found, overrides=given.overrides)
+        part = salvaged(file, overrides=given.overrides)
         if part is not None and (part.store.url is not None or part.store_path.exists()):
             # The record stays readable even if the team file has become invalid.
             path = relative_path(place_of(part))
-            click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
+            click.echo(f"{file.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
             return path
         why = error.fault
         advice = in_sentences(why.suggestion, "Or give the store with --store.")
@@ -323,8 +323,8 @@ def opened_upkeep(path: Place) -> Generator["StoreUpkeep"]:
 
 def team_path(team_file: Path | None) -> Path:
     """Return the team file: the given one, else the nearest, or raise a `RemitError` if there is none."""
-    found = find_team(team_file)
-    if found is None:
+    file = find_team(team_file)
+    if file is None:
         raise RemitError(
             fault(
                 Code.TEAM_INVALID,
@@ -332,7 +332,7 @@ def team_path(team_file: Path | None) -> Path:
                 suggestion="Create one with `remit init`, or give one with --team.",
             )
         )
-    return found
+    return file
 
 
 @contextmanager
@@ -355,13 +355,13 @@ def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
     from remit_cli.config.composition import vault_key_of
     from remit_cli.config.load import load_team, salvaged
 
-    found = find_team(team_file)
-    if found is None:
+    file = find_team(team_file)
+    if file is None:
         return None
     try:
-        return vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
+        return vault_key_of(load_team(file, overrides=overrides, secrets=False, code=False))
     except RemitError:
-        part = salvaged(found, overrides=overrides)
+        part = salvaged(file, overrides=overrides)
         if part is None:
             raise
         return vault_key_of(part)

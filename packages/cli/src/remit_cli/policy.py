@@ -127,12 +127,12 @@ def explain(
     advisers = (named(bring()) for bring in brought("placing"))
     places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
     approving = Approving(team.approvals.allow, team.approvals.otherwise)
-    found = explanation(hub, origin, call, user, approving=approving, place=next(places, None))
+    ruling = explanation(hub, origin, call, user, approving=approving, place=next(places, None))
     if as_json:
-        print_json(found)
+        print_json(ruling)
     else:
-        print_explanation(found, team.approvals.otherwise)
-    raise SystemExit(found.exit_code)
+        print_explanation(ruling, team.approvals.otherwise)
+    raise SystemExit(ruling.exit_code)
 
 
 _SHOWN = {"allow": ("ok", "green"), "rewrite": ("rewrite", "cyan"), "ask": ("ask", "yellow")}
@@ -142,36 +142,36 @@ _OBJECTION = ("refuse", "red")
 _OUTCOMES = {"allowed": "green", "asks": "yellow", "refused": "red"}
 
 
-def print_explanation(found: Explanation, asked_at: str) -> None:
+def print_explanation(ruling: Explanation, asked_at: str) -> None:
     """Print what would happen to a request, what to do about it, and then what each guard says."""
-    print_beside(f"{found.outcome}  ", _conclusion(found, asked_at), fg=_OUTCOMES[found.outcome])
-    if found.fault is not None:
-        for problem in found.fault.problems:
+    print_beside(f"{ruling.outcome}  ", _conclusion(ruling, asked_at), fg=_OUTCOMES[ruling.outcome])
+    if ruling.fault is not None:
+        for problem in ruling.fault.problems:
             print_beside("  ", f"{problem.path}: {problem.message}")
-        print_beside("→ ", found.fault.suggestion)
-    if found.authority is not None:
-        print_beside("", _authority(found))
-    if found.place is not None:
-        print_beside("", _placing(found.place))
+        print_beside("→ ", ruling.fault.suggestion)
+    if ruling.authority is not None:
+        print_beside("", _authority(ruling))
+    if ruling.place is not None:
+        print_beside("", _placing(ruling.place))
     click.echo()
-    width = max(len(each.guard) for each in found.guards)
-    for each in found.guards:
+    width = max(len(each.guard) for each in ruling.guards)
+    for each in ruling.guards:
         word, colour = _SHOWN.get(each.verdict, _OBJECTION)
         code = f"{each.code}: " if each.code else ""
         print_beside(f"{word:7}  {each.guard:{width}}  ", f"{code}{each.says}", fg=colour)
-    if found.struck:
+    if ruling.struck:
         click.echo()
-        seen = {False: f"{found.target} sees a token", True: f"{found.target} sees it in clear, by the team file"}
-        print_fields((each.kind, f"in {each.place}; {seen[each.shown]}") for each in found.struck)
+        seen = {False: f"{ruling.target} sees a token", True: f"{ruling.target} sees it in clear, by the team file"}
+        print_fields((each.kind, f"in {each.place}; {seen[each.shown]}") for each in ruling.struck)
         click.echo()
-        print_fields([("objective", found.request.objective), ("input", text_of(found.request.input))])
+        print_fields([("objective", ruling.request.objective), ("input", text_of(ruling.request.input))])
 
 
-def _authority(found: Explanation) -> str:
-    is_own = found.authority == "own" or found.origin == USER
-    whose = "its own permissions" if is_own else f"at most the permissions of {found.origin}"
-    tools, targets = ", ".join(found.tools) or "none", ", ".join(found.targets) or "nobody"
-    return f"{found.target} has {whose} (authority = {found.authority}): tools {tools}; may call {targets}."
+def _authority(ruling: Explanation) -> str:
+    is_own = ruling.authority == "own" or ruling.origin == USER
+    whose = "its own permissions" if is_own else f"at most the permissions of {ruling.origin}"
+    tools, targets = ", ".join(ruling.tools) or "none", ", ".join(ruling.targets) or "nobody"
+    return f"{ruling.target} has {whose} (authority = {ruling.authority}): tools {tools}; may call {targets}."
 
 
 def _placing(place: Placing) -> str:
@@ -180,16 +180,16 @@ def _placing(place: Placing) -> str:
     return f"{place.agent} {what} ({place.reason}): {place.why} [{place.capability}{sure}]."
 
 
-def _conclusion(found: Explanation, asked_at: str) -> str:
-    what = f"{found.origin} asking {found.target}"
-    match found.outcome:
+def _conclusion(ruling: Explanation, asked_at: str) -> str:
+    what = f"{ruling.origin} asking {ruling.target}"
+    match ruling.outcome:
         case "allowed":
-            remit = found.request.remit
+            remit = ruling.request.remit
             return f"{what} would be allowed, with {spoken(remit.time_ms)} and {many(remit.tokens, 'token')}."
         case "asks":
             where = "on the terminal" if asked_at == "terminal" else "in the inbox (`remit pending`)"
-            edits = f" They may edit: {', '.join(found.editable)}." if found.editable else ""
-            return f"{what} would wait for a person, asked {where} by {found.by}: {found.question}{edits}"
+            edits = f" They may edit: {', '.join(ruling.editable)}." if ruling.editable else ""
+            return f"{what} would wait for a person, asked {where} by {ruling.by}: {ruling.question}{edits}"
         case "refused":
-            why = f"{found.fault.code}: {found.fault.message}" if found.fault else ""
-            return f"{what} would be refused by {found.by}. {why}"
+            why = f"{ruling.fault.code}: {ruling.fault.message}" if ruling.fault else ""
+            return f"{what} would be refused by {ruling.by}. {why}"

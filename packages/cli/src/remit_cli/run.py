@@ -161,8 +161,8 @@ def ask(
             f"{path.name} has no `[orchestrator]`; add that section, or call an agent with `remit run`"
         )
     text, value = read_task(text, given_input, None)
-    asked = order_of(orchestrator.name, text, user, path, overrides)
-    order = asked.asking(input=value, session=session, max_tokens=max_tokens, deadline_ms=deadline_ms)
+    bare = order_of(orchestrator.name, text, user, path, overrides)
+    order = bare.asking(input=value, session=session, max_tokens=max_tokens, deadline_ms=deadline_ms)
     speakers = None if verbose else (orchestrator.name, *team.workflows)
     done = carry_out(
         order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, speakers=speakers

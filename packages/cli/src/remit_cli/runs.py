@@ -89,15 +89,15 @@ def list_runs(
 
     with reading(record_file(given)) as view:
         most = LOOKED_AT if state else limit
-        found = view.runs(user=user, correlation=correlation, limit=most)
-    found = [each for each in found if state is None or standing(each) == state][:limit]
+        summaries = view.runs(user=user, correlation=correlation, limit=most)
+    summaries = [each for each in summaries if state is None or standing(each) == state][:limit]
     if as_json:
-        print_json(Runs(runs=tuple(map(run_line, found))))
+        print_json(Runs(runs=tuple(map(run_line, summaries))))
     elif as_jsonl:
-        for each in found:
+        for each in summaries:
             print_json(run_line(each))
-    elif found:
-        print_runs(found)
+    elif summaries:
+        print_runs(summaries)
     else:
         click.echo("No such run.\n→ List all: remit runs list. Start one: remit run AGENT TASK", err=True)
 
@@ -121,11 +121,11 @@ def show(run: str, as_json: bool, given: GivenStore) -> None:
     with reading(path) as view:
         run = find_run(view, run)
         tree, known = tree_of(view, run), summary_of(view, run)
-    found = details(tree, run, known.state if known else "finished", relative_path(path), now_ms())
+    shown = details(tree, run, known.state if known else "finished", relative_path(path), now_ms())
     if as_json:
-        print_json(found)
+        print_json(shown)
     else:
-        print_details(found, tree)
+        print_details(shown, tree)
 
 
 @runs.command()
@@ -168,11 +168,11 @@ def tree(run: str, as_json: bool, given: GivenStore) -> None:
 
     with reading(record_file(given)) as view:
         run = find_run(view, run)
-        found = tree_of(view, run)
+        shown = tree_of(view, run)
     if as_json:
-        print_json(branches(found, run, now_ms()))
+        print_json(branches(shown, run, now_ms()))
     else:
-        print_tree(found)
+        print_tree(shown)
 
 
 @runs.command()
@@ -303,11 +303,11 @@ def replay(run: str, as_json: bool, given: GivenStore) -> None:
     with reading(record_file(given)) as view:
         run = find_run(view, run)
         known = summary_of(view, run)
-        found = replayed(run, known.state if known else "finished", records_of(view, run))
+        steps = replayed(run, known.state if known else "finished", records_of(view, run))
     if as_json:
-        print_json(found)
+        print_json(steps)
     else:
-        print_replay(found)
+        print_replay(steps)
 
 
 @runs.command()

@@ -119,16 +119,16 @@ def archive(folder: Path, as_json: bool, given: GivenStore) -> None:
     from remit_cli.store_archive import archive_segment
     from remit_cli.upkeep.removal import day_of
 
-    written = found = 0
+    written = sealed = 0
     with opened_upkeep(store_file(given)) as upkeep:
         today = day_of(upkeep.now_ms())
         for segment in upkeep.segments():
             if segment.day < today:
-                found += 1
+                sealed += 1
                 written += archive_segment(upkeep, segment, folder)
     if as_json:
-        print_json(ArchiveResult(folder=str(folder), written=written, known=found - written))
-    known = many(found - written, "segment")
+        print_json(ArchiveResult(folder=str(folder), written=written, known=sealed - written))
+    known = many(sealed - written, "segment")
     click.echo(f"Wrote {many(written, 'segment')} to {folder}; {known} there already.", err=as_json)
 
 
@@ -289,10 +289,10 @@ def _retention(keep: str | None, given: GivenStore) -> "Retention":
             return Retention(*[duration_ms(keep)] * len(Retention._fields))
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--keep") from error
-    found = find_team(given.team_file)
-    if found is None:
+    file = find_team(given.team_file)
+    if file is None:
         return Retention()
-    return load_team(found, overrides=given.overrides, secrets=False, code=False).store.retention()
+    return load_team(file, overrides=given.overrides, secrets=False, code=False).store.retention()
 
 
 def _size(size: int) -> str:

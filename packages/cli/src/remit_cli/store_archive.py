@@ -173,7 +173,7 @@ def verify_archive(folder: Path, *, keys: Collection[str] = (), stored: Stored |
 
     The checkpoints must be signed by one of *keys*; without any, all by the same one.
     """
-    found = ArchiveVerdict()
+    verdict = ArchiveVerdict()
     signers: dict[str, None] = {}
     findings: list[str] = []
     files = sorted((int(name[1]), each) for each in folder.iterdir() if (name := _NAME.fullmatch(each.name)))
@@ -193,16 +193,16 @@ def verify_archive(folder: Path, *, keys: Collection[str] = (), stored: Stored |
         elif previous and header.before != previous.after:
             findings.append(f"{path.name}: it does not continue {_name(previous)}")
         previous = header
-        found = found._replace(
-            segments=found.segments + 1,
-            rows=found.rows + segment.rows,
-            removed=found.removed + segment.removed,
-            first=found.first or header.first,
+        verdict = verdict._replace(
+            segments=verdict.segments + 1,
+            rows=verdict.rows + segment.rows,
+            removed=verdict.removed + segment.removed,
+            first=verdict.first or header.first,
             last=header.last,
         )
     strangers = [key for key in signers if key not in keys] if keys else list(signers)[1:]
     findings += [f"segments are signed by another key, {key}" for key in strangers]
-    return found._replace(keys=tuple(signers), findings=tuple(findings))
+    return verdict._replace(keys=tuple(signers), findings=tuple(findings))
 
 
 class _Checked(NamedTuple):

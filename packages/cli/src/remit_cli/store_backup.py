@@ -217,12 +217,12 @@ def in_use(name: str) -> StoreError:
 
 async def lost_without_key(database: SqlConnection, then: str) -> tuple[str, ...]:
     """Return what can no longer be read without the store's key, and what happens *then*."""
-    found = await database.fetchrow(
+    counts = await database.fetchrow(
         "SELECT (SELECT count(*) FROM remit.sealed), (SELECT count(*) FROM remit.user_key WHERE by_user <> ''),"
         " (SELECT count(*) FROM remit.question WHERE decision IS NOT NULL)"
     )
-    assert found
-    values, users, answers = found
+    assert counts
+    values, users, answers = counts
     return (
         f"{values} redacted values cannot be read, unless the team file names a key of its own for them",
         f"{answers} answers to questions, and the reasons of commands, cannot be read",
@@ -332,8 +332,8 @@ def restore(file: Path, path: Path, *, force: bool = False, resume: bool = False
 
 
 def _head(connection: SqliteConnection) -> tuple[int, bytes]:
-    found = connection.execute("SELECT seq, CAST(digest AS BLOB) FROM record ORDER BY seq DESC LIMIT 1").fetchone()
-    return (found[0], found[1]) if found else (0, bytes(32))
+    row = connection.execute("SELECT seq, CAST(digest AS BLOB) FROM record ORDER BY seq DESC LIMIT 1").fetchone()
+    return (row[0], row[1]) if row else (0, bytes(32))
 
 
 def _judge(path: Path, backup: SqliteConnection, head: tuple[int, bytes], *, force: bool) -> bool:
@@ -427,10 +427,10 @@ def _prepare(
 
 
 def _fence(connection: SqliteConnection, made_ms: int, now_ms: int, head: int, *, resume: bool) -> int:
-    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'message'").fetchone()
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'message'").fetchone()
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'message'")
     sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('message', ?)"
-    connection.execute(sql, (GAP + (found[0] if found else 0),))
+    connection.execute(sql, (GAP + (row[0] if row else 0),))
     transaction = Transaction(connection, now_ms, {}, keep_records=False)
     ended = at_once(fence(transaction, made_ms, head, resume=resume))
     transaction.write()

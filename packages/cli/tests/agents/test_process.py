@@ -296,10 +296,10 @@ async def test_the_brief_says_in_the_process_what_it_says_in_the_hub() -> None:
     handoff = Handoff(original_request="Sort my receipts", prior_outputs={"tag": [1]})
     desk = Desk()
     async with process_of(agents.tell_brief) as agent:
-        told = (await agent(a_brief(desk, handoff=handoff, input={"é": [None, 1.5]}))).result
-    assert 0 < told.pop("time_left_ms") <= desk.time_left_ms()
-    assert told.pop("request")["handoff"] == {"original_request": "Sort my receipts", "prior_outputs": {"tag": [1]}}
-    assert told == {
+        answer = (await agent(a_brief(desk, handoff=handoff, input={"é": [None, 1.5]}))).result
+    assert 0 < answer.pop("time_left_ms") <= desk.time_left_ms()
+    assert answer.pop("request")["handoff"] == {"original_request": "Sort my receipts", "prior_outputs": {"tag": [1]}}
+    assert answer == {
         "tools": ["add", "clock"],
         "original_request": "Sort my receipts",
         "traceparent": desk.traceparent(),
@@ -312,8 +312,8 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
     desk = Desk()
     desk.found["known"] = "kept"
     async with process_of(agents.speak) as agent:
-        told = (await agent(a_brief(desk))).result
-    assert told == {
+        answer = (await agent(a_brief(desk))).result
+    assert answer == {
         "delegates": [["tag", "sorts", ["TAG"]], ["tax", "", []]],
         "tools": ["look"],
         "history": [[7, "3 in 500"]],

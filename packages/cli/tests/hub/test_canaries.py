@@ -315,8 +315,8 @@ async def _converse(watch: Watch, work: Path) -> None:
 
     async with watch.open(hub):
         for _ in range(3):
-            said = f"We decided: {TEXT} It must reach {CANARIES['email']}."
-            assert (await watch.ask(hub, "a", said, session="a", context=wanted)).ok
+            text = f"We decided: {TEXT} It must reach {CANARIES['email']}."
+            assert (await watch.ask(hub, "a", text, session="a", context=wanted)).ok
         watch.written["notes"] = repr(await hub.store.notes("a"))
         watch.written["messages"] = repr(await hub.store.messages("b", ContextFilter(), now_ms=0, tokens=100_000))
 

@@ -39,10 +39,10 @@ async def test_an_isolated_agent_delegates_within_its_remit(hub: Hub) -> None:
 
     async with hub:
         response = await hub.ask("boss", "Sort", user="u-1", max_tokens=1_000)
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     assert response.result == ["success", "{'n': [1]} within 40", 25, 975]
     assert (response.status, response.usage) == (Status.SUCCESS, Usage(prompt=25))
-    assert [(each.origin, each.target, each.status) for each in told] == [
+    assert [(each.origin, each.target, each.status) for each in delegations] == [
         ("user", "boss", Status.SUCCESS),
         ("boss", "tag", Status.SUCCESS),
     ]

@@ -75,32 +75,32 @@ async def test_an_isolated_agent_is_given_no_secret_no_descriptor_and_a_folder_o
     }  # fmt: skip
     with leaked:
         async with a_hub(folder, more, "surroundings", **environ) as hub:
-            told: Any = (await hub.ask("probe", user="u-1")).unwrap()
-            assert Path(told["cwd"]).is_dir()
-    own = told["cwd"]
-    assert CANARY not in str(told)
-    given = told["environ"]
+            result: Any = (await hub.ask("probe", user="u-1")).unwrap()
+            assert Path(result["cwd"]).is_dir()
+    own = result["cwd"]
+    assert CANARY not in str(result)
+    given = result["environ"]
     given.pop("LC_CTYPE", None)  # Python sets it in a C locale
     assert given == {
         "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7",
         "HOME": own, "TMPDIR": own,
     }  # fmt: skip
     assert own not in (os.getcwd(), str(folder), str(tmp_path))
-    assert told["mode"] == 0o700
-    assert told["stdin"] == ""
-    pipes = [each for name, each in told["descriptors"].items() if name in "12"]
-    assert told["descriptors"]["0"] == "/dev/null"
+    assert result["mode"] == 0o700
+    assert result["stdin"] == ""
+    pipes = [each for name, each in result["descriptors"].items() if name in "12"]
+    assert result["descriptors"]["0"] == "/dev/null"
     assert all(each.startswith("pipe:") for each in pipes)
-    assert not any("leaked" in each or "hub.db" in each for each in told["descriptors"].values())
+    assert not any("leaked" in each or "hub.db" in each for each in result["descriptors"].values())
     assert not Path(own).exists(), "it goes with the process"
 
 
 async def test_variables_are_given_by_name(folder: Path) -> None:
     environ = {"OPENAI_API_KEY": "sk-1", "OTHER_KEY": CANARY, "HOME": "/home/ada"}
     async with a_hub(folder, 'env = ["OPENAI_API_KEY", "HOME", "NOT_SET"]', "surroundings", **environ) as hub:
-        told: Any = (await hub.ask("probe", user="u-1")).unwrap()
-    assert (told["environ"]["OPENAI_API_KEY"], told["environ"]["HOME"]) == ("sk-1", "/home/ada")
-    assert not {"OTHER_KEY", "NOT_SET"} & told["environ"].keys()
+        result: Any = (await hub.ask("probe", user="u-1")).unwrap()
+    assert (result["environ"]["OPENAI_API_KEY"], result["environ"]["HOME"]) == ("sk-1", "/home/ada")
+    assert not {"OTHER_KEY", "NOT_SET"} & result["environ"].keys()
 
 
 def test_what_python_needs_is_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +154,8 @@ async def test_it_can_read_neither_the_store_nor_its_key_nor_any_file_that_is_no
         assert store.exists()
         hidden = [store, folder / ".remit" / "hub.db.key", folder / ".env", folder / "notes.txt", folder / "remit.toml"]
         hidden += [secret, Path("/etc/shadow"), Path("/etc/hostname"), Path(f"/proc/{os.getpid()}/environ")]
-        told = await came_of(hub, *[("read", str(each)) for each in hidden])
-        assert told == ["PermissionError"] * len(hidden)
+        outcomes = await came_of(hub, *[("read", str(each)) for each in hidden])
+        assert outcomes == ["PermissionError"] * len(hidden)
         changed = [(what, str(store)) for what in ("write", "truncate", "chmod", "unlink")]
         assert await came_of(hub, *changed) == ["PermissionError"] * 4
         assert await came_of(hub, ("link", str(store)), ("read", "linked")) == ["OSError", "FileNotFoundError"]
@@ -170,24 +170,24 @@ async def test_it_can_read_neither_the_store_nor_its_key_nor_any_file_that_is_no
 @confined
 async def test_it_can_use_its_own_folder_python_and_programs(folder: Path) -> None:
     async with a_hub(folder) as hub:
-        told = await came_of(
+        outcomes = await came_of(
             hub, ("write", "mine"), ("read", "mine"), ("run", ["sh", "-c", "cat mine"]), ("write", "/dev/null")
         )
-        assert told == ["written", "changed", "changed", "written"]
+        assert outcomes == ["written", "changed", "changed", "written"]
 
 
 @confined
 async def test_it_reaches_the_files_that_are_named(folder: Path) -> None:
     (folder / "out").mkdir()
     async with a_hub(folder, 'sandbox = true\nreads = ["data"]\nwrites = ["out"]') as hub:
-        told = await came_of(
+        outcomes = await came_of(
             hub,
             ("read", str(folder / "data" / "rates.csv")),
             ("write", str(folder / "data" / "rates.csv")),
             ("write", str(folder / "out" / "new")),
             ("read", str(folder / "notes.txt")),
         )
-        assert told == ["1,2", "PermissionError", "written", "PermissionError"]
+        assert outcomes == ["1,2", "PermissionError", "written", "PermissionError"]
 
 
 @confined
@@ -203,7 +203,7 @@ async def test_it_reaches_no_network_at_all(folder: Path, run: str, tmp_path: Pa
         unix.bind(str(tmp_path / "s"))
         unix.listen()
         async with a_hub(folder, run=run) as hub:
-            told = await came_of(
+            outcomes = await came_of(
                 hub,
                 ("connect", list(server.getsockname())),
                 ("send", list(datagrams.getsockname())),
@@ -211,7 +211,7 @@ async def test_it_reaches_no_network_at_all(folder: Path, run: str, tmp_path: Pa
             )
         with pytest.raises(BlockingIOError):
             datagrams.recv(10)
-    assert told == ["PermissionError"] * 3
+    assert outcomes == ["PermissionError"] * 3
 
 
 @confined
@@ -262,8 +262,8 @@ async def test_root_has_no_capabilities_in_it(folder: Path) -> None:
 async def a_server(text: str) -> AsyncGenerator[int]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        said = f"{text} {head.split()[1].decode()}".encode()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(said), said))
+        body = f"{text} {head.split()[1].decode()}".encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
         await writer.drain()
         writer.close()
 
@@ -279,7 +279,7 @@ async def test_it_reaches_the_hosts_that_are_named_and_no_other(folder: Path) ->
         a_server("other") as other,
         a_hub(folder, f'sandbox = true\nnetwork = ["127.0.0.1:{named}"]') as hub,
     ):
-        told = await came_of(
+        outcomes = await came_of(
             hub,
             ("fetch", f"http://127.0.0.1:{named}/rates?day=1"),
             ("fetch", f"http://127.0.0.1:{other}/"),
@@ -289,10 +289,10 @@ async def test_it_reaches_the_hosts_that_are_named_and_no_other(folder: Path) ->
             ("unix", "/tmp/none"),
             ("read", str(folder / ".remit" / "hub.db")),
         )
-    assert told[:3] == ["named /rates?day=1", "HTTP 403", "HTTP 403"]
-    assert told[3] == "ConnectionRefusedError", "its own loopback, on which nobody listens there"
-    assert told[4] == "sent", "into its own loopback"
-    assert told[5:] == ["PermissionError", "PermissionError"]
+    assert outcomes[:3] == ["named /rates?day=1", "HTTP 403", "HTTP 403"]
+    assert outcomes[3] == "ConnectionRefusedError", "its own loopback, on which nobody listens there"
+    assert outcomes[4] == "sent", "into its own loopback"
+    assert outcomes[5:] == ["PermissionError", "PermissionError"]
 
 
 @pytest.mark.skipif(not has_own_network(), reason="no network namespaces here")

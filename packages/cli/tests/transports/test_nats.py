@@ -183,17 +183,17 @@ async def test_hosts_take_no_more_than_their_slots_and_the_queue_is_bounded(tmp_
         bus = await hubs.open(near)
         await bus.find("slow")
         assert len([hub for hub in bus.hubs if hub.agents]) == 2
-        asked = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(4)]
+        tasks = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(4)]
         await eventually(lambda: sum(running.values()) == 4)
         for each in range(4, 10):  # one after another, so that the queue is counted exactly
-            asked.append(asyncio.create_task(near.ask("slow", str(each), user="anna")))
+            tasks.append(asyncio.create_task(near.ask("slow", str(each), user="anna")))
             await eventually(partial(bus.queued, "slow"), when=lambda queued, each=each: queued == each - 3)
         refused = await near.ask("slow", "too much", user="anna")
         assert refused.fault is not None
         assert (refused.status, refused.fault.code) == (Status.REFUSED, Code.OVERLOADED)
         assert refused.fault.retry_after_ms == 1_000
         go.set()
-        assert [(await each).unwrap() for each in asked] == [str(each) for each in range(10)]
+        assert [(await each).unwrap() for each in tasks] == [str(each) for each in range(10)]
         assert most == {0: 2, 1: 2}
 
 
@@ -209,11 +209,11 @@ async def test_a_burst_of_requests_does_not_overfill_the_queue(tmp_path: Path) -
         await hubs.open(host)
         bus = await hubs.open(near)
         await known(near, "slow")
-        asked = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(20)]
-        await eventually(lambda: sum(each.done() for each in asked) >= 16)
+        tasks = [asyncio.create_task(near.ask("slow", str(each), user="anna")) for each in range(20)]
+        await eventually(lambda: sum(each.done() for each in tasks) >= 16)
         assert await bus.queued("slow") <= 3
         go.set()
-        responses = [await each for each in asked]
+        responses = [await each for each in tasks]
         served = [each for each in responses if each.ok]
         assert 1 <= len(served) <= 4
         assert {each.fault.code for each in responses if each.fault is not None} == {Code.OVERLOADED}

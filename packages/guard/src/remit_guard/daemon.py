@@ -191,8 +191,8 @@ class GuardApp:
         self._service = service
         self._link = link
         self._part_of = part_of
-        self._heard = {name: heard_of(folder, name) for name in TOOLS}
-        for path in self._heard.values():
+        self._last_hook_files = {name: heard_of(folder, name) for name in TOOLS}
+        for path in self._last_hook_files.values():
             path.parent.mkdir(exist_ok=True)
         self.seen: dict[str, int] = {}
         """How many hooks each tool has sent."""
@@ -244,7 +244,7 @@ class GuardApp:
             return 400, msgspec.json.encode({"error": str(error)})
         self.seen[tool] = self.seen.get(tool, 0) + 1
         with suppress(OSError):  # on a full disk, what was decided holds all the same
-            self._heard[tool].touch()
+            self._last_hook_files[tool].touch()
         return 200, msgspec.json.encode(answer)
 
     async def _console(self) -> tuple[int, bytes]:

@@ -102,13 +102,13 @@ class GuardSection(Section, frozen=True, kw_only=True):
 
     def settings(self) -> GuardSettings:
         """Return them for the guard."""
-        said = in_code(self, GuardSettings.__struct_fields__)
-        said["kinds"] = {name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()}
-        said["projects"] = {
+        values = in_code(self, GuardSettings.__struct_fields__)
+        values["kinds"] = {name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()}
+        values["projects"] = {
             name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()
         }
-        said["tools"] = {name: each.limits() for name, each in self.tools.items()}
-        return GuardSettings(**said)
+        values["tools"] = {name: each.limits() for name, each in self.tools.items()}
+        return GuardSettings(**values)
 
 
 def _misnamed(file: Inspection) -> Iterator[WrongPart]:

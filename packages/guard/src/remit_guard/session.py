@@ -73,8 +73,8 @@ class GuardedAgent:
         """Return what the record tells of its model: prices and the spend are reckoned from it."""
         names = [use.model for use in self.counted.values() if use.model]
         cached = self.spent.cached
-        told = {"cached" if self.counts_cached else "beside": cached} if cached else {}
-        return {"name": names[-1] if names else "", **told}
+        tokens_read = {"cached" if self.counts_cached else "beside": cached} if cached else {}
+        return {"name": names[-1] if names else "", **tokens_read}
 
 
 class GuardedSession:
@@ -194,12 +194,12 @@ class GuardedSession:
 
     def bind(self, request: str, agent: str) -> GuardedAgent | None:
         """Note the id that the tool gives a sub-agent that may start; None if nobody allowed it."""
-        found = self.waiting.pop(request, None)
-        if found is not None:
+        bound = self.waiting.pop(request, None)
+        if bound is not None:
             if (earlier := self.agents.get(agent)) is not None:  # it was woken: what it was charged for stays charged
-                found.counted = earlier.counted
-            self.agents[agent] = found
-        return found
+                bound.counted = earlier.counted
+            self.agents[agent] = bound
+        return bound
 
     def settle(self, agent: str, kind: str, stopped: str = "") -> GuardedAgent:
         """Note a sub-agent without a delegation, whose tokens are charged to the session: it ended, or must end."""
@@ -209,13 +209,13 @@ class GuardedSession:
 
     def give_up(self, request: str) -> None:
         """Note that a sub-agent that may start does not."""
-        if (found := self.waiting.pop(request, None)) is not None:
-            self._end(found, "It was not started.")
+        if (unstarted := self.waiting.pop(request, None)) is not None:
+            self._end(unstarted, "It was not started.")
 
     def end(self, agent: str, outcome: str) -> None:
         """Note that a sub-agent has ended."""
-        if (found := self.agents.get(agent)) is not None:
-            self._end(found, outcome)
+        if (ended := self.agents.get(agent)) is not None:
+            self._end(ended, outcome)
 
     def _end(self, agent: GuardedAgent, outcome: str) -> None:
         if not agent.ended.is_set():
@@ -309,7 +309,7 @@ class GuardedSession:
         """Have a person agree to more sub-agents near and at the limit; return the refusal."""
         assert self.root.brief is not None
         settings, used = self.settings, self.used
-        told = f"{self.tool} has used {used:,} of {self._limit:,} tokens."
+        use = f"{self.tool} has used {used:,} of {self._limit:,} tokens."
         is_at_limit = self.root.brief.tokens_left() < settings.reserve
         match settings.at_limit:
             case "stop":
@@ -318,21 +318,21 @@ class GuardedSession:
                 if is_at_limit:
                     self._go_on()
             case "ask" if is_at_limit:
-                if not await self._ask(f"{told} Start one more {kind}?"):
+                if not await self._ask(f"{use} Start one more {kind}?"):
                     return f"{_NO_TOKENS} A person was asked, and did not agree to more."
                 self._extend(self._beyond + settings.reserve, "a person agreed to one more sub-agent")
             case "ask":
-                if used >= settings.ask_at * settings.tokens and not await self._agree_near_limit(told):
+                if used >= settings.ask_at * settings.tokens and not await self._agree_near_limit(use):
                     return "A person was asked whether more sub-agents may start, and did not agree."
         return None
 
-    async def _agree_near_limit(self, told: str) -> bool:
+    async def _agree_near_limit(self, use: str) -> bool:
         """Have a person agree once to all sub-agents up to the limit; one answer is for all that ask at once."""
         declined = self._near_limit_declined
         with self._waiting_for_person():
             async with self._near_limit:
                 if not self._near_limit_agreed and self._near_limit_declined == declined:
-                    self._near_limit_agreed = await self._ask(f"{told} May it start more sub-agents, up to the limit?")
+                    self._near_limit_agreed = await self._ask(f"{use} May it start more sub-agents, up to the limit?")
                     self._near_limit_declined += not self._near_limit_agreed
                 return self._near_limit_agreed
 
@@ -343,18 +343,18 @@ class GuardedSession:
         """
         assert self.root.brief is not None
         while (limit := self._exceeded(tokens)) is not None:
-            told = f"{self._days.used(limit):,} of the {limit.name} are used or set aside"
+            use = f"{self._days.used(limit):,} of the {limit.name} are used or set aside"
             match self.settings.at_limit:
                 case "stop":
-                    return fault(Code.TOKEN_BUDGET_EXCEEDED, told, suggestion=_REPORT)
+                    return fault(Code.TOKEN_BUDGET_EXCEEDED, use, suggestion=_REPORT)
                 case "warn":
                     key = self._days.today(), limit
                     if key not in self._warned:
                         self._warned.add(key)
-                        self.root.brief.progress(f"{told}; the limit only warns")
+                        self.root.brief.progress(f"{use}; the limit only warns")
                     return None
                 case "ask":
-                    if not await self._ask(f"{told}. Start one more {kind}?"):
+                    if not await self._ask(f"{use}. Start one more {kind}?"):
                         return f"The {limit.name} are spent. A person was asked, and did not agree to more. {_REPORT}"
                     self._days.grant(limit, max(0, tokens - self._days.left(limit)))
         return None

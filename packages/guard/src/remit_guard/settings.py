@@ -89,8 +89,8 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return ""
         inside = Path(os.path.realpath(folder))
         places = {name: Path(os.path.realpath(os.path.expanduser(name))) for name in self.projects}
-        found = [name for name, place in places.items() if inside.is_relative_to(place)]
-        return max(found, key=lambda name: len(places[name].parts), default="")
+        containing = [name for name, place in places.items() if inside.is_relative_to(place)]
+        return max(containing, key=lambda name: len(places[name].parts), default="")
 
     def of_project(self, project: str) -> "GuardSettings":
         """Return the limits of one session in a project; empty: in none."""

@@ -61,8 +61,8 @@ def started_tool(command: str) -> str | None:
         text = _without_documents(texts.popleft()[:left].replace("\\\n", " "))
         left -= len(text) + 1
         for words in _simple_commands(text):
-            if (found := _started(words, texts)) is not None:
-                return found
+            if (tool := _started(words, texts)) is not None:
+                return tool
         texts.extend(islice(_substitutions(text), max(0, left) // _LONGEST_SUBSTITUTION))
     return None
 
@@ -77,9 +77,9 @@ def _without_documents(text: str) -> str:
             end = "" if line.lstrip("\t") == end else end
             continue
         kept.append(line)
-        found = _HERE_DOCUMENT.search(line)
-        if found is not None and ends.get(found[1], -1) > index:
-            end = found[1]
+        document = _HERE_DOCUMENT.search(line)
+        if document is not None and ends.get(document[1], -1) > index:
+            end = document[1]
     return "\n".join(kept)
 
 

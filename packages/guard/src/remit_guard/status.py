@@ -32,8 +32,8 @@ def installed_version(command: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(done.stdout.decode(errors="replace"))
-    return None if found is None else found[0]
+    version = _VERSION.search(done.stdout.decode(errors="replace"))
+    return None if version is None else version[0]
 
 
 # A guard that has just started answers other hooks first.
@@ -59,44 +59,44 @@ class GuardConsoleLink(Struct, frozen=True, kw_only=True):
     suggestion: str = ""
 
 
-def asked(folder: Path) -> GuardStatus | None:
+def guard_status(folder: Path) -> GuardStatus | None:
     """Ask the guard for its state; None if none answers."""
-    told = _told(folder, b"GET /status")
-    return None if told is None else decode(told, type=GuardStatus)
+    reply = _request(folder, b"GET /status")
+    return None if reply is None else decode(reply, type=GuardStatus)
 
 
 def console_link(folder: Path) -> GuardConsoleLink | None:
     """Ask the guard for a link to its console; None if none answers."""
-    told = _told(folder, b"POST /console")
-    return None if told is None else decode(told, type=GuardConsoleLink)
+    reply = _request(folder, b"POST /console")
+    return None if reply is None else decode(reply, type=GuardConsoleLink)
 
 
-def _told(folder: Path, request: bytes) -> bytes | None:
+def _request(folder: Path, request: bytes) -> bytes | None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(PATIENCE_S)
             connection.connect(str(socket_of(folder)))
             connection.sendall(request + b" HTTP/1.1\r\nHost: guard\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            told = b"".join(iter(lambda: connection.recv(65_536), b""))
+            reply = b"".join(iter(lambda: connection.recv(65_536), b""))
     except OSError:
         return None
-    return told.partition(b"\r\n\r\n")[2]
+    return reply.partition(b"\r\n\r\n")[2]
 
 
 def report(folder: Path) -> GuardReport:
     """Return whether the guard runs, is in all files that it was put into, and hears the tools."""
-    told = asked(folder)
-    tools = tuple(_tool(folder, each, told) for each in installed(folder))
+    status = guard_status(folder)
+    tools = tuple(_tool(folder, each, status) for each in installed(folder))
     return GuardReport(
-        ok=told is not None and all(each.state != "gone" and not each.obstacle for each in tools),
-        process=None if told is None else told.process,
-        unanswering=holder(folder) if told is None else None,
-        sessions=0 if told is None else len(told.sessions),
+        ok=status is not None and all(each.state != "gone" and not each.obstacle for each in tools),
+        process=None if status is None else status.process,
+        unanswering=holder(folder) if status is None else None,
+        sessions=0 if status is None else len(status.sessions),
         tools=tools,
     )
 
 
-def _tool(folder: Path, put: Installed, told: GuardStatus | None) -> GuardedTool:
+def _tool(folder: Path, put: Installed, status: GuardStatus | None) -> GuardedTool:
     tool = TOOLS[put.tool]
     try:
         heard_ms = heard_of(folder, put.tool).stat().st_mtime_ns // 1_000_000
@@ -117,7 +117,7 @@ def _tool(folder: Path, put: Installed, told: GuardStatus | None) -> GuardedTool
         path=put.path,
         state=state,
         heard_ms=heard_ms,
-        events=0 if told is None else told.hooks.get(put.tool, 0),
+        events=0 if status is None else status.hooks.get(put.tool, 0),
         version=installed_version(tool.command or tool.name),
         tried=tool.tried,
         obstacle=obstacle,

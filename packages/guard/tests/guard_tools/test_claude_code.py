@@ -57,7 +57,7 @@ def deeper(asked: list[str], results: list[str]) -> Calls:
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
     with ScriptedModel(deeper) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
     assert desk.tokens() == spent(model)
     assert desk.tree().count("general-purpose") == 3
@@ -69,7 +69,7 @@ def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
 
     with ScriptedModel(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "TOKEN_BUDGET_EXCEEDED" in told
     assert desk.tokens() == spent(model) <= 280
 
@@ -89,7 +89,7 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Done." in out, err
     assert "A person was asked, and did not agree to more." in told
     assert desk.tree().count("general-purpose") == 1
@@ -113,7 +113,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
             guards.append(process)
             run(desk, model)
         assert killed
-        assert "no sub-agent may start. To start it: remit guard serve" in "\n".join(model.told)
+        assert "no sub-agent may start. To start it: remit guard serve" in "\n".join(model.results)
         first = model.answers
     with (
         ScriptedModel(lambda asked, results: [] if results or "Do task" in asked[-1] else [spawn(9)]) as model,
@@ -171,7 +171,7 @@ def test_sub_agents_that_run_while_the_guard_is_killed_and_started_again_keep_th
         first = guards.enter_context(desk.guard(**limits))
         with ScriptedModel(through) as model:
             run(desk, model)
-            told = "\n".join(model.told)
+            told = "\n".join(model.results)
     assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
     assert desk.tokens() == spent(model)
     assert desk.tree().count("general-purpose") == 3
@@ -201,7 +201,7 @@ def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk)
 
     with ScriptedModel(escape) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: `codex` in a shell of claude-code is a session outside of this tree" in told
 
 
@@ -209,7 +209,7 @@ def test_a_session_whose_tokens_cannot_be_counted_starts_no_sub_agents(desk: Des
     """Without a transcript nobody would know what they spend."""
     with ScriptedModel(deeper) as model, desk.guard(tokens=100_000, reserve=100):
         run(desk, model, "--no-session-persistence")
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: This session keeps no transcript" in told
     assert len(desk.last()["delegations"]) == 1, "the session alone"
 

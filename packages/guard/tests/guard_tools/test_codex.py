@@ -93,7 +93,7 @@ def deeper(asked: list[str], results: list[str]) -> Calls:
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
     with ScriptedModel(deeper, responses) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
     assert desk.tokens() == model.spent
     assert desk.tree().count("worker") == 3
@@ -138,7 +138,7 @@ def test_a_burst_never_starts_more_than_the_tokens_allow(
 
     with ScriptedModel(burst, responses) as model, desk.guard(tokens=380, reserve=150, at_limit="stop"):
         run(desk, model, more=more)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "TOKEN_BUDGET_EXCEEDED" in told
     assert len(re.findall(r'"(?:agent_id|task_name)":', told)) == 3, "the third one has less than the others"
     assert desk.tokens() == model.spent <= 380
@@ -161,7 +161,7 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", desk.store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Done." in out, err
     assert "A person was asked, and did not agree to more." in told
     assert desk.tree().count("worker") == 1
@@ -227,7 +227,7 @@ def test_a_sub_agent_that_is_woken_again_and_again_is_stopped_at_the_limit(desk:
 
     with ScriptedModel(awake, responses) as model, desk.guard(tokens=600, reserve=100, at_limit="stop"):
         run(desk, model, more="features.multi_agent_v2 = true")
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: TOKEN_BUDGET_EXCEEDED" in told
     assert desk.tokens() == model.spent
     assert 500 <= model.spent <= 600 + 6 * (INPUT + OUTPUT)
@@ -242,7 +242,7 @@ def test_a_start_that_codex_itself_refuses_holds_no_place(desk: Desk) -> None:
 
     with ScriptedModel(again, responses) as model, desk.guard(reserve=100, at_once=1):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert told.count("unknown agent_type") == 1
     assert "FAN_OUT_EXCEEDED" not in told
     assert desk.tokens() == model.spent
@@ -251,7 +251,7 @@ def test_a_start_that_codex_itself_refuses_holds_no_place(desk: Desk) -> None:
 def test_a_session_without_a_transcript_starts_no_sub_agent(desk: Desk) -> None:
     with ScriptedModel(deeper, responses) as model, desk.guard():
         run(desk, model, "--ephemeral")
-        assert "its tokens cannot be counted, and no sub-agent may start" in "\n".join(model.told)
+        assert "its tokens cannot be counted, and no sub-agent may start" in "\n".join(model.results)
     assert model.answers == 2
 
 
@@ -261,12 +261,12 @@ def test_hooks_that_are_not_trusted_are_left_out_and_the_status_says_so(desk: De
         command = [str(CODEX), "exec", "--skip-git-repo-check", "go"]
         out, err = desk.start(command, {}).communicate(timeout=SECONDS)
         assert "Done." in out, err
-        assert "Remit" not in "\n".join(model.told) + out + err
+        assert "Remit" not in "\n".join(model.results) + out + err
         status = remit("guard", "status", folder=desk.folder, **desk.variables)
         assert (status.returncode, "not heard since the guard was put in" in status.stdout) == (1, True)
         assert "Codex leaves out 9 of 9 hooks, since you have not trusted them" in status.stdout
         run(desk, model, more="agents.max_depth = 2")
-        assert "Remit: MAX_DEPTH_EXCEEDED" in "\n".join(model.told)
+        assert "Remit: MAX_DEPTH_EXCEEDED" in "\n".join(model.results)
         assert "Codex leaves out" not in desk.remit("guard", "status")
 
 
@@ -278,7 +278,7 @@ def test_a_start_is_refused_by_the_hook_for_all_tools_if_the_other_one_is_not_tr
         out, err = desk.start(command, {}).communicate(timeout=SECONDS)
         assert "Done." in out, err
         status = remit("guard", "status", folder=desk.folder, **desk.variables)
-    assert "Remit: MAX_DEPTH_EXCEEDED" in "\n".join(model.told)
+    assert "Remit: MAX_DEPTH_EXCEEDED" in "\n".join(model.results)
     assert "Codex leaves out 1 of 9 hooks" in status.stdout
     assert desk.tokens() == model.spent
 
@@ -321,5 +321,5 @@ def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk)
 
     with ScriptedModel(escape, responses) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: `claude` in a shell of codex is a session outside of this tree" in told

@@ -66,7 +66,7 @@ def test_a_series_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_
 
     with scripted(endless) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: TOKEN_BUDGET_EXCEEDED: no tokens are left" in told
     assert desk.tokens() == spent(model)
     assert desk.tree().count("─ generalist  success") == 4
@@ -78,7 +78,7 @@ def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
 
     with scripted(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "TOKEN_BUDGET_EXCEEDED" in told
     assert desk.tokens() == spent(model) <= 280
 
@@ -97,7 +97,7 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", desk.store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Done." in out, err
     assert "A person was asked, and did not agree to more." in told
     assert desk.tree().count("generalist") == 1
@@ -120,7 +120,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
         with scripted(three) as model:
             run(desk, model)
     refused = "no sub-agent may start. To start it: remit guard serve"
-    assert [each for each in model.told if refused in each] == [model.told[1]]
+    assert [each for each in model.results if refused in each] == [model.results[1]]
     assert desk.tokens() == spent(model)
     assert desk.tree().count("generalist") == 1
 
@@ -133,7 +133,7 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
 
     with scripted(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: The tokens of this session are spent." in told
     assert desk.tokens() == spent(model)
     assert 300 <= spent(model) <= 300 + 2 * (INPUT + OUTPUT)
@@ -158,5 +158,5 @@ def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk)
 
     with scripted(escape) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: `codex` in a shell of gemini-cli is a session outside of this tree" in told

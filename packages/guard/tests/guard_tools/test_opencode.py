@@ -76,7 +76,7 @@ def deeper(asked: list[str], results: list[str]) -> Calls:
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
     with ScriptedModel(deeper) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
     assert desk.tokens() == spent(model)
     assert desk.tree().count("worker") == 3
@@ -88,7 +88,7 @@ def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
 
     with ScriptedModel(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "TOKEN_BUDGET_EXCEEDED" in told
     assert desk.tokens() == spent(model) <= 280
 
@@ -107,7 +107,7 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", desk.store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Done." in out, err
     assert "A person was asked, and did not agree to more." in told
     assert desk.tree().count("worker") == 1
@@ -116,7 +116,7 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
 def test_without_the_guard_nothing_starts(desk: Desk) -> None:
     with ScriptedModel(deeper) as model:
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "no sub-agent may start. To start it: remit guard serve" in told
     assert model.answers == 2
 
@@ -129,7 +129,7 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
 
     with ScriptedModel(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     if version() != "1.18.18":  # which ends the sub-agent with an empty result
         assert "Remit: The tokens of this session are spent." in told
     assert desk.tokens() == spent(model)
@@ -154,7 +154,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
             run(desk, model)
         assert "0 sessions open" in desk.remit("guard", "status"), "the tool has ended"
     refused = "no sub-agent may start. To start it: remit guard serve"
-    assert [refused in each for each in model.told].count(True) == 1
+    assert [refused in each for each in model.results].count(True) == 1
     assert desk.tokens() == spent(model)
     assert desk.tree().count("─ worker  success") == 2
 
@@ -174,5 +174,5 @@ def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk)
 
     with ScriptedModel(escape) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.told)
+        told = "\n".join(model.results)
     assert "Remit: `codex` in a shell of opencode is a session outside of this tree" in told

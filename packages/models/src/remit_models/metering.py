@@ -178,11 +178,11 @@ class Metered(WrapperModel):
 
     def _spend_in_flight(self, error: BaseException, prompt: int, parts: Iterable[ModelResponsePart]) -> None:
         """Estimate and spend the usage of a call that did not finish."""
-        said = tuple(parts)
-        if isinstance(error, ModelAPIError) and not said:
+        parts_so_far = tuple(parts)
+        if isinstance(error, ModelAPIError) and not parts_so_far:
             return  # it was refused, or never got there
         with suppress(RemitError):  # that nothing is left, or that it was told to stop, changes nothing any more
-            self._brief.spend(prompt=prompt, completion=sum(map(_tokens, said)), estimated=True)
+            self._brief.spend(prompt=prompt, completion=sum(map(_tokens, parts_so_far)), estimated=True)
 
 
 def _got_from(get: Callable[[], ModelResponse], parameters: ModelRequestParameters) -> ModelResponse:
@@ -210,10 +210,10 @@ def _text_if_unreadable(part: ModelResponsePart) -> ModelResponsePart:
     if not isinstance(part, ToolCallPart) or part.tool_name != STRUCTURED or isinstance(part.args, dict):
         return part
     try:
-        said = json.loads(part.args or "")
+        arguments = json.loads(part.args or "")
     except ValueError:
         return TextPart(part.args or "")
-    return part if isinstance(said, dict) else TextPart(text_of(said))
+    return part if isinstance(arguments, dict) else TextPart(text_of(arguments))
 
 
 def spent(usage: RequestUsage, prompt: int, parts: Iterable[ModelResponsePart]) -> Usage:
@@ -237,8 +237,8 @@ def _message_tokens(message: ModelMessage) -> int:
 
 
 def _instruction_tokens(messages: Iterable[ModelMessage]) -> int:
-    told = [message.instructions for message in messages if isinstance(message, ModelRequest) and message.instructions]
-    return estimate(told[-1]) if told else 0
+    given = [message.instructions for message in messages if isinstance(message, ModelRequest) and message.instructions]
+    return estimate(given[-1]) if given else 0
 
 
 def _tokens(part: ModelRequestPart | ModelResponsePart) -> int:

@@ -52,7 +52,7 @@ class ModelAgent:
     ) -> None:
         if not isinstance(model, str) and (base_url is not None or api_key is not None):
             raise team_invalid("`base_url` and `api_key` belong to a model that is given by its name")
-        self._named = model
+        self._model_name = model
         self._base_url = base_url
         self._api_key = api_key
         self._model: Model | None = None
@@ -72,7 +72,7 @@ class ModelAgent:
     @property
     def name(self) -> str:
         """The name of the model."""
-        return self._named if isinstance(self._named, str) else self._named.model_name
+        return self._model_name if isinstance(self._model_name, str) else self._model_name.model_name
 
     def check(self) -> None:
         """Raise a `RemitError` if the model cannot be called from here; it says what is missing and how to get it.
@@ -80,7 +80,7 @@ class ModelAgent:
         Nothing is sent to the model. It may take two seconds, because the model libraries are imported.
         """
         with self._opening:  # if many callers ask it for the first time at once, one of them opens it
-            self._model = self._model or _opened(self._named, self._base_url, self._api_key, self.settings)
+            self._model = self._model or _opened(self._model_name, self._base_url, self._api_key, self.settings)
 
     async def __call__(self, brief: Brief) -> Answer:
         model = await self.opened()

@@ -42,17 +42,17 @@ SCHEMA: Schema = {
 }
 
 
-def answer_of(said: Json, *, text: str, user: str, references: Iterable[Source] = ()) -> Answer:
+def answer_of(output: Json, *, text: str, user: str, references: Iterable[Source] = ()) -> Answer:
     """Return the answer of a model that gave more than a text; *text* is the text beside it.
 
     Sources belong to the *user*, unless they are among the *references* that the model was given.
     """
-    if not isinstance(said, dict):
-        return Answer(text or said)
-    read = _Reader(cast("dict[str, Json]", said), user, references)
+    if not isinstance(output, dict):
+        return Answer(text or output)
+    read = _Reader(cast("dict[str, Json]", output), user, references)
     result: Json = read.given.get("answer")
     if result is None or result == "":
-        result = text or read.text("summary") or cast("Json", said)
+        result = text or read.text("summary") or cast("Json", output)
     return Answer(
         result,
         summary=read.text("summary"),
@@ -89,10 +89,10 @@ class _Reader:
     def texts(self, name: str) -> list[str]:
         value = self.given.get(name, [])
         several = cast("list[Json]", value) if isinstance(value, list) else [value]
-        found = [each.strip() for each in several if isinstance(each, str) and each.strip()]
-        if len(found) < len(several):
+        kept = [each.strip() for each in several if isinstance(each, str) and each.strip()]
+        if len(kept) < len(several):
             self._left_out(name)
-        return found[:_MOST]
+        return kept[:_MOST]
 
     def flag(self, name: str) -> bool:
         value = self.given.get(name, False)
@@ -117,10 +117,10 @@ class _Reader:
     def sources(self) -> tuple[Source, ...]:
         value = self.given.get("sources", [])
         several = cast("list[Json]", value) if isinstance(value, list) else [value]
-        found = [_id_in(each) for each in several]
-        if not all(found):
+        named = [_id_in(each) for each in several]
+        if not all(named):
             self._left_out("sources")
-        ids = dict.fromkeys(each for each in found if each)
+        ids = dict.fromkeys(each for each in named if each)
         # A model does not name the owner of a source. The owners of given sources are known; all others belong to the
         # user.
         mine = {id: Source(owner_scope=self._user, source_id=id) for id in ids}
@@ -129,21 +129,21 @@ class _Reader:
     def artifacts(self) -> tuple[Artifact, ...]:
         value = self.given.get("artifacts", [])
         several = cast("list[Json]", value) if isinstance(value, list) else [value]
-        found: list[Artifact] = []
+        made: list[Artifact] = []
         for each in several[:_MOST]:
             try:
-                found.append(msgspec.convert(each, Artifact))
+                made.append(msgspec.convert(each, Artifact))
             except msgspec.ValidationError:
                 self._left_out("artifacts")
-        return tuple(found)
+        return tuple(made)
 
 
 def _confidence_in(text: str) -> float | None:
     """Return a confidence from `0.8`, `80 %` or `high`."""
-    said = text.strip().upper()
-    if said in Level.__members__:
-        return share_of(Level(said))
-    number = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*(%?)", said)
+    word = text.strip().upper()
+    if word in Level.__members__:
+        return share_of(Level(word))
+    number = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*(%?)", word)
     if number is None:
         return None
     return float(number[1]) / (100 if number[2] else 1)
@@ -152,8 +152,8 @@ def _confidence_in(text: str) -> float | None:
 def _id_in(value: Any) -> str:
     """Return the id of a source, in whatever form a model gives it; empty if it gives none."""
     if isinstance(value, dict):
-        said = cast("dict[str, Json]", value)
-        value = next((said[key] for key in ("source_id", "id", "url", "title", "name") if key in said), "")
+        fields = cast("dict[str, Json]", value)
+        value = next((fields[key] for key in ("source_id", "id", "url", "title", "name") if key in fields), "")
     text = " ".join(value.split()) if isinstance(value, str) else ""
     return "".join(each for each in text if each.isprintable())[:_ID_LENGTH]
 
@@ -209,13 +209,13 @@ def _is_whole(text: str, matches: list[re.Match[str]]) -> bool:
 
 
 def _calls_in(match: re.Match[str]) -> Iterator[WrittenCall | None]:
-    found = match.groupdict()
-    if "arguments" in found:
-        arguments = _object(found["arguments"])
-        yield WrittenCall(found["name"], arguments) if isinstance(arguments, dict) else None
+    groups = match.groupdict()
+    if "arguments" in groups:
+        arguments = _object(groups["arguments"])
+        yield WrittenCall(groups["name"], arguments) if isinstance(arguments, dict) else None
         return
     try:
-        value = json.loads(found["call"])
+        value = json.loads(groups["call"])
     except ValueError:
         yield None
         return
@@ -227,11 +227,11 @@ def _call(value: Json) -> WrittenCall | None:
     """Return a call in the format of OpenAI, Llama or the sub-agents document."""
     if not isinstance(value, dict):
         return None
-    said = cast("dict[str, Json]", value)
-    if isinstance(inner := said.get("function"), dict):
-        said = cast("dict[str, Json]", inner)
-    name = said.get("name") or said.get("tool") or said.get("tool_name") or said.get("function")
-    arguments = next((said[key] for key in ("arguments", "parameters", "args", "input") if key in said), None)
+    fields = cast("dict[str, Json]", value)
+    if isinstance(inner := fields.get("function"), dict):
+        fields = cast("dict[str, Json]", inner)
+    name = fields.get("name") or fields.get("tool") or fields.get("tool_name") or fields.get("function")
+    arguments = next((fields[key] for key in ("arguments", "parameters", "args", "input") if key in fields), None)
     if isinstance(arguments, str):
         arguments = _object(arguments)
     if not isinstance(name, str) or not isinstance(arguments, dict):

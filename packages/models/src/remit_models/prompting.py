@@ -54,12 +54,12 @@ def _noted(note: Note) -> str:
 def task_of(brief: Brief) -> str:
     """Return the task for the callee's model, with the name of the caller unless that is the user (O4)."""
     request = brief.request
-    said = request.objective
-    lines = [said] if request.origin == USER else [f"[Called by: {request.origin}]", f"Task: {said}"]
+    task = request.objective
+    lines = [task] if request.origin == USER else [f"[Called by: {request.origin}]", f"Task: {task}"]
     if request.capability:
         lines.append(f"Capability: {request.capability}")
-    if request.input is not None and request.input != said:
-        lines.append(text_of(request.input) if not said else f"Input: {text_of(request.input)}")
+    if request.input is not None and request.input != task:
+        lines.append(text_of(request.input) if not task else f"Input: {text_of(request.input)}")
     if request.handoff is not None:
         lines += _handed_over(brief)
     lines += map(_attached, request.files)

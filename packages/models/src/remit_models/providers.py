@@ -50,8 +50,8 @@ def model_of(model: str | Model, *, base_url: str | None = None, api_key: str | 
             return infer_model(model, provider_factory=lambda name: _provider(name, api_key))
         return infer_model(model)
     except ImportError as error:
-        found = _INSTALL.search(str(error))
-        install = f"Install what it takes: pip install '{found[1] if found else 'pydantic-ai-slim'}'"
+        command = _INSTALL.search(str(error))
+        install = f"Install what it takes: pip install '{command[1] if command else 'pydantic-ai-slim'}'"
         why = f"the package for `{model.partition(':')[0]}` is not installed"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=install)) from error
     except Exception as error:  # each provider's client has its own errors: OpenAI's for an empty key

@@ -81,13 +81,13 @@ class _Reader:
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
 
-    def count(self, name: str, value: Json, otherwise: int, said: str) -> int:
+    def count(self, name: str, value: Json, otherwise: int, expected: str) -> int:
         """Return a value as a count; an invalid value becomes *otherwise*."""
         if isinstance(value, str):
             value = _number(value)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_INTEGER:
             return int(value)
-        self._notes.append(f"`{name}` is not a count: {said}")
+        self._notes.append(f"`{name}` is not a count: {expected}")
         return otherwise
 
     def flag(self, name: str, value: Json) -> bool:

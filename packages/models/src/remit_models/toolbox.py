@@ -48,12 +48,12 @@ def offers(
     *delegation* is the name of the delegation tool: hosts that have their own `sub_agent` call it `delegate_task`. A
     model is told of the three required *arguments*, or of all; all are accepted in either case.
     """
-    found = [_hub_tool(brief, card.name, card.description, card.input_schema) for card in brief.tool_cards]
+    offered = [_hub_tool(brief, card.name, card.description, card.input_schema) for card in brief.tool_cards]
     if brief.delegates:
-        taken = {offer.name for offer in found}  # by a tool of the team, which keeps its name
+        taken = {offer.name for offer in offered}  # by a tool of the team, which keeps its name
         name = "delegate_task" if delegation in taken else delegation
-        found += [offer for offer in _delegation(brief, name, arguments) if offer.name not in taken]
-    return tuple(found)
+        offered += [offer for offer in _delegation(brief, name, arguments) if offer.name not in taken]
+    return tuple(offered)
 
 
 def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any]) -> ToolOffer:
@@ -81,10 +81,10 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[ToolOffer
     async def show(_: dict[str, Json]) -> str:
         return text_of(list_agents(brief))
 
-    found = [ToolOffer(name, description, _schema_of(brief, arguments), ask)]
+    offered = [ToolOffer(name, description, _schema_of(brief, arguments), ask)]
     if any(len(each) > _DESCRIBED for each in described.values()):  # otherwise the descriptions are complete already
-        found.append(ToolOffer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
-    return found
+        offered.append(ToolOffer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
+    return offered
 
 
 def _shortened(text: str) -> str:
@@ -96,13 +96,13 @@ def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
     schema = schema_for_models(SubAgentToolArgs)
     properties: dict[str, Schema] = schema["properties"]
     named = properties["agent_name"] | {"enum": [each.name for each in brief.delegates]}
-    told = {name: properties[name] for name in (_SHORT if arguments == "short" else properties)}
+    listed = {name: properties[name] for name in (_SHORT if arguments == "short" else properties)}
     if arguments == "short":
-        told = {
-            name: {key: value for key, value in each.items() if key != "description"} for name, each in told.items()
+        listed = {
+            name: {key: value for key, value in each.items() if key != "description"} for name, each in listed.items()
         }
         named = {"type": "string", "enum": named["enum"]}
-    return schema | {"properties": told | {"agent_name": named}}
+    return schema | {"properties": listed | {"agent_name": named}}
 
 
 async def _result_text(work: Callable[[], Awaitable[Any]]) -> str:

@@ -215,8 +215,8 @@ def _was_cut(response: ModelResponse) -> bool:
 async def summary(model: Model, text: str, max_tokens: int, settings: Mapping[str, Any]) -> tuple[str, Usage]:
     """Return a model's summary of a conversation in at most that many tokens, and its usage."""
     # Three tokens are about two words.
-    told = _SUMMARIZE.format(words=max_tokens * 2 // 3)
-    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content=text)], instructions=told)]
+    instructions = _SUMMARIZE.format(words=max_tokens * 2 // 3)
+    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content=text)], instructions=instructions)]
     most = min(max_tokens, settings.get("max_tokens") or max_tokens)  # more than that is not summarised
     chosen = ModelSettings(**(cast("ModelSettings", {**settings, "max_tokens": most})))
     try:

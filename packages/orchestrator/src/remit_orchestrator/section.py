@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # every command with a team imports this module
 
 
 def _problems(inspection: Inspection) -> Iterator[WrongPart]:
-    said, team = inspection.said, inspection.team
+    said, team = inspection.values, inspection.team
     yield from _modelless(said, team)
     yield from _impossible_workflows(said, team, inspection.names)
     yield from _undecided_reader(said, team)

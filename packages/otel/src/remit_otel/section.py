@@ -55,7 +55,7 @@ def _undeliverable(file: Inspection) -> Iterator[WrongPart]:
     place = ("telemetry", "endpoint")
     try:
         if (
-            section.endpoint is not None or "endpoint" not in file.said["telemetry"]
+            section.endpoint is not None or "endpoint" not in file.values["telemetry"]
         ):  # otherwise its error is reported already
             collector_at(section.endpoint, {}, file.environ)
     except RemitError as error:

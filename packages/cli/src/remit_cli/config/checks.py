@@ -23,13 +23,13 @@ from remit_redaction.pipeline import KINDS, detector_pipeline
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
 
 
-def names_in(said: dict[str, Any]) -> Names:
+def names_in(file: dict[str, Any]) -> Names:
     """Return the names of the agents, tools, capabilities and workflows in a file."""
     names = {
-        section: tuple(cast("dict[str, Any]", said.get(section, {}))) if isinstance(said.get(section, {}), dict) else ()
+        section: tuple(cast("dict[str, Any]", file.get(section, {}))) if isinstance(file.get(section, {}), dict) else ()
         for section in ("agents", "tools", "capabilities", "workflows")
     }
-    return {**names, "tools": (*names["tools"], *(tool for each in sections() for tool in each.tools_in(said)))}
+    return {**names, "tools": (*names["tools"], *(tool for each in sections() for tool in each.tools_in(file)))}
 
 
 # ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,10 +164,10 @@ _OF_CARDS = {
 _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
 
 
-def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
+def undecided(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Return agents that do not have exactly one of code, model or remote location, and keys that do not apply."""
     for name, agent in team.agents.items():
-        place, keys = ("agents", name), said["agents"][name]
+        place, keys = ("agents", name), values["agents"][name]
         kinds = [kind for kind in ("run", "model", "peer", "card", "device") if kind in keys]
         if not kinds:
             needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
@@ -202,7 +202,7 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
         if not agent.sandbox:
             for key in _OF_SANDBOXES & keys.keys():
                 yield WrongPart((*place, key), f"`{key}` is for an agent with `sandbox = true`")
-    context = said.get("context", {})
+    context = values.get("context", {})
     if isinstance(context, dict) and "summary_model" not in context:
         for key in _OF_SUMMARIES & context.keys():
             yield WrongPart(("context", key), f"`{key}` is for a `summary_model`")
@@ -380,8 +380,8 @@ def looks_secret(text: str) -> bool:
 
 def without_secrets(text: str) -> str:
     """Return a text, such as that of a team file with its comments, in which nothing looks like a secret."""
-    for found in sorted(_secret_detector()(text), reverse=True):
-        text = f"{text[: found.start]}[removed]{text[found.end :]}"
+    for secret in sorted(_secret_detector()(text), reverse=True):
+        text = f"{text[: secret.start]}[removed]{text[secret.end :]}"
     return text
 
 

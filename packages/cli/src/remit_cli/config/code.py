@@ -24,7 +24,7 @@ class CodeError(Exception):
     """Code that a team file names does not exist or is invalid; the text is for the author of the file."""
 
 
-def found(find: Callable[[str, Path], Found], run: str, folder: Path) -> Found:
+def find_code(find: Callable[[str, Path], Found], run: str, folder: Path) -> Found:
     """Return what *find* returns, or raise its `CodeError` as a `RemitError` about an invalid team."""
     try:
         return find(run, folder)
@@ -34,10 +34,10 @@ def found(find: Callable[[str, Path], Found], run: str, folder: Path) -> Found:
 
 def code_at(run: str, folder: Path) -> Callable[..., Any]:
     """Return the function that `module:function` names, imported with *folder* on the path, or raise a `CodeError`."""
-    found = _object_at(run, folder)
-    if not callable(found):
-        raise CodeError(f"`{run}` is {type(found).__name__} and not a function")
-    return found
+    value = _object_at(run, folder)
+    if not callable(value):
+        raise CodeError(f"`{run}` is {type(value).__name__} and not a function")
+    return value
 
 
 def _object_at(run: str, folder: Path) -> object:
@@ -51,14 +51,14 @@ def _object_at(run: str, folder: Path) -> object:
         sys.path[:] = [str(folder), *(each for each in sys.path if each != str(folder))]
     invalidate_caches()
     _refuse_another(module_name.partition(".")[0], folder)
-    found = _imported(module_name, folder)
+    value = _imported(module_name, folder)
     for name in attribute.split("."):
         try:
-            found = getattr(found, name)
+            value = getattr(value, name)
         except AttributeError:
-            own = [each for each in dir(found) if not each.startswith("_") and callable(getattr(found, each, None))]
+            own = [each for each in dir(value) if not each.startswith("_") and callable(getattr(value, each, None))]
             raise CodeError(f"`{module_name}` has no `{name}`{did_you_mean(name, own)}") from None
-    return found
+    return value
 
 
 def tool_at(run: str, folder: Path) -> Callable[..., Any]:
@@ -162,14 +162,14 @@ def seen(run: str, folder: Path) -> None:
 
 def docstring_of(run: str, folder: Path) -> str:
     """Return the docstring of a top-level function of a module in *folder*, if it exists."""
-    found = _function_at(run, folder)
-    return "" if found is None else ast.get_docstring(found) or ""
+    function = _function_at(run, folder)
+    return "" if function is None else ast.get_docstring(function) or ""
 
 
 def parameters_of(run: str, folder: Path) -> dict[str, str]:
     """Return the parameters of a top-level function of a module in *folder*, with annotations, as in the source."""
-    found = _function_at(run, folder)
-    taken = [] if found is None else [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
+    function = _function_at(run, folder)
+    taken = [] if function is None else [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     return {each.arg: "" if each.annotation is None else ast.unparse(each.annotation) for each in taken}
 
 
@@ -183,8 +183,8 @@ def _function_at(run: str, folder: Path) -> ast.FunctionDef | ast.AsyncFunctionD
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-    found = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name]
-    return found[-1] if found else None
+    named = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name]
+    return named[-1] if named else None
 
 
 def _file_of(module: str, folder: Path) -> Path | None:

@@ -22,7 +22,7 @@ from remit.runtime.registry import team_invalid
 from remit.stores.retention import RetainingStore
 from remit.stores.sqlite import SqliteStore
 from remit_cli.config.checks import key_of, known_secret
-from remit_cli.config.code import agent_at, docstring_of, found, tool_at
+from remit_cli.config.code import agent_at, docstring_of, find_code, tool_at
 from remit_cli.config.load import load_team
 from remit_cli.config.origins import Place, dotted
 from remit_cli.config.resources import detector_of, model_agent, store_of, summarizer_of
@@ -106,7 +106,7 @@ def _add_tools(made: Composition) -> None:
     hub, team = made.hub, made.team
     for name, tool in team.tools.items():
         add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat, sees=tool.sees)
-        add(found(tool_at, tool.run, team.folder))
+        add(find_code(tool_at, tool.run, team.folder))
     for each in sections():
         each.add_tools(made)
 
@@ -129,7 +129,7 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
     if agent.run is None:
         code = model_agent(agent, environ)
     elif agent.isolation == "task":
-        code = found(agent_at, agent.run, team.folder)
+        code = find_code(agent_at, agent.run, team.folder)
     elif description is None:  # code that only its own process may import is read as text here
         description = docstring_of(agent.run, team.folder)
     options = _options(team, agent, AgentOptions.__optional_keys__)

@@ -63,29 +63,29 @@ def load_team(
     """
     path = Path(path).absolute()
     text = read_text(path) if draft is None else draft
-    said, lines = parse_text(text, path)
+    values, lines = parse_text(text, path)
     source = _Source(path.name, lines, {})
-    wrong = list(_secrets_in(said))
-    unusable = _override(said, source, from_environment(environ, said))
-    unusable += _override(said, source, from_flags(overrides))
+    wrong = list(_secrets_in(values))
+    unusable = _override(values, source, from_environment(environ, values))
+    unusable += _override(values, source, from_flags(overrides))
     shown = {each.place for each in wrong}
-    wrong += [_plainer(each) for each in wrong_fields(said, file_type()) if each.place not in shown]
-    names = checks.names_in(said)
-    if (team := _sound_part(said, wrong)) is not None:
-        found: list[Iterable[WrongPart]] = [
-            checks.undecided(said, team),
+    wrong += [_plainer(each) for each in wrong_fields(values, file_type()) if each.place not in shown]
+    names = checks.names_in(values)
+    if (team := _sound_part(values, wrong)) is not None:
+        findings: list[Iterable[WrongPart]] = [
+            checks.undecided(values, team),
             checks.misnamed(team, names),
             checks.unredactable(team),
         ]
         if draft is None:
-            found.append(checks.unplaced(team, path.parent))
-            found.append(read_schemas(said, team, path.parent))
-        found.append(peers.mistaken(said, team, names))
+            findings.append(checks.unplaced(team, path.parent))
+            findings.append(read_schemas(values, team, path.parent))
+        findings.append(peers.mistaken(values, team, names))
         if secrets:
-            found.append(checks.unset(team, environ, serving=serving))
-            found.append(peers.unprovable(said, team, path.parent, environ))
+            findings.append(checks.unset(team, environ, serving=serving))
+            findings.append(peers.unprovable(values, team, path.parent, environ))
         inspection = Inspection(
-            said=said,
+            values=values,
             team=team,
             names=names,
             folder=path.parent,
@@ -94,21 +94,21 @@ def load_team(
             opens_files=draft is None,
             starts_programs=serving and (code or thorough),
         )
-        found += [each.problems(inspection) for each in sections()]
+        findings += [each.problems(inspection) for each in sections()]
         if code:
-            found.append(checks.unfound_code(team, path.parent))
+            findings.append(checks.unfound_code(team, path.parent))
         elif thorough:
-            found.append(checks.unseen_code(team, path.parent))
-        found += [checks.unconfinable(team)] if code or thorough else []
+            findings.append(checks.unseen_code(team, path.parent))
+        findings += [checks.unconfinable(team)] if code or thorough else []
         amiss = {each.place for each in wrong}
         if secrets and (code or thorough):  # without its URL, a model of a server looks like an unknown one
             models = chain(uncallable(team, environ), *(each.uncallable(inspection) for each in sections()))
-            found.append(each for each in models if (*each.place[:-1], "base_url") not in amiss)
-        wrong += [each for each in chain(*found) if each.place not in amiss]
+            findings.append(each for each in models if (*each.place[:-1], "base_url") not in amiss)
+        wrong += [each for each in chain(*findings) if each.place not in amiss]
     if wrong or unusable:
-        problems = [Problem(each.source, each.message) for each in unusable] + source.problems(said, wrong)
+        problems = [Problem(each.source, each.message) for each in unusable] + source.problems(values, wrong)
         raise _invalid(path, problems)
-    checked = msgspec.convert(said, file_type())
+    checked = msgspec.convert(values, file_type())
     return team_type()(
         **{name: getattr(checked, name) for name in checked.__struct_fields__}, file=path, overrides=tuple(overrides)
     )
@@ -116,8 +116,8 @@ def load_team(
 
 def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
     """Return remarks about a loaded team with their places in its file."""
-    said, lines = parse_text(read_text(team.file), team.file)
-    return _Source(team.file.name, lines, {}).problems(said, list(said_of))
+    values, lines = parse_text(read_text(team.file), team.file)
+    return _Source(team.file.name, lines, {}).problems(values, list(said_of))
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ def read_text(path: Path) -> str:
 def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
     """Return the values in a text and the lines of its keys, or raise a `RemitError` that names the invalid lines."""
     try:
-        said = tomllib.loads(text)
+        values = tomllib.loads(text)
         lines = TomlLines(text)
     except tomllib.TOMLDecodeError as error:
         lines = TomlLines(text)
@@ -153,8 +153,8 @@ def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
         ]
         message = str(error)
         if not problems or not message.startswith("Cannot"):
-            found = _POSITION.search(message)
-            line, column = (found[1], found[2]) if found and found[1] else (str(text.count("\n") + 1), None)
+            position = _POSITION.search(message)
+            line, column = (position[1], position[2]) if position and position[1] else (str(text.count("\n") + 1), None)
             where = f" (column {column})" if column else " (at the end of the file)"
             problems.append(Problem(f"{path.name}:{line}", f"not TOML: {_POSITION.sub('', message)}{where}"))
         raise _invalid(path, problems) from error
@@ -162,15 +162,15 @@ def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
         raise _invalid(path, [Problem(path.name, _TOO_DEEP)]) from error
     if deep := [line for place, line in lines.of.items() if len(place) > MAX_NESTING]:
         raise _invalid(path, [Problem(f"{path.name}:{deep[0]}", _TOO_DEEP)])
-    return said, lines
+    return values, lines
 
 
-def _override(said: dict[str, Any], source: "_Source", overrides: Iterable[Override | Unusable]) -> list[Unusable]:
+def _override(values: dict[str, Any], source: "_Source", overrides: Iterable[Override | Unusable]) -> list[Unusable]:
     unusable: list[Unusable] = []
     for override in list(overrides):
         if isinstance(override, Unusable):
             unusable.append(override)
-        elif (why := apply(override, said)) is not None:
+        elif (why := apply(override, values)) is not None:
             unusable.append(why)
         else:
             source.overrides[override.place] = override.source
@@ -187,11 +187,11 @@ class _Source(NamedTuple):
     lines: TomlLines
     overrides: dict[Place, str]
 
-    def problems(self, said: dict[str, Any], wrong: Iterable[WrongPart]) -> list[Problem]:
+    def problems(self, values: dict[str, Any], wrong: Iterable[WrongPart]) -> list[Problem]:
         """Return errors with their places, in the order of the file."""
-        located = [(*self._where(_indexed(place, said)), place, message) for place, message in wrong]
+        located = [(*self._where(_indexed(place, values)), place, message) for place, message in wrong]
         return [
-            Problem(_joined(where, dotted(_without_index(place, said))), message)
+            Problem(_joined(where, dotted(_without_index(place, values))), message)
             for _, where, place, message in sorted(located, key=lambda each: each[0])
         ]
 
@@ -213,16 +213,16 @@ def _joined(where: str, key: str) -> str:
     return where if where.endswith(f" {key}") else f"{where} {key}"
 
 
-def _indexed(place: Place, said: Any) -> Place:
+def _indexed(place: Place, values: Any) -> Place:
     """Return the place of a list item that is identified by its value."""
-    within = value_at(said, place[:-1])
+    within = value_at(values, place[:-1])
     items = cast("list[object]", within) if isinstance(within, list) else []
     return (*place[:-1], items.index(place[-1])) if place[-1] in items else place
 
 
-def _without_index(place: Place, said: dict[str, Any]) -> Place:
+def _without_index(place: Place, values: dict[str, Any]) -> Place:
     """Return the key that *place* belongs to: an error in a list item is reported for the list."""
-    place = _indexed(place, said)
+    place = _indexed(place, values)
     return place[:-1] if isinstance(place[-1], int) else place
 
 
@@ -235,8 +235,8 @@ def _plainer(wrong: WrongPart) -> WrongPart:
     if message == "required field is missing":
         tables = [option for option in options(kind_at(wrong.place[:-1])) if is_struct(option)]
         described = (meta.description for meta in metas(kind_at(wrong.place)) if meta.description)
-        said = (meanings(table).get(str(wrong.place[-1]), "") for table in tables)
-        message = " ".join(filter(None, [_MISSING, *described, *said]))
+        described_keys = (meanings(table).get(str(wrong.place[-1]), "") for table in tables)
+        message = " ".join(filter(None, [_MISSING, *described, *described_keys]))
     if len(wrong.place) == 1 and message.startswith("unknown key"):
         message = section_needs(wrong.place[0]) or message
     if len(wrong.place) == 3 and (wrong.place[0], wrong.place[2]) in _REPLACED:
@@ -263,9 +263,9 @@ _TYPES = {
 }
 
 
-def _sound_part(said: dict[str, Any], wrong: Iterable[WrongPart]) -> TeamFile | None:
+def _sound_part(values: dict[str, Any], wrong: Iterable[WrongPart]) -> TeamFile | None:
     """Return a file without its invalid keys, so that the rest is checked as well."""
-    sound = deepcopy(said)
+    sound = deepcopy(values)
     for place, message in wrong:
         # An item cannot be removed from a list without moving the items after it. So the whole list is removed, unless
         # the item is a table that is valid without the invalid key.
@@ -289,14 +289,14 @@ def _can_be_left_out(place: Place) -> bool:
     return fields is not None and not any(each.required for each in fields if each.encode_name == place[-1])
 
 
-def _secrets_in(said: Any, place: Place = ()) -> Iterator[WrongPart]:
-    if isinstance(said, dict):
-        for name, each in cast("dict[str, Any]", said).items():
+def _secrets_in(value: Any, place: Place = ()) -> Iterator[WrongPart]:
+    if isinstance(value, dict):
+        for name, each in cast("dict[str, Any]", value).items():
             yield from _secrets_in(each, (*place, name))
-    elif isinstance(said, list):
-        for index, each in enumerate(cast("list[Any]", said)):
+    elif isinstance(value, list):
+        for index, each in enumerate(cast("list[Any]", value)):
             yield from _secrets_in(each, (*place, index))
-    elif isinstance(said, str) and checks.looks_secret(said):
+    elif isinstance(value, str) and checks.looks_secret(value):
         yield WrongPart(
             place,
             "this looks like a secret, which does not stand in a team file: take it out, change it where it is valid, "
@@ -336,19 +336,19 @@ def salvaged(path: Path, *, overrides: Sequence[str] = (), environ: Mapping[str,
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return None
-    said = _sections(text)
-    for override in (*from_environment(environ, said), *from_flags(overrides)):
+    values = _sections(text)
+    for override in (*from_environment(environ, values), *from_flags(overrides)):
         if isinstance(override, Override) and override.place[0] in _SECTIONS:
-            apply(override, said)
-    if any(wrong_fields(said, file_type())):
+            apply(override, values)
+    if any(wrong_fields(values, file_type())):
         return None
-    team = msgspec.convert(said, file_type())
+    team = msgspec.convert(values, file_type())
     return team_type()(store=team.store, redaction=team.redaction, file=path.absolute())
 
 
 def _sections(text: str) -> dict[str, Any]:
     """Return the needed sections, each parsed separately, because another may be invalid TOML."""
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in _HEADER.split(text):
         try:
             read = tomllib.loads(part)
@@ -356,12 +356,12 @@ def _sections(text: str) -> dict[str, Any]:
             continue
         for name in _SECTIONS:
             if isinstance(read.get(name), dict):
-                said.setdefault(name, {}).update(cast("dict[str, Any]", read[name]))
-    return said
+                values.setdefault(name, {}).update(cast("dict[str, Any]", read[name]))
+    return values
 
 
-def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[WrongPart]:
-    """Replace paths of schema files by their content in *said*; return those that are missing or invalid."""
+def read_schemas(values: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[WrongPart]:
+    """Replace paths of schema files by their content in *values*; return those that are missing or invalid."""
     for code, capability in team.capabilities.items():
         for field in ("input_schema", "result_schema"):
             given: Schema | str | None = getattr(capability, field)
@@ -371,7 +371,7 @@ def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator
             if schema is not None:
                 wrong = check_schema(schema)
                 wrong = wrong and f"this is not a JSON Schema: {wrong}"
-                said["capabilities"][code][field] = schema
+                values["capabilities"][code][field] = schema
             if wrong:
                 yield WrongPart(("capabilities", code, field), wrong)
 

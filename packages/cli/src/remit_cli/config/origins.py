@@ -29,16 +29,16 @@ def dotted(place: Place) -> str:
     return shown
 
 
-def value_at(said: Any, place: Place) -> Any:
+def value_at(value: Any, place: Place) -> Any:
     """Return the value at a place, or None if there is none."""
     for step in place:
-        if isinstance(said, dict):
-            said = cast("dict[Any, Any]", said).get(step)
-        elif isinstance(said, list) and isinstance(step, int):
-            said = cast("list[Any]", said)[step]
+        if isinstance(value, dict):
+            value = cast("dict[Any, Any]", value).get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            value = cast("list[Any]", value)[step]
         else:
             return None
-    return said
+    return value
 
 
 class DuplicateKey(NamedTuple):
@@ -76,13 +76,13 @@ class TomlLines:
         self._counted = 0
         self._tables: dict[Place, int] = {}
         """The number of tables so far in each array of tables."""
-        self._said: set[Place] = set()
+        self._stated: set[Place] = set()
         """Places that a statement named, rather than only passed through."""
         self.of: dict[Place, int] = {}
         self.twice: list[DuplicateKey] = []
-        self._read()
+        self._read_statements()
 
-    def _read(self) -> None:
+    def _read_statements(self) -> None:
         table: Place | None = ()
         while table is not None:
             self._skip(_GAP)
@@ -112,7 +112,7 @@ class TomlLines:
                 place = (*place, self._tables[place] - 1)
         place = (*place, keys[-1])
         if closing == "]":
-            self._say(place, line)
+            self._state(place, line)
             return place
         index = self._tables[place] = self._tables.get(place, 0) + 1
         self.of.setdefault(place, line)
@@ -130,27 +130,27 @@ class TomlLines:
             place = (*place, key)
             self.of.setdefault(place, line)
         place = (*place, keys[-1])
-        self._say(place, line)
+        self._state(place, line)
         self._skip(_BLANK)
         return self._value(place)
 
-    def _say(self, place: Place, line: int) -> None:
-        if place in self._said:
+    def _state(self, place: Place, line: int) -> None:
+        if place in self._stated:
             self.twice.append(DuplicateKey(place, self.of[place], line))
             return
-        self._said.add(place)
+        self._stated.add(place)
         self.of[place] = line
 
     def _keys(self) -> list[str]:
         keys: list[str] = []
         while True:
             self._skip(_BLANK)
-            found = _KEY.match(self._text, self._at)
-            if found is None:
+            match = _KEY.match(self._text, self._at)
+            if match is None:
                 return []
-            self._at = found.end()
+            self._at = match.end()
             try:
-                keys.append(_unquoted(found[0]))
+                keys.append(_unquoted(match[0]))
             except tomllib.TOMLDecodeError:
                 return []
             self._skip(_BLANK)
@@ -196,10 +196,10 @@ class TomlLines:
     # ── letters ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _skip(self, pattern: re.Pattern[str]) -> bool:
-        found = pattern.match(self._text, self._at)
-        if found is None:
+        match = pattern.match(self._text, self._at)
+        if match is None:
             return False
-        self._at = found.end()
+        self._at = match.end()
         return True
 
     def _take(self, letters: str) -> bool:
@@ -249,14 +249,14 @@ def variable(place: Place) -> str:
     return PREFIX + BETWEEN.join(_in_capitals(str(step)) for step in place)
 
 
-def from_environment(environ: Mapping[str, str], said: dict[str, Any]) -> Iterator[Override | Unusable]:
-    """Return the overrides in the environment; names of agents, tools and the like are looked up in *said*."""
+def from_environment(environ: Mapping[str, str], values: dict[str, Any]) -> Iterator[Override | Unusable]:
+    """Return the overrides in the environment; names of agents, tools and the like are looked up in *values*."""
     for name in sorted(environ):
         if name != NAME and not (name.startswith(PREFIX) and BETWEEN in name):
             continue
         steps = name.removeprefix(PREFIX).split(BETWEEN)
         try:
-            place = _place_of(steps, said)
+            place = _place_of(steps, values)
         except LookupError as error:
             yield Unusable(name, str(error.args[0]))
         else:
@@ -275,9 +275,9 @@ def from_flags(flags: Iterable[str]) -> Iterator[Override | Unusable]:
             yield Unusable("--set", f"expected key=value such as limits.max_depth=3, got {flag!r}")
 
 
-def apply(override: Override, said: dict[str, Any]) -> Unusable | None:
-    """Apply an override to *said*; return the reason if that fails."""
-    table: Any = said
+def apply(override: Override, values: dict[str, Any]) -> Unusable | None:
+    """Apply an override to *values*; return the reason if that fails."""
+    table: Any = values
     for depth, step in enumerate(override.place[:-1]):
         table = cast("dict[Any, Any]", table).setdefault(step, {})
         if not isinstance(table, dict):
@@ -336,12 +336,12 @@ def _in_capitals(step: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", step).upper()
 
 
-def _place_of(steps: list[str], said: Any) -> Place:
+def _place_of(steps: list[str], values: Any) -> Place:
     """Return the place that the name of a variable refers to, or raise a LookupError with the reason."""
     place: Place = ()
     kind: Any = file_type()
     for step in steps:
-        known, is_open = _names_in(kind, said)
+        known, is_open = _names_in(kind, values)
         fitting = [name for name in known if _in_capitals(name) == step]
         if len(fitting) > 1:
             raise LookupError(f"`{step}` is ambiguous: {', '.join(fitting)}; use --set with the full name")
@@ -352,31 +352,31 @@ def _place_of(steps: list[str], said: Any) -> Place:
         name = fitting[0] if fitting else step
         place = (*place, name)
         kind = kind_at(place)
-        said = cast("dict[str, Any]", said).get(name) if isinstance(said, dict) else None
+        values = cast("dict[str, Any]", values).get(name) if isinstance(values, dict) else None
     return place
 
 
-def _names_in(kind: Any, said: Any) -> tuple[list[str], bool]:
+def _names_in(kind: Any, value: Any) -> tuple[list[str], bool]:
     """Return the keys of a table of *kind*, and whether a variable may add others."""
     for option in options(kind):
         if is_struct(option):
             return [each.encode_name for each in msgspec.structs.fields(option)], False
         if get_origin(option) is dict:
-            names = list(cast("dict[str, Any]", said)) if isinstance(said, dict) else []
+            names = list(cast("dict[str, Any]", value)) if isinstance(value, dict) else []
             return names, not any(is_struct(each) for each in options(get_args(option)[1]))
     return [], False
 
 
 def _split(flag: str) -> tuple[Place, str]:
     """Return the keys and the value of `key=value`; a key may be dotted, and a quoted one may contain `=`."""
-    for found in re.finditer("=", flag):
+    for equals in re.finditer("=", flag):
         try:
-            table: Any = tomllib.loads(f"{flag[: found.start()]} = 0")
+            table: Any = tomllib.loads(f"{flag[: equals.start()]} = 0")
         except tomllib.TOMLDecodeError:
             continue
         keys: list[str] = []
         while isinstance(table, dict) and len(cast("dict[str, Any]", table)) == 1:
             key, table = next(iter(cast("dict[str, Any]", table).items()))
             keys.append(key)
-        return (tuple(keys), flag[found.end() :]) if table == 0 else ((), "")
+        return (tuple(keys), flag[equals.end() :]) if table == 0 else ((), "")
     return (), ""

@@ -42,7 +42,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
+def mistaken(values: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Return peers and clients that are ambiguous, or do not have exactly one kind of credential."""
     exposed = (*names["agents"], *names["workflows"])
     if team.orchestrator is not None:
@@ -56,10 +56,10 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         if agent.peer is None:
             continue
         place = ("agents", name, "peer")
-        for wrong in unknown(place, "peer", (agent.peer,), said.get("peers", {})):
+        for wrong in unknown(place, "peer", (agent.peer,), values.get("peers", {})):
             yield WrongPart(place, wrong.message)
         # An invalid URL is present, and reported elsewhere.
-        if agent.peer in team.peers and "url" not in said["peers"][agent.peer]:
+        if agent.peer in team.peers and "url" not in values["peers"][agent.peer]:
             yield WrongPart(place, f"`[peers.{agent.peer}]` has no `url`, so it cannot be called")
     for each in team.serve.proxies:
         try:
@@ -90,8 +90,8 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
             if owner != name:
                 yield WrongPart((*place, "keys", key), f"`{owner}` already has this key")
     for name, client in team.clients.items():
-        place, keys = ("clients", name), said["clients"][name]
-        if name in said.get("peers", {}):
+        place, keys = ("clients", name), values["clients"][name]
+        if name in values.get("peers", {}):
             yield WrongPart(place, f"there is a peer `{name}`; give the client another name")
         yield from unknown((*place, "agents"), "agent", client.agents - {ANYONE}, exposed)
         yield from _undecided(place, keys, client)
@@ -125,9 +125,9 @@ def _is_safe(source: str) -> bool:
 # ── outside the file ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
+def unprovable(values: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     """Return peers and clients that cannot be authenticated: credentials are missing, invalid or shared."""
-    if not (team.peers or team.clients or "identity" in said):
+    if not (team.peers or team.clients or "identity" in values):
         return
     yield from _unfit_tokens(team, environ)
     trusted: Mapping[str, tuple[str, ...]] = {}
@@ -139,11 +139,11 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
     keyed = [name for name, peer in team.peers.items() if peer.keys or name in trusted]
     for name in team.peers:
         # An invalid credential, which is reported elsewhere, also counts as one.
-        if name not in keyed and not (said["peers"][name].get("keys") or "token" in said["peers"][name]):
+        if name not in keyed and not (values["peers"][name].get("keys") or "token" in values["peers"][name]):
             how = f"give it `keys` or a `token`, or trust a key of it: remit keys trust {name} KEY"
             yield WrongPart(("peers", name), f"it has no credentials; {how}")
-    if "identity" in said or keyed:
-        place = ("identity", "key") if "identity" in said else ("peers", keyed[0])
+    if "identity" in values or keyed:
+        place = ("identity", "key") if "identity" in values else ("peers", keyed[0])
         yield from unusable_key(place, folder / team.identity.key)
     install = install_command("credentials")
     if keyed and not _installed("biscuit_auth"):

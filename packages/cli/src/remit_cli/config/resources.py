@@ -12,7 +12,7 @@ from remit.protocol.problems import WrongPart
 from remit.runtime.ports import Store, TokenCounter
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import known_secret
-from remit_cli.config.code import code_at, found
+from remit_cli.config.code import code_at, find_code
 from remit_cli.config.origins import Place
 from remit_cli.config.sections.agents import AgentSection
 from remit_cli.config.sections.hub import ContextSection
@@ -79,14 +79,14 @@ def uncallable_model(place: Place, agent: AgentSection, environ: Mapping[str, st
 
 def detector_of(team: Team) -> Detector | bool:
     """Return the detector for data that a team's agents must not see; False if redaction is off."""
-    said = team.redaction
-    if not said.enabled:
+    section = team.redaction
+    if not section.enabled:
         return False
     return detector_pipeline(
-        kinds=said.kinds,
-        extra=[found(code_at, run, team.folder) for run in said.detectors],
-        patterns=said.patterns,
-        regions=DEFAULT_REGIONS if said.regions is None else said.regions,
+        kinds=section.kinds,
+        extra=[find_code(code_at, run, team.folder) for run in section.detectors],
+        patterns=section.patterns,
+        regions=DEFAULT_REGIONS if section.regions is None else section.regions,
     )
 
 

@@ -258,8 +258,8 @@ def search_text(text: str, *, folds: bool = True) -> SearchText:
     if shown.isascii():
         shown = folded = shown.replace("\r", "").casefold()
     else:
-        hidden = ["".join(chr(ord(char) - 0xE0000) for char in found[0]) for found in _TAGS.finditer(shown)]
-        hidden += [found[1][::-1] for found in _REVERSED.finditer(shown)]
+        hidden = ["".join(chr(ord(char) - 0xE0000) for char in match[0]) for match in _TAGS.finditer(shown)]
+        hidden += [match[1][::-1] for match in _REVERSED.finditer(shown)]
         shown = "\n\n\n".join([shown, *hidden]).translate(_SHOWN)
         folded = shown.translate(LIKENESSES).casefold() if folds else ""
         shown = _undisguised(shown).casefold()
@@ -295,9 +295,9 @@ def _undisguised(shown: str) -> str:
     }
     written = {script for script, folded in tokens.values() if script and not folded.isascii()}
 
-    def read(found: re.Match[str]) -> str:
-        script, folded = tokens.get(found[0], ("", found[0]))
-        return found[0] if script in written else folded
+    def read(match: re.Match[str]) -> str:
+        script, folded = tokens.get(match[0], ("", match[0]))
+        return match[0] if script in written else folded
 
     undisguised = {piece: _TOKEN.sub(read, piece) for piece in foreign}
     return "".join([undisguised.get(piece, piece) for piece in pieces])

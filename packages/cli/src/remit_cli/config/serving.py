@@ -216,54 +216,54 @@ def _console(team: Team, hosts: ConsoleHosts, hub: Hub, clients: "Authenticator"
 
 def _exposure(team: Team, hub: Hub, host: str, connections: int, *, shared: bool) -> "Exposure | None":
     """Return the A2A settings of a team; None if it does not serve A2A."""
-    said = team.a2a
-    if said is None:
+    section = team.a2a
+    if section is None:
         return None
     from remit_server.a2a.grpc_server import GrpcListener
     from remit_server.a2a.routes import Exposure
     from remit_server.transports.addresses import OutboundHosts
 
     grpc = None
-    if said.grpc_port is not None:
+    if section.grpc_port is not None:
         grpc = GrpcListener(
             host=host,
-            port=said.grpc_port,
-            address=said.grpc_address,
+            port=section.grpc_port,
+            address=section.grpc_address,
             certificate=team.serve.certificate and str(team.folder / team.serve.certificate),
             key=team.serve.private_key and str(team.folder / team.serve.private_key),
             connections=connections,
             shared=shared,
         )
     return Exposure(
-        agents=lambda: hub.cards if ANYONE in said.agents else said.agents,
-        default=said.default,
-        url=said.url,
+        agents=lambda: hub.cards if ANYONE in section.agents else section.agents,
+        default=section.default,
+        url=section.url,
         key=key_of(team),
-        required=said.require_remit,
-        push=said.push,
-        reach=OutboundHosts(hosts=frozenset(each.lower() for each in said.push_hosts)),
-        public=_public(said) if said.public else None,
-        open=said.open,
+        required=section.require_remit,
+        push=section.push,
+        reach=OutboundHosts(hosts=frozenset(each.lower() for each in section.push_hosts)),
+        public=_public(section) if section.public else None,
+        open=section.open,
         grpc=grpc,
     )
 
 
-def _public(said: A2aSection) -> "PublicAccess":
+def _public(section: A2aSection) -> "PublicAccess":
     from remit_server.a2a.guests import PublicAccess
 
     return PublicAccess(
-        agents=said.public,
-        rate=said.public_rate,
-        open=said.public_open,
-        tokens=said.public_tokens,
-        time_ms=None if said.public_time is None else duration_ms(said.public_time),
+        agents=section.public,
+        rate=section.public_rate,
+        open=section.public_open,
+        tokens=section.public_tokens,
+        time_ms=None if section.public_time is None else duration_ms(section.public_time),
     )
 
 
 def pricing_of(team: Team) -> Pricing:
     """Return the prices of a team, and the models that its agents have."""
-    found = {name: agent.model or agent.priced_as for name, agent in team.agents.items()}
-    models = {name: model for name, model in found.items() if model is not None}
+    named = {name: agent.model or agent.priced_as for name, agent in team.agents.items()}
+    models = {name: model for name, model in named.items() if model is not None}
     if team.orchestrator is not None and team.orchestrator.model is not None:
         models[team.orchestrator.name] = team.orchestrator.model
     book = PriceBook({model: each.price() for model, each in team.prices.items()}, team.currency)

@@ -154,7 +154,7 @@ T = TypeVar("T")
 class Inspection(Struct, frozen=True, kw_only=True):
     """A file that is being checked."""
 
-    said: dict[str, Any]
+    values: dict[str, Any]
     """The file as it was written, with overrides applied."""
     team: TeamFile
     """The valid part of it."""
@@ -228,11 +228,11 @@ class TeamSection(Struct, Generic[T], frozen=True, kw_only=True):
 @cache
 def sections() -> tuple[TeamSection[Any], ...]:
     """Return the sections of all plugins."""
-    found = tuple(named(address) for bring in brought("sections") for address in bring())
-    keys = [*TeamFile.__struct_fields__, *(each.key for each in found if each.kind is not None)]
+    brought_by_plugins = tuple(named(address) for bring in brought("sections") for address in bring())
+    keys = [*TeamFile.__struct_fields__, *(each.key for each in brought_by_plugins if each.kind is not None)]
     if twice := {key for key in keys if keys.count(key) > 1}:
         raise team_invalid(f"an installed plugin brings a section that there is already: {', '.join(sorted(twice))}")
-    return found
+    return brought_by_plugins
 
 
 @cache
@@ -337,8 +337,8 @@ def _as_editors_read(schema: object) -> object:
         cast("dict[str, object]", plain["properties"])[name] = _as_editors_read(each)
     if isinstance(pattern := plain.get("pattern"), str):
         plain["pattern"] = pattern.replace(r"\Z", "$")
-    if isinstance(said := plain.get("description"), str):
-        plain["description"] = cleandoc(said)  # Python 3.13 does so by itself
+    if isinstance(text := plain.get("description"), str):
+        plain["description"] = cleandoc(text)  # Python 3.13 does so by itself
     if "default" in plain and (plain["default"] is None or isinstance(plain["default"], dict)):
         del plain["default"]
     options = plain.get("anyOf")

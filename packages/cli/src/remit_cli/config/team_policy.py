@@ -405,9 +405,9 @@ def _cards(hub: Hub, old: Team, now: Team) -> Iterator[AgentCard]:
         changed = replace(card, capabilities=capabilities)
         agent = now.agents.get(name)
         if agent is not None and agent != old.agents[name]:
-            said = in_code(agent, map(option_of, _OF_AGENTS))
-            said["tools"] &= tools
-            changed = replace(changed, **said)
+            fields = in_code(agent, map(option_of, _OF_AGENTS))
+            fields["tools"] &= tools
+            changed = replace(changed, **fields)
         if changed != card:
             yield changed
 

@@ -55,17 +55,17 @@ def _doubts(path: Path) -> Iterator[str]:
     if not hasattr(os, "geteuid"):
         return
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:  # the file is missing or unreadable
         return
     user = os.geteuid()
-    if found.st_uid not in (user, 0):
-        yield f"belongs to {_name_of(found.st_uid)}, and you are {_name_of(user)}"
+    if status.st_uid not in (user, 0):
+        yield f"belongs to {_name_of(status.st_uid)}, and you are {_name_of(user)}"
     # The sticky bit of /tmp keeps others from deleting a file there, not from putting one there first.
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         yield "can be written by everyone"
-    elif found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid, found.st_uid):
-        yield f"can be written by the group {_name_of_group(found.st_gid)}"
+    elif status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, status.st_uid):
+        yield f"can be written by the group {_name_of_group(status.st_gid)}"
 
 
 def _is_private_group(gid: int, uid: int) -> bool:
@@ -151,8 +151,8 @@ def recorded_store(
     if overrides or any(name.startswith(PREFIX) and BETWEEN in name for name in environ):
         return None
     with suppress(OSError, ValueError, RecursionError):
-        said = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
-        match said.get("store", {}):
+        values = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
+        match values.get("store", {}):
             case {"url": _}:
                 return None
             case {"path": str(path)}:

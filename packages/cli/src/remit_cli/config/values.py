@@ -220,10 +220,10 @@ REVOKED_PATH = ".remit/revoked"
 
 def duration_ms(text: str) -> int:
     """Return the milliseconds of a duration that fits `Duration`."""
-    found = _DURATION.match(text)
-    if found is None:
+    match = _DURATION.match(text)
+    if match is None:
         raise ValueError(f"{text!r} is no duration")
-    return min(round(float(found[1]) * _UNITS_MS[found[2]]), _LONGEST_MS)
+    return min(round(float(match[1]) * _UNITS_MS[match[2]]), _LONGEST_MS)
 
 
 def duration(ms: float) -> str:

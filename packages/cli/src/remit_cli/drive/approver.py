@@ -38,11 +38,11 @@ class TerminalApprover:
     async def __call__(self, question: Question) -> Decision:
         async with self._turn:
             async with self._display.aside():
-                decision = await self._asked(question)
+                decision = await self._decide(question)
             self._display.say("Approved." if decision.agreed else "Rejected.")
             return decision
 
-    async def _asked(self, question: Question) -> Decision:
+    async def _decide(self, question: Question) -> Decision:
         for line in described(question):
             self._display.say(line)
         # Discard what was typed before the question appeared.

@@ -36,7 +36,7 @@ class Report:
         self._number: int | None = number
         self._log = log
 
-    async def heard(self, record: Record, hub: Hub) -> None:
+    async def on_record(self, record: Record, hub: Hub) -> None:
         """Report the first record: the run is durable, or was refused."""
         if self._number is None:
             return
@@ -82,7 +82,7 @@ def main() -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
-        ended, stuck = running.run(run_order(order, team, report.heard, verbose=False))
+        ended, stuck = running.run(run_order(order, team, report.on_record, verbose=False))
     except RemitError as error:
         click.echo(worded(error.fault), err=True)
         report.failed(error.fault)

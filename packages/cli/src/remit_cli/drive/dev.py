@@ -204,10 +204,10 @@ async def play(hub: Hub, start_chat: Callable[[], Coroutine[Any, Any, None]] | N
         parts.append(start_chat())
     async with asyncio.TaskGroup() as tasks:
         for part in parts:
-            tasks.create_task(_told(part))
+            tasks.create_task(_log_failure(part))
 
 
-async def _told(part: Coroutine[Any, Any, None]) -> None:
+async def _log_failure(part: Coroutine[Any, Any, None]) -> None:
     try:
         await part
     except RemitError as error:

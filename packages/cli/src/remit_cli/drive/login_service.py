@@ -113,7 +113,7 @@ def _quoted(word: str, *, dollars: bool = True) -> str:
 def launchd_agent(service: LoginService) -> tuple[Path, str]:
     """Return the path and the text of the launchd agent."""
     label = f"remit.{service.name}"
-    said = {
+    settings = {
         "Label": label,
         "ProgramArguments": service.command,
         "WorkingDirectory": str(service.folder.absolute()),
@@ -125,4 +125,4 @@ def launchd_agent(service: LoginService) -> tuple[Path, str]:
     path = Path.home() / "Library" / "LaunchAgents" / f"{label}.plist"
     import plistlib
 
-    return path, plistlib.dumps(said).decode()
+    return path, plistlib.dumps(settings).decode()

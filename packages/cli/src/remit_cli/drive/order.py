@@ -100,10 +100,10 @@ def read_files(paths: Sequence[Path]) -> tuple[File, ...]:
     """Return the files at *paths* for a request; raise a usage error that names the one that cannot be sent."""
     if len(paths) > MAX_FILES:
         raise click.BadParameter(f"{len(paths)} files; at most {MAX_FILES} can be sent", param_hint="--file")
-    return tuple(_read(path, number) for number, path in enumerate(paths, start=1))
+    return tuple(_read_file(path, number) for number, path in enumerate(paths, start=1))
 
 
-def _read(path: Path, number: int) -> File:
+def _read_file(path: Path, number: int) -> File:
     from remit.words.file_types import guessed  # few requests have files
 
     try:

@@ -48,10 +48,10 @@ LOOKED_AT = 10_000
 def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
     """Resume the run *name*, or all that can be resumed; print the outcome and return the exit code."""
     with reading(path) as view:
-        found = _unended(view) if name is None else [_known(view, name)]
-    mine = [each for each in found if each.agent in team.everyone]
+        runs_meant = _unended(view) if name is None else [_known(view, name)]
+    mine = [each for each in runs_meant if each.agent in team.everyone]
     if name is not None:
-        (known,) = found
+        (known,) = runs_meant
         if known.response is not None:
             click.echo(f"The {named(known.run)} had already ended; this is its answer.", err=True)
         elif not mine:
@@ -64,7 +64,7 @@ def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
                 pursuit, stuck = running.run(_pursued(team, path, runs, patient=name is not None))
             except asyncio.CancelledError:
                 raise KeyboardInterrupt from None
-        code = _report(team, path, found, pursuit, data, as_json=as_json, is_named=name is not None)
+        code = _report(team, path, runs_meant, pursuit, data, as_json=as_json, is_named=name is not None)
         if stuck:
             running.leave(code)
         return code
@@ -102,7 +102,7 @@ def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
 def _report(
     team: Team,
     path: Place,
-    found: Sequence[RunSummary],
+    runs: Sequence[RunSummary],
     pursuit: "RecordFollower | None",
     data: Data,
     *,
@@ -113,7 +113,7 @@ def _report(
     trees = pursuit.trees if pursuit else {}
     over = [
         each.run
-        for each in found
+        for each in runs
         if each.response is not None or ((tree := trees.get(each.run)) is not None and tree.response is not None)
     ]
     responses = asyncio.run(answered(path, over, vault_key_of(team))) if over else {}
@@ -267,11 +267,11 @@ class RecordFollower:
         """Stop following the runs that only a person or another process can continue."""
         for run in self._open():
             tree = self.trees[run]
-            asked = [] if self._at_terminal else list(_unanswered(tree))
+            unanswered = [] if self._at_terminal else list(_unanswered(tree))
             busy = any(node.state == "running" and path in self._fresh for path, node in tree.in_flight.items())
             since = min(elapsed, time.monotonic() - self._heard_at[run])
-            if asked and not busy and since > AT_ONCE_S and (run in self._here or elapsed > SETTLED_S):
-                self._waiting[run] = asked[0]
+            if unanswered and not busy and since > AT_ONCE_S and (run in self._here or elapsed > SETTLED_S):
+                self._waiting[run] = unanswered[0]
             elif run not in self._here and elapsed > SETTLED_S:
                 self._elsewhere.add(run)
 
@@ -302,14 +302,14 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
     with reading(place_of(team)) as view:
         run = find_run(view, name)
         known = summary_of(view, run)
-        asked = [each.body for each in records_of(view, run) if isinstance(each.body, Request)]
-    if known is None or not asked:
+        requests = [each.body for each in records_of(view, run) if isinstance(each.body, Request)]
+    if known is None or not requests:
         raise _nothing(f"the {named(run)} was refused before it started", "Start a new run: remit run AGENT TASK")
     if known.response is None:
         raise _nothing(f"the {named(run)} has not ended", f"Resume it: remit runs resume {short(run)}")
     if known.response.status is Status.SUCCESS:
         raise _nothing(f"the {named(run)} succeeded", "To repeat it, start a new run: remit run AGENT TASK")
-    request = asyncio.run(_whole(team, run, asked[0]))
+    request = asyncio.run(_whole(team, run, requests[0]))
     remit = request.remit
     return Order(
         agent=request.target,
@@ -341,8 +341,8 @@ async def _whole(team: Team, run: str, request: Request) -> Request:
         redactor = Redactor(None, vault_key_of(team))
         redactor.open(store)
         whole = await redactor.said(run, request)
-    said = encode((whole.objective, whole.input, whole.handoff, whole.files)).decode()
-    if TOKEN.search(said) or has_tokens_in(whole.files):
+    text = encode((whole.objective, whole.input, whole.handoff, whole.files)).decode()
+    if TOKEN.search(text) or has_tokens_in(whole.files):
         raise _nothing(
             f"the redacted values of the {named(run)} are no longer stored",
             "Start a new run: remit run AGENT TASK. Redacted values are kept for a day, and longer in a session.",

@@ -40,7 +40,7 @@ TICK_S = 0.25
 ANNOUNCE_S = 0.3
 
 
-Heard = Callable[[Record, Hub], Awaitable[None]]
+OnRecord = Callable[[Record, Hub], Awaitable[None]]
 """Receives each committed record."""
 
 
@@ -54,7 +54,7 @@ class FinishedRun(NamedTuple):
 
 
 async def run_order(
-    order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
+    order: Order, team: Team, on_record: OnRecord, *, verbose: bool, speakers: Collection[str] | None = None
 ) -> FinishedRun:
     """Execute an order and return the outcome.
 
@@ -66,7 +66,7 @@ async def run_order(
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
         refuse_unknown(order.agent, hub)
-        follower = RunFollower(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
+        follower = RunFollower(hub, tree, display, on_record, at_terminal=approver is not None, plainly=bool(speakers))
         # A log message names agents and quotes exceptions; the record has them, too.
         say = display.say if verbose or speakers is None else _nowhere
         with logging_to(say, verbose=verbose), interrupts(follower.stop, display.abandon):
@@ -85,12 +85,12 @@ class RunFollower:
     """Follows one run from its first record to its last."""
 
     def __init__(
-        self, hub: Hub, tree: Tree, display: Display, heard: Heard, *, at_terminal: bool, plainly: bool = False
+        self, hub: Hub, tree: Tree, display: Display, on_record: OnRecord, *, at_terminal: bool, plainly: bool = False
     ) -> None:
         self._hub = hub
         self._tree = tree
         self._display = display
-        self._heard = heard
+        self._on_record = on_record
         self._at_terminal = at_terminal
         self._plainly = plainly
         self._task = asyncio.current_task()
@@ -123,7 +123,7 @@ class RunFollower:
     async def _take(self, record: Record) -> None:
         node = self._tree.feed(record)
         self._display.show(record, node)
-        await self._heard(record, self._hub)
+        await self._on_record(record, self._hub)
         if isinstance(record.body, Approval) and record.body.agreed is None:
             asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, record.body.id)
 
@@ -184,13 +184,13 @@ def carry_out(
     gc.freeze()  # the modules stay until the end; what agents create from here on is collected as usual
     with data_only() as data:
 
-        async def heard(record: Record, _: Hub) -> None:
+        async def print_record(record: Record, _: Hub) -> None:
             if as_jsonl:
                 data.document(record_line(record))
 
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         try:
-            ended, stuck = running.run(run_order(order, team, heard, verbose=verbose, speakers=speakers))
+            ended, stuck = running.run(run_order(order, team, print_record, verbose=verbose, speakers=speakers))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         if speakers is None:

@@ -84,12 +84,12 @@ def hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
 def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Generator[None]:
     """Call *stop* in the event loop at the first stop signal; at the second, call *leave* and exit at once."""
     loop = asyncio.get_running_loop()
-    heard: list[int] = []
+    signals: list[int] = []
 
     # Not `loop.add_signal_handler`: an agent that blocks the loop must not make the second one wait.
     def hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
-        heard.append(number)
-        if len(heard) > 1:
+        signals.append(number)
+        if len(signals) > 1:
             leave()
             os._exit(INTERRUPTED)
         loop.call_soon_threadsafe(stop, signal.Signals(number).name)

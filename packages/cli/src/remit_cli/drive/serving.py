@@ -235,7 +235,7 @@ PAUSES_S = (0.2, 1.0, 5.0, 15.0)
 # A worker that ran for this long had started well.
 STEADY_S = 30.0
 
-_read = msgspec.json.Decoder(ServerUp).decode
+_decode_server_up = msgspec.json.Decoder(ServerUp).decode
 
 
 class Workers:
@@ -308,9 +308,9 @@ class Workers:
             await asyncio.sleep(pause.left_s())
         return 0
 
-    def _heard(self, number: int, line: bytes) -> None:
+    def _take_line(self, number: int, line: bytes) -> None:
         try:
-            up = _read(line)
+            up = _decode_server_up(line)
         except msgspec.DecodeError:  # why it could not start
             self.complaint = line
             return
@@ -338,7 +338,7 @@ class Workers:
         try:
             assert process.stdout is not None
             async for line in process.stdout:
-                self._heard(number, line)
+                self._take_line(number, line)
             return await process.wait()
         finally:
             del self._running[number]

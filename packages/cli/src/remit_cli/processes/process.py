@@ -157,10 +157,10 @@ class RequestHandler:
     def __init__(self, process: Process, brief: Brief) -> None:
         self._process = process
         self._brief = brief
-        self._heard = 0
+        self._reported = 0
         self._open_requests: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
-        self._told: dict[tuple[Code, str], Fault] = {}
+        self._outward_faults: dict[tuple[Code, str], Fault] = {}
         """Faults that were sent to the agent without their origin, with that origin: the agent may pass one on."""
 
     async def serve(self) -> Answer | FailedFrame:
@@ -201,7 +201,7 @@ class RequestHandler:
                 case DoneFrame(answer=answer):
                     return self._answer(answer)
                 case FailedFrame() as failed:
-                    known = self._told.get((failed.fault.code, failed.fault.message), failed.fault)
+                    known = self._outward_faults.get((failed.fault.code, failed.fault.message), failed.fault)
                     return msgspec.structs.replace(failed, fault=known)
                 case ProgressFrame(text=text, partial=given, plan=plan):
                     partial = None if given == NULL else self._answer(given)
@@ -218,7 +218,7 @@ class RequestHandler:
                     with suppress(RemitError):
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
                 case SpendFrame(prompt=prompt, completion=completion, estimated=estimated):
-                    self._heard += prompt + completion
+                    self._reported += prompt + completion
                     with suppress(RemitError):  # cancelled, or nothing left: the process counts that itself
                         self._brief.spend(prompt=prompt, completion=completion, estimated=estimated)
                 case WithdrawFrame(number=number):
@@ -264,10 +264,10 @@ class RequestHandler:
             self._process.send(ReplyFrame(number=number, account=self._account(), fault=why))
 
     def _outward(self, why: Fault) -> Fault:
-        told = why.outward()
-        if told is not why:
-            self._told[told.code, told.message] = why
-        return told
+        outward = why.outward()
+        if outward is not why:
+            self._outward_faults[outward.code, outward.message] = why
+        return outward
 
     def _without_places(self, value: Json) -> Json:
         """Return a reply without code locations of other agents: the process may run untrusted code."""
@@ -306,8 +306,8 @@ class RequestHandler:
                 return await brief.state()
             case ChangeFrame(changes=changes):
                 return await brief.update_state(**changes)
-            case OnceFrame(name=name, found=found):
-                return await _once(brief, name, found)
+            case OnceFrame(name=name, found=finding):
+                return await _once(brief, name, finding)
             case ConversationFrame():
                 return await brief.conversation()
             case HistoryFrame(wanted=wanted, tokens=tokens, of=of):
@@ -322,7 +322,7 @@ class RequestHandler:
 
     def _account(self) -> RemainingBudget:
         brief = self._brief
-        return RemainingBudget(time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), heard=self._heard)
+        return RemainingBudget(time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), heard=self._reported)
 
     def _answer(self, given: Raw) -> Answer:
         try:
@@ -338,13 +338,13 @@ class _NotKnownError(Exception):
     """No value is stored yet: the agent has to compute it."""
 
 
-async def _once(brief: Brief, name: str, found: tuple[Json, ...]) -> list[Json]:
+async def _once(brief: Brief, name: str, finding: tuple[Json, ...]) -> list[Json]:
     """Return the value that an agent stored, now or before a restart; nothing if it has to compute it now."""
 
     async def known() -> Json:
-        if not found:
+        if not finding:
             raise _NotKnownError
-        return found[0]
+        return finding[0]
 
     try:
         return [await brief.once(name, known)]

@@ -147,9 +147,9 @@ class RemoteBriefBackend:
 
     async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
         try:
-            said = tuple(raw_of_agent(call) for call in calls)
+            frames = tuple(raw_of_agent(call) for call in calls)
             combined = await self._ask(
-                CombineFrame(number=next(self._numbers), calls=said, strategy=strategy), Combined
+                CombineFrame(number=next(self._numbers), calls=frames, strategy=strategy), Combined
             )
         except NOT_SAYABLE as error:
             return Combined(responses=tuple(self._refused(call, error) for call in calls))
@@ -168,8 +168,8 @@ class RemoteBriefBackend:
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         try:
-            said = plain_arguments(tool, arguments)
-            return await self._ask(UseToolFrame(number=next(self._numbers), tool=tool, arguments=said), object)
+            plain = plain_arguments(tool, arguments)
+            return await self._ask(UseToolFrame(number=next(self._numbers), tool=tool, arguments=plain), object)
         except NOT_SAYABLE as error:
             message = f"the arguments do not fit tool {tool}: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
@@ -178,28 +178,28 @@ class RemoteBriefBackend:
         return await self._ask(ConfirmFrame(number=next(self._numbers), question=question), bool)
 
     async def fill(self, question: str, form: Schema) -> dict[str, Json] | None:
-        said = FillFrame(number=next(self._numbers), question=question, form=form)
-        given = await self._ask(said, list[dict[str, Json]])
+        frame = FillFrame(number=next(self._numbers), question=question, form=form)
+        given = await self._ask(frame, list[dict[str, Json]])
         return given[0] if given else None
 
     async def sample(self, prompt: str, system: str, max_tokens: int) -> str:
-        said = SampleFrame(number=next(self._numbers), prompt=prompt, system=system, max_tokens=max_tokens)
-        return await self._ask(said, str)
+        frame = SampleFrame(number=next(self._numbers), prompt=prompt, system=system, max_tokens=max_tokens)
+        return await self._ask(frame, str)
 
     async def state(self) -> dict[str, Json]:
         return await self._ask(StateFrame(number=next(self._numbers)), dict[str, Json])
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
-        said = plain_changes(self._run.request.target, changes)
-        return await self._ask(ChangeFrame(number=next(self._numbers), changes=said), dict[str, Json])
+        plain = plain_changes(self._run.request.target, changes)
+        return await self._ask(ChangeFrame(number=next(self._numbers), changes=plain), dict[str, Json])
 
     async def once(self, name: str, work: Work) -> Json:
         known = await self._ask(OnceFrame(number=next(self._numbers), name=name), list[Json])
         if known:
             return known[0]
-        found = plain_finding(name, await work())
+        finding = plain_finding(name, await work())
         try:
-            return (await self._ask(OnceFrame(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
+            return (await self._ask(OnceFrame(number=next(self._numbers), name=name, found=(finding,)), list[Json]))[0]
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"what was found out for {name} is not JSON: {error}")
             raise RemitError(why) from error
@@ -441,12 +441,12 @@ class Worker:
 def resolve(entrance: str) -> Callable[[Brief], object]:
     """Import the object that `module:qualname` names."""
     module, _, qualname = entrance.partition(":")
-    found: Any = import_module(module)
+    value: Any = import_module(module)
     for name in qualname.split("."):
-        found = getattr(found, name)
-    if not callable(found):
-        raise TypeError(f"{entrance} is a {type(found).__name__}, not a function")
-    return found
+        value = getattr(value, name)
+    if not callable(value):
+        raise TypeError(f"{entrance} is a {type(value).__name__}, not a function")
+    return value
 
 
 def _describe_error(error: BaseException) -> str:
@@ -493,17 +493,17 @@ def _confine(end: socket.socket) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    told = not rules.network
+    is_warned = not rules.network
     try:
         if rules.network:
             with enter_own_network() as listener:
                 proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
                 socket.send_fds(end, [b"+"], [listener.fileno()])
-            told = True
+            is_warned = True
             os.environ.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy))
         enforce(rules)
     except (OSError, RemitError) as error:
-        if not told:
+        if not is_warned:
             end.sendall(b"-")
         why = f"the sandbox cannot be set up, and nothing runs without it: {_describe_error(error)}"
         Channel(end).send(FailedFrame(fault=fault(Code.TEAM_INVALID, why)))

@@ -247,13 +247,13 @@ def restrict(rights: Mapping[str, int], *, tcp: bool) -> None:
     Without *tcp* it cannot open TCP connections either, where the kernel supports that (6.7). Signals and abstract
     sockets reach no process outside, where the kernel supports that (6.12). Missing paths are skipped.
     """
-    found = version()
-    handled = _ALL_OF[max(each for each in _ALL_OF if each <= found)]
+    abi = version()
+    handled = _ALL_OF[max(each for each in _ALL_OF if each <= abi)]
     ruleset = _Ruleset(handled, 0, 0)
     size = 8
-    if found >= _WITH_TCP:
+    if abi >= _WITH_TCP:
         ruleset.net, size = (0 if tcp else _ALL_TCP), 16
-    if found >= _WITH_SCOPES:
+    if abi >= _WITH_SCOPES:
         ruleset.scoped, size = _ALL_SCOPES, 24
     rules = call(_CREATE_RULESET, ctypes.byref(ruleset), size, 0)
     try:

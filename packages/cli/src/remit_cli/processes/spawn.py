@@ -48,7 +48,7 @@ class OutgoingProxy:
 
     def __init__(self, listener: socket.socket, network: Iterable[str], agent: str) -> None:
         self._listener = listener
-        self._allowed = {found for each in network if (found := destination(each)) is not None}
+        self._allowed = {place for each in network if (place := destination(each)) is not None}
         self._agent = agent
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -83,7 +83,7 @@ class OutgoingProxy:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        method, address, first = _asked(head)
+        method, address, first = _parse_request(head)
         wanted = destination(address)
         if wanted is None or wanted not in self._allowed:
             log.warning("%s wanted to reach %.200r, which its `network` does not name", self._agent, address)
@@ -111,7 +111,7 @@ class OutgoingProxy:
             far_writer.transport.abort()
 
 
-def _asked(head: bytes) -> tuple[bytes, str, bytes]:
+def _parse_request(head: bytes) -> tuple[bytes, str, bytes]:
     """Return method, host with port, and the request head to forward instead of *head*."""
     line, _, rest = head.partition(b"\r\n")
     method, target, version = (*line.split(b" "), b"", b"", b"")[:3]
@@ -208,7 +208,7 @@ class Process:
             folder = Path.cwd() if around.folder is None else around.folder
             rules = rules_of(around.sandbox, own=own, path=self._path, folder=folder, hidden=around.hidden)
         self._socket, theirs = socket.socketpair()
-        heard, printed = os.pipe()
+        answers, printed = os.pipe()
         # -P: files in the working directory shadow no module. -u: printed text is not lost when the process is killed.
         command = [
             sys.executable,
@@ -233,11 +233,11 @@ class Process:
                 )
         except BaseException:
             self._socket.close()
-            os.close(heard)
+            os.close(answers)
             raise
         finally:
             os.close(printed)
-        self._printing = PrintedOutput(heard)
+        self._printing = PrintedOutput(answers)
         return popen
 
     @property

@@ -151,10 +151,10 @@ def standing(summary: RunSummary) -> str:
     return summary.response.status if summary.response else summary.state
 
 
-def print_runs(found: Iterable[RunSummary]) -> None:
+def print_runs(runs: Iterable[RunSummary]) -> None:
     """Print one row for each run; without the user, if that is the same one everywhere."""
-    found = list(found)
-    users = {each.user for each in found}
+    runs = list(runs)
+    users = {each.user for each in runs}
     rows = [
         (
             short(each.run),
@@ -167,7 +167,7 @@ def print_runs(found: Iterable[RunSummary]) -> None:
             each.via,
             each.objective,
         )
-        for each in found
+        for each in runs
     ]
     headings = ("run", "started", "agent", "state", "time", "tokens", "user", "via", "task")
     print_table(headings, rows, folds=("via", "user", "tokens", "time", "started", "task"))
@@ -253,7 +253,7 @@ def details(tree: Tree, run: str, state: State, store: object, now_ms: int) -> R
     root, response = tree.root, tree.response
     assert root is not None, "there is no run without a record"
     request = root.request
-    told = RunDetails(
+    known = RunDetails(
         run=run,
         session=request.session if request else None,
         agent=root.agent,
@@ -275,10 +275,10 @@ def details(tree: Tree, run: str, state: State, store: object, now_ms: int) -> R
         store=str(store),
     )
     if response is None:
-        return told
+        return known
     return replace(
-        told,
-        session=response.session or told.session,
+        known,
+        session=response.session or known.session,
         status=response.status,
         exit_code=exit_code(response),
         result=response.result,
@@ -356,46 +356,46 @@ def _notices(tree: Tree) -> Iterator[NoticeLine]:
 WIDTH = 120
 
 
-def print_details(found: RunDetails, tree: Tree) -> None:
+def print_details(run: RunDetails, tree: Tree) -> None:
     """Print everything that is known about a run."""
     print_fields(
         [
-            ("run", found.run),
-            ("asked", clock_time(found.started_ms) + (f" by {found.user}" if found.user else "")),
-            ("via", f"{found.via}, as {found.request}" if found.via else ""),
-            ("agent", found.agent + (f", for {found.capability}" if found.capability else "")),
-            ("task", found.objective),
-            ("input", text_of(found.input)),
-            ("state", found.status or found.state),
-            ("time", spell_ms(found.duration_ms)),
-            ("tokens", _tokens(found, tree)),
-            ("sure", "" if found.confidence is None else f"{found.confidence:.0%}"),
-            ("finished", join_parts(found.finished)),
-            ("not finished", join_parts(found.unfinished)),
-            ("warnings", "\n".join(one_line(each) for each in found.warnings)),
-            ("fault", worded(found.fault) if found.fault else ""),
-            ("session", found.session if found.session and found.session != found.run else ""),
-            ("record", found.store),
+            ("run", run.run),
+            ("asked", clock_time(run.started_ms) + (f" by {run.user}" if run.user else "")),
+            ("via", f"{run.via}, as {run.request}" if run.via else ""),
+            ("agent", run.agent + (f", for {run.capability}" if run.capability else "")),
+            ("task", run.objective),
+            ("input", text_of(run.input)),
+            ("state", run.status or run.state),
+            ("time", spell_ms(run.duration_ms)),
+            ("tokens", _tokens(run, tree)),
+            ("sure", "" if run.confidence is None else f"{run.confidence:.0%}"),
+            ("finished", join_parts(run.finished)),
+            ("not finished", join_parts(run.unfinished)),
+            ("warnings", "\n".join(one_line(each) for each in run.warnings)),
+            ("fault", worded(run.fault) if run.fault else ""),
+            ("session", run.session if run.session and run.session != run.run else ""),
+            ("record", run.store),
         ]
     )
-    _heading("Answer", found.result)
-    if found.result is not None:
-        print_text(text_of(found.result))
-    _heading("Calls", len(found.delegations) > 1)
-    if len(found.delegations) > 1:
+    _heading("Answer", run.result)
+    if run.result is not None:
+        print_text(text_of(run.result))
+    _heading("Calls", len(run.delegations) > 1)
+    if len(run.delegations) > 1:
         print_tree(tree)
-    calls = tuple(history(found.delegations))
+    calls = tuple(history(run.delegations))
     _heading("Sub-agent calls", calls)
     for line in calls:
         print_beside(indent_of(line), line.strip())
-    _heading("Approvals", found.approvals)
-    for approval in found.approvals:
-        time, text = clock_time(approval.asked_ms), _asked(approval, waits=found.status is None)
+    _heading("Approvals", run.approvals)
+    for approval in run.approvals:
+        time, text = clock_time(approval.asked_ms), _describe_approval(approval, waits=run.status is None)
         print_beside(f"{time}  ", text)
-        if approval.agreed is None and found.status is None:
+        if approval.agreed is None and run.status is None:
             click.echo(f"→ remit pending approve {approval.question}")
-    _heading("Notices", found.notices)
-    for notice in found.notices:
+    _heading("Notices", run.notices)
+    for notice in run.notices:
         print_beside(f"{clock_time(notice.at_ms)}  ", f"{one_line(notice.agent)}: {one_line(notice.text)}")
 
 
@@ -418,12 +418,12 @@ def _heading(title: str, content: object) -> None:
         click.echo(f"\n{styled(title, bold=True)}")
 
 
-def _tokens(found: RunDetails, tree: Tree) -> str:
+def _tokens(run: RunDetails, tree: Tree) -> str:
     granted = f" of {tree.root.granted:,}" if tree.root and tree.root.granted is not None else ""
-    return f"{found.usage.total:,}{granted}" + (", estimated" if found.usage.estimated else "")
+    return f"{run.usage.total:,}{granted}" + (", estimated" if run.usage.estimated else "")
 
 
-def _asked(approval: ApprovalLine, *, waits: bool) -> str:
+def _describe_approval(approval: ApprovalLine, *, waits: bool) -> str:
     text = f"{one_line(approval.agent)}: {one_line(approval.text)}"
     if approval.agreed is None:
         return f"{text}: no answer yet" if waits else f"{text}: no answer"
@@ -471,17 +471,17 @@ def _content(record: Record) -> Json:
             return None
 
 
-def print_replay(found: Replay) -> None:
+def print_replay(replay: Replay) -> None:
     """Print one line for each step, and below it the start of its input or result."""
-    for step in found.steps:
-        indent = "  " * step.delegation.removeprefix(found.run).count(".")
+    for step in replay.steps:
+        indent = "  " * step.delegation.removeprefix(replay.run).count(".")
         print_beside(f"{step.elapsed_ms / 1_000:8.2f}  {indent}", step.text)
         if step.preview:
             before = " " * 12 + indent
             room = min(STEP_WIDTH, max(STEP_LEAST, (output_width() or WIDTH) - len(before)))
             click.echo(before + styled(cut(one_line(step.preview), room), dim=True))
-    if found.state != "finished":
-        click.echo(f"The run has not ended: {found.state}.\n→ remit runs resume {short(found.run)}", err=True)
+    if replay.state != "finished":
+        click.echo(f"The run has not ended: {replay.state}.\n→ remit runs resume {short(replay.run)}", err=True)
 
 
 def export_records(path: Place, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:

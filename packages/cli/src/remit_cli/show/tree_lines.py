@@ -186,10 +186,10 @@ def _detail(node: Node) -> str:
         return f"{node.fault.code}: {one_line(node.fault.message)}" if node.parent else str(node.fault.code)
     if node.response is not None:
         unfinished = node.response.unfinished
-        said = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _wanted(node)
+        objective = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _wanted(node)
         placed, model = handling_in(node.response.metadata), model_in(node.response.metadata)
         cached = f"(+{model.beside:,} cached)" if model and model.beside else ""
-        return " ".join(filter(None, (said, f"({one_line(placed)})" if placed else "", used, cached)))
+        return " ".join(filter(None, (objective, f"({one_line(placed)})" if placed else "", used, cached)))
     if node.question:
         return f"“{one_line(node.question)}”"
     if node.using:

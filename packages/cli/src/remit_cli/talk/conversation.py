@@ -89,19 +89,19 @@ class ConversationHistory:
     async def messages(self, last: int) -> list[Message]:
         """Return the last messages, oldest first, with their original values as far as these are still stored."""
         wanted = ContextFilter(last_messages=last)
-        found = await self._store.messages(self._session, wanted, now_ms=now_ms(), tokens=_TOKENS)
-        texts = await self._as_typed([message.text for message in found])
-        return [replace(message, text=text) for message, text in zip(found, texts, strict=True)]
+        stored = await self._store.messages(self._session, wanted, now_ms=now_ms(), tokens=_TOKENS)
+        texts = await self._as_typed([message.text for message in stored])
+        return [replace(message, text=text) for message, text in zip(stored, texts, strict=True)]
 
     async def calls(self) -> list[DelegationLine]:
         """Return the calls of sub-agents, oldest first."""
-        found: list[DelegationLine] = []
+        lines: list[DelegationLine] = []
         for run in await self._runs():
             tree = Tree()
             async for record in self._records(run=run):
                 tree.feed(record)
-            found += [delegation(node, now_ms()) for node in tree.nodes.values() if node.parent is not None]
-        return found
+            lines += [delegation(node, now_ms()) for node in tree.nodes.values() if node.parent is not None]
+        return lines
 
     async def spent(self) -> ConversationUsage:
         """Return the usage so far."""
@@ -227,13 +227,13 @@ class ChatCommands:
         time_ms = self._order.options.get("deadline_ms") or self._limits.root_time_ms
         spent = await self._past.spent()
         root = self.last.root if self.last else None
-        asked = many(spent.requests, "request")
+        requests = many(spent.requests, "request")
         last = "no requests yet"
         if root is not None and root.response is not None:
             last = f"{_tokens(root.response.usage)}, {spell_ms(root.response.duration_ms)}"
         return [
             f"the last answer    {last}",
-            f"this conversation  {_tokens(spent.usage)}, {spell_ms(spent.duration_ms)}, {asked}",
+            f"this conversation  {_tokens(spent.usage)}, {spell_ms(spent.duration_ms)}, {requests}",
             f"an answer may take {tokens:,} tokens, {spell_ms(time_ms)}",
         ]
 
@@ -306,7 +306,7 @@ class ChatSession:
         self.transcript = Transcript(data, as_jsonl=as_jsonl, line=self._line)
         self._approver = None
         if terminal is not None and team.approvals.otherwise == "terminal":
-            who = self.transcript.asked = current_user()
+            who = self.transcript.approver = current_user()
             self._approver = TerminalApprover(self.transcript, who, terminal)
         self._follower: RunFollower | None = None
         self._asking = asyncio.Lock()
@@ -507,11 +507,11 @@ class ChatSession:
 
     async def _run_order(self, order: Order, tree: Tree) -> Response:
         self._follower = RunFollower(
-            self._hub, tree, self.transcript, self._heard, at_terminal=self._approver is not None
+            self._hub, tree, self.transcript, self._on_record, at_terminal=self._approver is not None
         )
         return await self._follower.run(order)
 
-    async def _heard(self, record: Record, _: Hub) -> None:
+    async def _on_record(self, record: Record, _: Hub) -> None:
         if self._as_jsonl:
             self.transcript.document(record_line(record))
 

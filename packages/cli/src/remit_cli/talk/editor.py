@@ -99,7 +99,7 @@ class LineEditor:
         self._session.history = self._buffer.history = InMemoryHistory(history)
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._before = termios.tcgetattr(self._terminal)
-        reading = self._loop.create_task(self._read())
+        reading = self._loop.create_task(self._read_lines())
         try:
             yield
         finally:
@@ -151,7 +151,7 @@ class LineEditor:
 
     # ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self) -> None:
+    async def _read_lines(self) -> None:
         try:
             await self._session.prompt_async(handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):  # the terminal is gone

@@ -29,11 +29,11 @@ class PipedLines:
     async def read(self) -> str | None:
         """Return the next request, which may have several lines; None at the end."""
         loop = asyncio.get_running_loop()
-        found: asyncio.Future[str | None] = loop.create_future()
+        entered: asyncio.Future[str | None] = loop.create_future()
 
         def settle(text: str | None, error: Exception | None) -> None:
-            if not found.done():
-                found.set_result(text) if error is None else found.set_exception(error)
+            if not entered.done():
+                entered.set_result(text) if error is None else entered.set_exception(error)
 
         def work() -> None:
             text = error = None
@@ -47,7 +47,7 @@ class PipedLines:
         # A thread, because an event loop cannot watch files; a daemon thread, because nothing can interrupt its
         # reading.
         Thread(target=work, name="remit-stdin", daemon=True).start()
-        return await found
+        return await entered
 
     def _next(self) -> str | None:
         text = ""
@@ -136,12 +136,12 @@ class PlainLine:
         pass
 
     def _listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._terminal, self._read)
+        asyncio.get_running_loop().add_reader(self._terminal, self._read_terminal)
 
     def _ignore(self) -> None:
         asyncio.get_running_loop().remove_reader(self._terminal)
 
-    def _read(self) -> None:
+    def _read_terminal(self) -> None:
         try:
             raw = os.read(self._terminal, 65_536)
         except OSError:

@@ -119,7 +119,7 @@ class Transcript:
         self._partial = ""
         """The unfinished last line of the answer."""
         self._at_work = False
-        self.asked = ""
+        self.approver = ""
         """The user at the terminal, who is asked for approvals."""
 
     # ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,7 +188,7 @@ class Transcript:
                     self._tell(sentence(record, node), node)
             case Approval(agreed=agreed, by=by):
                 # Questions are asked at this terminal or announced, and the user knows their own answers.
-                if agreed is not None and by != self.asked:
+                if agreed is not None and by != self.approver:
                     self._tell(sentence(record, node), node)
             case _:
                 self._tell(sentence(record, node), node)
@@ -328,12 +328,12 @@ class AnswerSoFar:
 
     def missing_of(self, answer: str) -> str | None:
         """Return the part of an answer that is not written yet; None if the written text is not part of it."""
-        answer, said = answer.strip(), self.text
-        if not answer or said.rstrip().endswith(answer):
+        answer, text = answer.strip(), self.text
+        if not answer or text.rstrip().endswith(answer):
             return ""
-        words = [found.start() for found in _WORD.finditer(said, max(0, len(said) - min(len(answer), LATELY)))]
+        words = [word.start() for word in _WORD.finditer(text, max(0, len(text) - min(len(answer), LATELY)))]
         for start in sorted({self._since, *words}):
-            shown = said[start:].lstrip()
+            shown = text[start:].lstrip()
             if start in (0, self._since) or len(shown) >= TELLING:
                 for written in (shown, shown.rstrip()):
                     if written and answer.startswith(written):

@@ -101,7 +101,7 @@ def _mistaken(file: Inspection) -> Iterator[WrongPart]:
     section = BUS.of(file.team)
     if section is None or not file.opens_files:
         return
-    keys, names, folder = file.said["bus"], file.names, file.folder
+    keys, names, folder = file.values["bus"], file.names, file.folder
     yield from unknown(("bus", "hosts"), "agent", section.hosts - {"*"}, (*names["agents"], *names["workflows"]))
     proofs = [key for key in ("credentials", "token", "user") if key in keys]
     if len(proofs) > 1:

@@ -108,7 +108,7 @@ def gemini_cli(project: bool, for_user: bool, undo: bool, yes: bool) -> None:
 def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) -> None:
     from remit_guard.install import install, is_traced, uninstall
     from remit_guard.places import guard_folder, usable, writing
-    from remit_guard.status import asked
+    from remit_guard.status import guard_status
     from remit_guard.tools.known_tools import TOOLS
 
     if project and for_user:
@@ -130,7 +130,7 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
         click.confirm("Change the file?", abort=True)
     with usable(folder):
         install(tool, path, folder)
-    runs = asked(folder) is not None
+    runs = guard_status(folder) is not None
     click.echo(f"The guard is in {path}.\n→ {'remit guard status' if runs else 'Start it: remit guard serve --detach'}")
 
 
@@ -198,16 +198,16 @@ def console(no_browser: bool) -> None:
     from remit_guard.places import guard_folder
     from remit_guard.status import console_link
 
-    told = console_link(guard_folder())
-    if told is None:
+    link = console_link(guard_folder())
+    if link is None:
         click.echo("The guard does not run.\n→ remit guard serve", err=True)
         raise click.exceptions.Exit(1)
-    if not told.link:
-        click.echo(f"{told.error}\n→ {told.suggestion}", err=True)
+    if not link.link:
+        click.echo(f"{link.error}\n→ {link.suggestion}", err=True)
         raise click.exceptions.Exit(1)
-    click.echo(f"Console, once within 5 minutes: {told.link}")
+    click.echo(f"Console, once within 5 minutes: {link.link}")
     if not no_browser:
-        webbrowser.open(told.link)
+        webbrowser.open(link.link)
 
 
 @guard.command()
@@ -225,12 +225,12 @@ def status(as_json: bool) -> None:
     from remit_guard.places import guard_folder
     from remit_guard.status import report
 
-    found = report(guard_folder())
+    state = report(guard_folder())
     if as_json:
-        print_json(found)
+        print_json(state)
     else:
-        print_guard_status(found)
-    raise SystemExit(0 if found.ok else 1)
+        print_guard_status(state)
+    raise SystemExit(0 if state.ok else 1)
 
 
 def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
@@ -240,32 +240,32 @@ def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
     from remit_guard.section import GUARD
     from remit_guard.settings import GuardSettings
 
-    found = find_team(team_file)
-    if found is None and overrides:
+    file = find_team(team_file)
+    if file is None and overrides:
         raise click.UsageError("--set changes a team file, and there is none here; see `remit init`")
-    section = None if found is None else GUARD.of(load_team(found, overrides=list(overrides), code=False))
+    section = None if file is None else GUARD.of(load_team(file, overrides=list(overrides), code=False))
     settings = GuardSettings() if section is None else section.settings()
-    return GuardOrder(settings=settings, team_file=found, overrides=overrides)
+    return GuardOrder(settings=settings, team_file=file, overrides=overrides)
 
 
-def print_guard_status(found: GuardReport) -> None:
+def print_guard_status(guard: GuardReport) -> None:
     """Print whether the guard runs, and a line or two for each file that it was put into."""
-    if found.unanswering is not None:
+    if guard.unanswering is not None:
         print_text(
-            f"The guard runs as process {found.unanswering or 'unknown'}, but does not answer: no sub-agent starts in "
+            f"The guard runs as process {guard.unanswering or 'unknown'}, but does not answer: no sub-agent starts in "
             "the tools that have it.\n→ remit guard stop, then remit guard serve"
         )
-    elif found.process is None:
+    elif guard.process is None:
         print_text("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
     else:
-        print_text(f"The guard runs as process {found.process}; {many(found.sessions, 'session')} open.")
-    for tool in found.tools:
+        print_text(f"The guard runs as process {guard.process}; {many(guard.sessions, 'session')} open.")
+    for tool in guard.tools:
         print_text(f"{tool.tool}  {tool.path}: {_state(tool)}")
         if tool.obstacle:
             print_text(tool.obstacle)
         if tool.is_untried:
             print_text(f"{tool.tool}  {tool.version} was not tried; tried: {', '.join(tool.tried)}")
-    if not found.tools:
+    if not guard.tools:
         print_text("No tool has it.\n→ remit guard claude-code")
 
 

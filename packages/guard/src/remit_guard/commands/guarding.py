@@ -24,7 +24,7 @@ from remit_guard.lock import holder, is_guarded
 from remit_guard.places import guard_folder, usable
 from remit_guard.section import GUARD
 from remit_guard.settings import GuardSettings
-from remit_guard.status import asked
+from remit_guard.status import guard_status
 
 LOG_FILE = "guard.log"
 ENVIRONMENT_FILE = "guard.env"
@@ -91,9 +91,9 @@ async def guarding_beside(team: Team, command: str) -> AsyncGenerator[None]:
 
 async def run_guard(settings: GuardSettings) -> None:
     """Run a guard until it is told to stop."""
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stopping.set)
     async with guarding(settings) as socket:
         click.echo(f"The guard answers at {socket}.")
         click.echo(
@@ -104,13 +104,13 @@ async def run_guard(settings: GuardSettings) -> None:
             err=True,
         )
         sys.stdout.flush()
-        await told.wait()
+        await stopping.wait()
 
 
 def detach(order: GuardOrder) -> None:
     """Start a guard in a background process, and return once it answers; what fails before is raised here."""
     folder = guard_folder()
-    if (running := asked(folder)) is not None:
+    if (running := guard_status(folder)) is not None:
         click.echo(f"The guard already runs, as process {running.process}.")
         return
     log = folder / LOG_FILE
@@ -119,13 +119,13 @@ def detach(order: GuardOrder) -> None:
             order.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     until = time.monotonic() + START_S
-    while (found := asked(folder)) is None:
+    while (status := guard_status(folder)) is None:
         if process.poll() is not None:
-            said = several_lines(log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:]).strip()
+            last_words = several_lines(log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:]).strip()
             raise RemitError(
                 fault(
                     Code.DELEGATION_FAILED,
-                    f"the process of the guard exited with code {process.returncode}:\n{said}",
+                    f"the process of the guard exited with code {process.returncode}:\n{last_words}",
                     suggestion="Run it without --detach to see more.",
                 )
             )
@@ -134,14 +134,14 @@ def detach(order: GuardOrder) -> None:
             raise RemitError(fault(Code.TIMEOUT, "the guard has not started in time", suggestion=f"Its log is {log}"))
         time.sleep(_LOOK_S)
     process.returncode = 0  # it outlives this process; prevents Python's warning
-    click.echo(f"The guard runs as process {found.process}.")
+    click.echo(f"The guard runs as process {status.process}.")
     click.echo(f"Its log is {log}\n→ remit guard status, or remit guard stop", err=True)
 
 
 def stop() -> None:
     """Stop the guard, and return once it is gone."""
     folder = guard_folder()
-    running = asked(folder)
+    running = guard_status(folder)
     # One whose socket is gone, or that hangs, does not answer, and runs all the same.
     process = int(holder(folder) or 0) if running is None else running.process
     if not process:

@@ -121,10 +121,12 @@ def note_of(folder: Path, agent: str) -> AgentNote | None:
 
 def transcripts_in(folder: Path) -> list[tuple[str, ToolTranscript]]:
     """Return the transcripts of all sub-agents as far as they are written, by the sub-agents' ids."""
-    found = [(path.stem.removeprefix("agent-"), ToolTranscript(path)) for path in sorted(folder.glob("agent-*.jsonl"))]
-    for _, transcript in found:
+    written = [
+        (path.stem.removeprefix("agent-"), ToolTranscript(path)) for path in sorted(folder.glob("agent-*.jsonl"))
+    ]
+    for _, transcript in written:
         transcript.read()
-    return found
+    return written
 
 
 def is_running(note: AgentNote | None, transcript: ToolTranscript) -> bool:
@@ -331,8 +333,8 @@ class ClaudeCodeHooks:
     def _started(self, session: GuardedSession, event: HookEvent) -> None:
         """Learn the id of a sub-agent from what its start returned, if its first hook did not tell."""
         self._count(session, event)
-        told: object = event.tool_response
-        returned = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+        response: object = event.tool_response
+        returned = cast("dict[str, Any]", response) if isinstance(response, dict) else {}
         if event.tool_use_id not in session.waiting:
             return
         if event.tool_name in SPAWNING and returned:

@@ -55,7 +55,7 @@ def hook_hashes(settings: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def trusted_hashes(settings: Path) -> dict[str, str]:
     """Return the hashes that the user trusts, by file and place in it, without those of hooks that are turned off."""
-    state = table(table(_read(settings).get("hooks")).get("state"))
+    state = table(table(_read_settings(settings).get("hooks")).get("state"))
     return {
         key: str(table(about).get("trusted_hash"))
         for key, about in state.items()
@@ -65,17 +65,17 @@ def trusted_hashes(settings: Path) -> dict[str, str]:
 
 def are_off(settings: Path) -> bool:
     """Return whether the user has switched all hooks off."""
-    return table(_read(settings).get("features")).get("hooks") is False
+    return table(_read_settings(settings).get("features")).get("hooks") is False
 
 
 def is_trusted(project: Path, settings: Path) -> bool:
     """Return whether the user trusts a project, or a folder above it: Codex reads no hooks of others."""
-    projects = table(_read(settings).get("projects"))
+    projects = table(_read_settings(settings).get("projects"))
     folders = (str(each) for each in (project, *project.parents))
     return any(table(projects.get(each)).get("trust_level") == "trusted" for each in folders)
 
 
-def _read(settings: Path) -> dict[str, Any]:
+def _read_settings(settings: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(settings.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -477,8 +477,8 @@ class CodexHooks:
         known = self._trees[event.session_id].rollouts
         own = known[event.thread].agent_path if event.thread in known else ""
         paths = (target, f"{own or '/root'}/{target}")
-        found = (each for thread, each in known.items() if thread == target or each.agent_path in paths)
-        return next((each for each in found if each.thread and each.thread != event.session_id), None)
+        matching = (each for thread, each in known.items() if thread == target or each.agent_path in paths)
+        return next((each for each in matching if each.thread and each.thread != event.session_id), None)
 
     async def _go_on(self, session: GuardedSession, event: CodexEvent) -> dict[str, Any]:
         """Let an agent use a tool, unless its tokens or its time are over. A hook cannot end it."""
@@ -522,13 +522,13 @@ class CodexHooks:
         waiting = self._waiting(session, self._parent(event))
         rollout = self._rollout(event)
         name = "" if rollout is None else rollout.agent_path.rpartition("/")[2]
-        found = [call for call, about in waiting.items() if name and about.name == name]
-        found += [call for call, about in waiting.items() if event.prompt and about.task == event.prompt]
+        candidates = [call for call, about in waiting.items() if name and about.name == name]
+        candidates += [call for call, about in waiting.items() if event.prompt and about.task == event.prompt]
         if event.hook_event_name != "SubagentStart":  # the next event has the task
-            found += waiting
-        if found:
-            del self._trees[session.name].calls[found[0]]
-            session.bind(found[0], event.agent_id)
+            candidates += waiting
+        if candidates:
+            del self._trees[session.name].calls[candidates[0]]
+            session.bind(candidates[0], event.agent_id)
 
     def _waiting(self, session: GuardedSession, parent: str) -> dict[str, SpawnCall]:
         calls = self._trees[session.name].calls

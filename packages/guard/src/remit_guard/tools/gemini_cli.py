@@ -32,7 +32,7 @@ class GeminiTranscript:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.asked = ""
+        self.task_text = ""
         """The first text of the user: the task of a sub-agent."""
         self._file = GrowingFile(path)
 
@@ -50,7 +50,7 @@ class GeminiTranscript:
             self._take(table(each), uses)
         match entry.get("type"):
             case "user":
-                self.asked = self.asked or text_of(entry.get("content"))
+                self.task_text = self.task_text or text_of(entry.get("content"))
             case "gemini" if entry.get("tokens"):
                 uses[str(entry.get("id"))] = _use(table(entry.get("tokens")), entry)
             case _:
@@ -207,25 +207,25 @@ class GeminiSubagents:
     def asking(self, request: GeminiRequest) -> str:
         """Return the sub-agent that sends a request; empty: the session itself, or one that is not known."""
         begins = request.messages[0].content if request.messages else ""
-        return next((name for name, each in self._transcripts.values() if name and each.asked == begins), "")
+        return next((name for name, each in self._transcripts.values() if name and each.task_text == begins), "")
 
     def count(self, session: GuardedSession, path: Path) -> None:
         """Charge what the transcripts of a session tell to those who spent it."""
         for each in (path, *sorted((path.parent / session.name).glob("*.jsonl"))):
             name, transcript = self._transcripts.get(each, ("", GeminiTranscript(each)))
             uses = transcript.read()
-            if each not in self._transcripts and transcript.asked:
-                name = self._writer(transcript.asked) if each != path else ""
+            if each not in self._transcripts and transcript.task_text:
+                name = self._writer(transcript.task_text) if each != path else ""
                 self._transcripts[each] = name, transcript
             session.count(session.agents.get(name, session.root), uses)
 
-    def _writer(self, asked: str) -> str:
+    def _writer(self, task_text: str) -> str:
         """Return the sub-agent whose task a text has, and that writes no transcript yet."""
         known = {name for name, _ in self._transcripts.values()}
         tasks = {name: given.prompt for name, given in self._started.items() if name not in known}
-        same = (name for name, task in tasks.items() if task == asked)
+        same = (name for name, task in tasks.items() if task == task_text)
         # Some kinds of sub-agents put words of their own around the task.
-        return next(same, "") or next((name for name, task in tasks.items() if task in asked), "")
+        return next(same, "") or next((name for name, task in tasks.items() if task in task_text), "")
 
 
 class GeminiCliHooks:

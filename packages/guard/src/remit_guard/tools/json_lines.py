@@ -160,7 +160,7 @@ def settings_of(text: str | None) -> dict[str, Any]:
     """Read settings; an empty file has none."""
     try:
         given = (text or "").removeprefix("\ufeff")
-        found: Any = json.loads(given) if given.strip() else {}
+        content: Any = json.loads(given) if given.strip() else {}
     except ValueError as error:
         raise RemitError(
             fault(
@@ -169,9 +169,9 @@ def settings_of(text: str | None) -> dict[str, Any]:
                 suggestion="Correct them. Comments are not JSON either.",
             )
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "the settings are not a JSON object"))
-    settings = cast("dict[str, Any]", found)
+    settings = cast("dict[str, Any]", content)
     if not isinstance(settings.get("hooks", {}), dict):
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, '"hooks" in the settings is not a JSON object'))
     return settings

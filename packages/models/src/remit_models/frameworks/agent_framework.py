@@ -90,8 +90,8 @@ class FrameworkAgent:
         return await stream.get_final_response()
 
     def _settle(self, bounds: Bounds, prompt: ModelPrompt, response: Any) -> None:
-        asked = tokens_of(prompt.instructions, *(each.text for each in prompt.messages), prompt.task)
-        _spend(bounds, response, asked)
+        prompt_tokens = tokens_of(prompt.instructions, *(each.text for each in prompt.messages), prompt.task)
+        _spend(bounds, response, prompt_tokens)
 
 
 class ModelMiddleware(af.ChatMiddleware):
@@ -111,20 +111,20 @@ class ModelMiddleware(af.ChatMiddleware):
         bounds, options = self._bounds, dict(context.options or {})
         at_limit = self._at_limit(options, context.messages)
         offered = bounds.allowed(options.pop("tools", None) or (), _name)
-        said = [[part.to_dict() for part in each.contents] for each in context.messages]
-        asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in offered])
-        most = capped(options.get("max_tokens"), bounds.next_call(asked))
+        contents = [[part.to_dict() for part in each.contents] for each in context.messages]
+        prompt_tokens = tokens_of(options.get("instructions"), contents, [_schema(each) for each in offered])
+        most = capped(options.get("max_tokens"), bounds.next_call(prompt_tokens))
         # Left out if empty: a provider may reject an empty one.
         context.options = options | ({"tools": offered} if offered else {}) | ({"max_tokens": most} if most else {})
         await call_next()
         if context.stream:
             # When streaming, the framework removes the calls that it does not execute.
             context.result.with_transform_hook(self._note_tool_calls)
-            context.result.with_result_hook(partial(self._answered, asked, at_limit))
+            context.result.with_result_hook(partial(self._answered, prompt_tokens, at_limit))
         else:
             for message in context.result.messages:
                 self._note_tool_calls(message)
-            self._answered(asked, at_limit, context.result)
+            self._answered(prompt_tokens, at_limit, context.result)
 
     def _at_limit(self, options: dict[str, Any], messages: Sequence[Any]) -> bool:
         """Return whether the framework forbids its model more tools because of a limit, and allow them again.
@@ -142,14 +142,14 @@ class ModelMiddleware(af.ChatMiddleware):
         del options["tool_choice"]
         return True
 
-    def _note_tool_calls(self, said: Any) -> Any:
+    def _note_tool_calls(self, content: Any) -> Any:
         """Record the tools that a model calls in an answer, or in a piece of one, and return it unchanged."""
-        self._calls |= {part.call_id or id(part) for part in said.contents if part.type == "function_call"}
-        return said
+        self._calls |= {part.call_id or id(part) for part in content.contents if part.type == "function_call"}
+        return content
 
-    def _answered(self, asked: int, at_limit: bool, response: Any) -> Any:
+    def _answered(self, prompt_tokens: int, at_limit: bool, response: Any) -> Any:
         self.answered = True
-        _spend(self._bounds, response, asked)
+        _spend(self._bounds, response, prompt_tokens)
         if at_limit and len(self._calls) > self._allowed:
             _stop_at_limit(self._bounds, self._counted[_ROUNDS])
         self._allowed = len(self._calls)
@@ -199,19 +199,19 @@ def _limit_reached(client: Any, response: Any) -> bool:
     return rounds >= (limits.get(_ROUNDS) or math.inf) or calls >= (limits.get(_CALLS) or math.inf)
 
 
-def _spend(bounds: Bounds, response: Any, asked: int) -> None:
+def _spend(bounds: Bounds, response: Any, prompt_tokens: int) -> None:
     usage: dict[str, Any] = response.usage_details or {}
     prompt, completion = usage.get("input_token_count") or 0, usage.get("output_token_count") or 0
     if prompt or completion:
         bounds.spent(prompt, completion)
     else:
-        said = [part.to_dict() for each in response.messages for part in each.contents]
-        bounds.spent(asked, tokens_of(said), estimated=True)
+        contents = [part.to_dict() for each in response.messages for part in each.contents]
+        bounds.spent(prompt_tokens, tokens_of(contents), estimated=True)
 
 
 def _messages(prompt: ModelPrompt, task: str) -> list[Any]:
-    said = [af.Message(role=each.role, contents=[each.text]) for each in prompt.messages]
-    return [*said, af.Message(role="user", contents=[task])]
+    messages = [af.Message(role=each.role, contents=[each.text]) for each in prompt.messages]
+    return [*messages, af.Message(role="user", contents=[task])]
 
 
 def _tool(bounds: Bounds, offer: ToolOffer) -> Any:

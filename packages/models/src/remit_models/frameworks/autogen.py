@@ -70,8 +70,8 @@ class AutoGenAgent:
     async def _as_it_is(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         if bounds.restricted:
             bounds.refuse_restriction(f"a {type(self._agent).__name__} uses what it was made with")
-        said = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
-        task = "\n\n".join(part for part in (prompt.instructions, said, prompt.task) if part)
+        conversation = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
+        task = "\n\n".join(part for part in (prompt.instructions, conversation, prompt.task) if part)
         async with self._turn:
             if hasattr(self._agent, "on_reset"):
                 await self._agent.on_reset(core.CancellationToken())
@@ -155,28 +155,28 @@ class BoundedClient(models.ChatCompletionClient):
         self._bounds = bounds
 
     async def create(self, messages: Any, **options: Any) -> Any:
-        asked = self._ask(messages, options)
-        return self._answered(await self._client.create(messages, **options), asked)
+        prompt_tokens = self._ask(messages, options)
+        return self._answered(await self._client.create(messages, **options), prompt_tokens)
 
     async def create_stream(self, messages: Any, **options: Any) -> AsyncIterator[Any]:
-        asked = self._ask(messages, options)
+        prompt_tokens = self._ask(messages, options)
         try:
             async for piece in self._client.create_stream(messages, **options):
-                yield piece if isinstance(piece, str) else self._answered(piece, asked)
+                yield piece if isinstance(piece, str) else self._answered(piece, prompt_tokens)
         except NotImplementedError:
-            yield self._answered(await self._client.create(messages, **options), asked)
+            yield self._answered(await self._client.create(messages, **options), prompt_tokens)
 
     def _ask(self, messages: Any, options: dict[str, Any]) -> int:
-        asked = tokens_of([each.content for each in messages], options.get("tools"))
-        self._bounds.next_call(asked)
-        return asked
+        prompt_tokens = tokens_of([each.content for each in messages], options.get("tools"))
+        self._bounds.next_call(prompt_tokens)
+        return prompt_tokens
 
-    def _answered(self, result: Any, asked: int) -> Any:
+    def _answered(self, result: Any, prompt_tokens: int) -> Any:
         usage = result.usage
         if usage.prompt_tokens or usage.completion_tokens:
             self._bounds.spent(usage.prompt_tokens, usage.completion_tokens)
         else:
-            self._bounds.spent(asked, tokens_of(result.content), estimated=True)
+            self._bounds.spent(prompt_tokens, tokens_of(result.content), estimated=True)
         return result
 
     @property

@@ -134,7 +134,7 @@ class Bounds:
         self._waited_for: set[futures.Future[Any]] = set()
         self._in_flight: list[int] = []
         """The estimated prompt tokens of each model call in progress."""
-        self._heard: list[str] = []
+        self._streamed: list[str] = []
         """The model's text since the last finished call."""
 
     async def prompt(self) -> ModelPrompt:
@@ -242,7 +242,7 @@ class Bounds:
         """Meter the usage of a model call; raises if it was more than the remaining budget."""
         if prompt or completion:
             del self._in_flight[:1]
-            self._heard.clear()
+            self._streamed.clear()
         with self.stopping():
             self.brief.spend(prompt=prompt, completion=completion, estimated=estimated)
 
@@ -250,13 +250,13 @@ class Bounds:
         """Meter the usage of interrupted model calls, as far as it can be estimated."""
         cut, self._in_flight = self._in_flight, []
         for place, prompt in enumerate(cut):
-            wrote = estimate("".join(self._heard)) if place == 0 and self._heard else 0
+            wrote = estimate("".join(self._streamed)) if place == 0 and self._streamed else 0
             with suppress(RemitError):  # an exhausted budget or a cancellation changes nothing any more
                 self.brief.spend(prompt=prompt, completion=wrote, estimated=True)
 
     def say(self, text: str) -> None:
         """Stream a text to the listeners."""
-        self._heard.append(str(text))
+        self._streamed.append(str(text))
         with self.stopping():
             self.brief.say(str(text))  # a framework may have its own string type
 
@@ -380,8 +380,8 @@ def too_many_requests(error: BaseException) -> TooManyRequests | None:
             return None
         each = rest.pop(0)
         response = getattr(each, "response", None)
-        found = [getattr(each, field, None) for field in _STATUS_FIELDS] + [getattr(response, "status_code", None)]
-        if 429 in found:
+        statuses = [getattr(each, field, None) for field in _STATUS_FIELDS] + [getattr(response, "status_code", None)]
+        if 429 in statuses:
             return TooManyRequests(_retry_after_ms(response))
         rest += (
             cast("BaseExceptionGroup[BaseException]", each).exceptions if isinstance(each, BaseExceptionGroup) else ()
@@ -397,15 +397,15 @@ def _retry_after_ms(response: Any) -> int | None:
         return None
 
 
-def capped(asked: int | None, left: int | None) -> int | None:
+def capped(wanted: int | None, left: int | None) -> int | None:
     """Return the smaller of the output limit in an agent's settings and the remaining tokens; None is no limit."""
-    return min((each for each in (asked, left) if each is not None), default=None)
+    return min((each for each in (wanted, left) if each is not None), default=None)
 
 
 def tokens_of(*values: object) -> int:
     """Return the estimated tokens of these texts; pictures and the like are left out."""
-    said = (each if isinstance(each, str) else _readable(plain(each, without_none=True)) for each in values)
-    return sum(estimate(each) for each in said if each)
+    texts = (each if isinstance(each, str) else _readable(plain(each, without_none=True)) for each in values)
+    return sum(estimate(each) for each in texts if each)
 
 
 def _readable(value: Json) -> Json:

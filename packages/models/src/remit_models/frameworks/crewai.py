@@ -124,9 +124,9 @@ class CrewAgent:
     def _agent(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         agent = self._thing.copy()
         _equip(agent, bounds)
-        said = [{"role": each.role, "content": each.text} for each in prompt.messages]
+        messages = [{"role": each.role, "content": each.text} for each in prompt.messages]
         task = "\n\n".join(part for part in (prompt.instructions, prompt.task) if part)
-        return _bounded(bounds, lambda: agent.kickoff([*said, {"role": "user", "content": task}]))
+        return _bounded(bounds, lambda: agent.kickoff([*messages, {"role": "user", "content": task}]))
 
     def _refuse_what_cannot_be_held(self, bounds: Bounds) -> None:
         for agent in self._thing.agents if self._is_crew else [self._thing]:
@@ -153,9 +153,9 @@ def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
 
     def after(call: Any) -> None:
         if (use := begun.pop(id(call.tool_input), None)) is not None:
-            said = str(call.tool_result)
-            failed = said.startswith("Error executing tool")
-            bounds.in_loop(lambda: bounds.end(use, said if failed else None))
+            result = str(call.tool_result)
+            failed = result.startswith("Error executing tool")
+            bounds.in_loop(lambda: bounds.end(use, result if failed else None))
 
     _running.set(bounds)
     console.set_suppress_console_output(True)  # CrewAI prints, whatever `verbose` says
@@ -207,8 +207,8 @@ def _metered_kind(kind: Any) -> Any:
                 return kind.call(self, messages, *args, **options)
             if _is_last_word(messages):
                 bounds.in_loop(lambda: _stop_at_limit(bounds))
-            asked = tokens_of(messages, args[0] if args else options.get("tools"))
-            bounds.in_loop(lambda: bounds.next_call(asked))
+            prompt_tokens = tokens_of(messages, args[0] if args else options.get("tools"))
+            bounds.in_loop(lambda: bounds.next_call(prompt_tokens))
             before = dict(self._token_usage)
             answer = kind.call(self, messages, *args, **options)
             prompt, completion = (self._token_usage[each] - before[each] for each in _COUNTS)
@@ -216,7 +216,7 @@ def _metered_kind(kind: Any) -> Any:
                 bounds.in_loop(lambda: bounds.spent(prompt, completion))
             else:
                 wrote = tokens_of(answer)
-                bounds.in_loop(lambda: bounds.spent(asked, wrote, estimated=True))
+                bounds.in_loop(lambda: bounds.spent(prompt_tokens, wrote, estimated=True))
             return answer
 
         def _emit_stream_chunk_event(
@@ -296,5 +296,5 @@ def _tools_of(thing: Any) -> Iterator[Any]:
 
 def _text(prompt: ModelPrompt) -> str:
     """Return the whole prompt as one text, because a crew has no conversation."""
-    said = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
-    return "\n\n".join(part for part in (prompt.instructions, said, prompt.task) if part)
+    conversation = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
+    return "\n\n".join(part for part in (prompt.instructions, conversation, prompt.task) if part)

@@ -68,9 +68,9 @@ class AdkAgent:
         within = BoundsPlugin(bounds, prompt, {each.name for each in _tree(agent, tools=False)})
         service = sessions.InMemorySessionService()
         session = await service.create_session(app_name=APP, user_id=brief.user)
-        for said in prompt.messages:
-            author, role = ("user", "user") if said.role == "user" else (agent.name, "model")
-            event = events.Event(author=author, content=_content(role, said.text), invocation_id="before")
+        for message in prompt.messages:
+            author, role = ("user", "user") if message.role == "user" else (agent.name, "model")
+            event = events.Event(author=author, content=_content(role, message.text), invocation_id="before")
             await service.append_event(session, event)
         run = runners.Runner(
             app=apps.App(name=APP, root_agent=agent, plugins=[within]), session_service=service
@@ -84,13 +84,13 @@ class AdkAgent:
             ),
         )
         try:
-            said = await bounds.ended(_finals(bounds, run))
+            finals = await bounds.ended(_finals(bounds, run))
         finally:
             with suppress(RemitError):
                 within.record_rest()
         if isinstance(agent, agents.ParallelAgent):
-            return bounds.answer("\n\n".join(said.values()))
-        return bounds.answer(_structured(agent, said))
+            return bounds.answer("\n\n".join(finals.values()))
+        return bounds.answer(_structured(agent, finals))
 
 
 class BoundsPlugin(plugins.BasePlugin):
@@ -101,7 +101,7 @@ class BoundsPlugin(plugins.BasePlugin):
         self._bounds = bounds
         self._prompt = prompt
         self._names = names
-        self._asked = 0
+        self._prompt_tokens = 0
         self._begun: dict[str, RunningTool] = {}
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
@@ -114,8 +114,8 @@ class BoundsPlugin(plugins.BasePlugin):
             if self._prompt.instructions:
                 llm_request.append_instructions([self._prompt.instructions])
         offered = [each.function_declarations for each in config.tools or ()]
-        self._asked = tokens_of(config.system_instruction, llm_request.contents, offered)
-        config.max_output_tokens = capped(config.max_output_tokens, bounds.next_call(self._asked))
+        self._prompt_tokens = tokens_of(config.system_instruction, llm_request.contents, offered)
+        config.max_output_tokens = capped(config.max_output_tokens, bounds.next_call(self._prompt_tokens))
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
         if llm_response.partial:
@@ -125,7 +125,7 @@ class BoundsPlugin(plugins.BasePlugin):
             thought = usage.thoughts_token_count or 0
             self._bounds.spent(usage.prompt_token_count or 0, (usage.candidates_token_count or 0) + thought)
         elif llm_response.content is not None:
-            self._bounds.spent(self._asked, tokens_of(llm_response.content.parts), estimated=True)
+            self._bounds.spent(self._prompt_tokens, tokens_of(llm_response.content.parts), estimated=True)
 
     async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, str] | None:
         self._bounds.raise_if_stopped()
@@ -215,7 +215,7 @@ def _tree(agent: Any, *, tools: bool = True) -> Iterator[Any]:
 
 async def _finals(bounds: Bounds, run: Any) -> dict[str, str]:
     """Return the final text of each agent that has one, in order."""
-    said: dict[str, str] = {}
+    finals: dict[str, str] = {}
     async with aclosing(run):
         async for event in run:
             if event.error_code:
@@ -225,14 +225,14 @@ async def _finals(bounds: Bounds, run: Any) -> dict[str, str]:
             if event.partial:
                 bounds.say(_text(event.content))
             elif event.is_final_response() and event.content is not None:
-                said.pop(event.author, None)
-                said[event.author] = _text(event.content)
-    return said
+                finals.pop(event.author, None)
+                finals[event.author] = _text(event.content)
+    return finals
 
 
-def _structured(agent: Any, said: dict[str, str]) -> object:
+def _structured(agent: Any, finals: dict[str, str]) -> object:
     """Return the last text, parsed as JSON if its author has an output schema."""
-    author, text = next(reversed(said.items()), ("", ""))
+    author, text = next(reversed(finals.items()), ("", ""))
     speaker = agent.find_agent(author)
     if getattr(speaker, "output_schema", None) is not None:
         with suppress(ValueError):

@@ -87,13 +87,13 @@ class Graph:
         async with aclosing(self._graph.astream(given, config, **options)) as stream:
             async for path, mode, piece in stream:
                 if mode == "messages":
-                    said, where = piece
+                    message, where = piece
                     # A model that a tool calls does not speak to the user.
-                    if isinstance(said, messages.AIMessageChunk) and where.get("langgraph_node") != "tools":
-                        bounds.say(said.text)
+                    if isinstance(message, messages.AIMessageChunk) and where.get("langgraph_node") != "tools":
+                        bounds.say(message.text)
                 elif mode == "updates" and "__interrupt__" in piece:
-                    asked = "; ".join(str(each.value) for each in piece["__interrupt__"])
-                    bounds.unfinished(f"an answer to: {asked}")
+                    question = "; ".join(str(each.value) for each in piece["__interrupt__"])
+                    bounds.unfinished(f"an answer to: {question}")
                 elif mode == "values" and not path:
                     state = piece
         return state
@@ -110,9 +110,9 @@ class Graph:
     def _input(self, brief: Brief, prompt: ModelPrompt) -> object:
         """Return the initial state: messages if the graph has any, else the input, else the task."""
         if "messages" in self._graph.channels:
-            said = [{"role": each.role, "content": each.text} for each in prompt.messages]
+            messages = [{"role": each.role, "content": each.text} for each in prompt.messages]
             task = "\n\n".join(part for part in (prompt.instructions, prompt.task) if part)
-            return {"messages": [*said, {"role": "user", "content": task}]}
+            return {"messages": [*messages, {"role": "user", "content": task}]}
         given: object = brief.input
         return given if isinstance(given, dict) else self._only_field(brief, prompt.task)  # pyright: ignore[reportUnknownVariableType]
 
@@ -148,30 +148,30 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._asked: dict[UUID, int] = {}
+        self._prompt_tokens: dict[UUID, int] = {}
         self._begun: dict[UUID, RunningTool] = {}
 
     def on_chat_model_start(self, serialized: Any, given: Any, *, run_id: UUID, **rest: Any) -> None:
-        said = [(each.text, getattr(each, "tool_calls", None)) for each in given[0]]
+        contents = [(each.text, getattr(each, "tool_calls", None)) for each in given[0]]
         offered = rest.get("invocation_params", {}).get("tools")
-        self._start(run_id, tokens_of(said, offered))
+        self._start(run_id, tokens_of(contents, offered))
 
     def on_llm_start(self, serialized: Any, prompts: list[str], *, run_id: UUID, **rest: Any) -> None:
         self._start(run_id, tokens_of(*prompts))
 
-    def _start(self, run_id: UUID, asked: int) -> None:
-        self._bounds.in_loop(lambda: self._bounds.next_call(asked))
-        self._asked[run_id] = asked
+    def _start(self, run_id: UUID, prompt_tokens: int) -> None:
+        self._bounds.in_loop(lambda: self._bounds.next_call(prompt_tokens))
+        self._prompt_tokens[run_id] = prompt_tokens
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
-        asked, said = self._asked.pop(run_id, 0), response.generations[0][0]
-        usage = getattr(getattr(said, "message", None), "usage_metadata", None)
+        prompt_tokens, generation = self._prompt_tokens.pop(run_id, 0), response.generations[0][0]
+        usage = getattr(getattr(generation, "message", None), "usage_metadata", None)
         if usage:
             self._bounds.in_loop(lambda: self._bounds.spent(usage["input_tokens"], usage["output_tokens"]))
         else:
-            called = getattr(getattr(said, "message", None), "tool_calls", None)
-            wrote = tokens_of(said.text, called)
-            self._bounds.in_loop(lambda: self._bounds.spent(asked, wrote, estimated=True))
+            called = getattr(getattr(generation, "message", None), "tool_calls", None)
+            wrote = tokens_of(generation.text, called)
+            self._bounds.in_loop(lambda: self._bounds.spent(prompt_tokens, wrote, estimated=True))
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, inputs: Any = None, **rest: Any) -> None:
         known: dict[str, Any] = serialized or {}
@@ -236,8 +236,8 @@ def _bounded(request: Any) -> Any:
     if (bounds := _running.get()) is None:
         return request.override(tools=own)
     allowed = [*bounds.allowed(own, _name), *(_tool(bounds, each) for each in bounds.offers.values())]
-    asked = tokens_of([each.text for each in request.messages], [_name(each) for each in allowed])
-    most = capped(request.model_settings.get("max_tokens"), bounds.in_loop(lambda: bounds.room(asked)))
+    prompt_tokens = tokens_of([each.text for each in request.messages], [_name(each) for each in allowed])
+    most = capped(request.model_settings.get("max_tokens"), bounds.in_loop(lambda: bounds.room(prompt_tokens)))
     settings = request.model_settings if most is None else {**request.model_settings, "max_tokens": most}
     return request.override(tools=allowed, model_settings=settings)
 

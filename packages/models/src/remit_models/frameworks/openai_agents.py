@@ -73,9 +73,9 @@ class BoundsHooks(sdk.RunHooks):
             tool_error_formatter=self._note_failure,
             tool_not_found_behavior="return_error_to_model",  # otherwise an unknown tool name ends the run
         )
-        said = [{"role": each.role, "content": each.text} for each in self._prompt.messages]
+        messages = [{"role": each.role, "content": each.text} for each in self._prompt.messages]
         options = {
-            "input": [*said, {"role": "user", "content": self._prompt.task}],
+            "input": [*messages, {"role": "user", "content": self._prompt.task}],
             "max_turns": None,  # the bounds count
             "hooks": self,
             "run_config": config,
@@ -199,32 +199,32 @@ class BoundedModel(sdk.Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
     ) -> Any:
         tools = self._within.shown(tools)
-        settings, asked = self._capped(system_instructions, input, model_settings, tools)
+        settings, prompt_tokens = self._capped(system_instructions, input, model_settings, tools)
         response = await self._model.get_response(system_instructions, input, settings, tools, *rest, **options)
-        self._answered(response.usage, asked, response.output)
+        self._answered(response.usage, prompt_tokens, response.output)
         return response
 
     async def stream_response(
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
     ) -> AsyncIterator[Any]:
         tools = self._within.shown(tools)
-        settings, asked = self._capped(system_instructions, input, model_settings, tools)
+        settings, prompt_tokens = self._capped(system_instructions, input, model_settings, tools)
         async for event in self._model.stream_response(system_instructions, input, settings, tools, *rest, **options):
             if event.type == "response.completed":
-                self._answered(event.response.usage, asked, event.response.output)
+                self._answered(event.response.usage, prompt_tokens, event.response.output)
             yield event
 
-    def _capped(self, instructions: Any, said: Any, settings: Any, tools: Any) -> tuple[Any, int]:
+    def _capped(self, instructions: Any, conversation: Any, settings: Any, tools: Any) -> tuple[Any, int]:
         """Return the settings with the remaining tokens as a limit, and the estimated prompt tokens."""
         schemas = [(each.name, each.description, each.params_json_schema) for each in tools if _is_function(each)]
-        asked = tokens_of(instructions, said, schemas)
-        most = capped(settings.max_tokens, self._within.bounds.next_call(asked))
-        return replace(settings, max_tokens=most), asked
+        prompt_tokens = tokens_of(instructions, conversation, schemas)
+        most = capped(settings.max_tokens, self._within.bounds.next_call(prompt_tokens))
+        return replace(settings, max_tokens=most), prompt_tokens
 
-    def _answered(self, usage: Any, asked: int, output: Any) -> None:
+    def _answered(self, usage: Any, prompt_tokens: int, output: Any) -> None:
         self._within.answered = True
         if usage is None or not usage.total_tokens:
-            self._within.bounds.spent(asked, tokens_of(*map(_item_text, output)), estimated=True)
+            self._within.bounds.spent(prompt_tokens, tokens_of(*map(_item_text, output)), estimated=True)
 
     def get_retry_advice(self, request: Any) -> Any:
         return self._model.get_retry_advice(request)

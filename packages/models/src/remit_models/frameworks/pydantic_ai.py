@@ -129,8 +129,8 @@ class BoundsCapability(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        asked = prompt_tokens(request_context.messages, request_context.model_request_parameters)
-        usage = spent(response.usage, asked, response.parts)
+        prompt = prompt_tokens(request_context.messages, request_context.model_request_parameters)
+        usage = spent(response.usage, prompt, response.parts)
         if usage.estimated:
             self._bounds.spent(usage.prompt, usage.completion, estimated=True)
         else:
@@ -179,10 +179,10 @@ def _tool(bounds: Bounds, offer: ToolOffer) -> Tool[Any]:
     return Tool.from_schema(call, offer.name, offer.description, offer.schema)
 
 
-def _message(said: Message) -> ModelMessage:
-    if said.role == "user":
-        return ModelRequest(parts=[UserPromptPart(content=said.text)])
-    return ModelResponse(parts=[TextPart(content=said.text)])
+def _message(message: Message) -> ModelMessage:
+    if message.role == "user":
+        return ModelRequest(parts=[UserPromptPart(content=message.text)])
+    return ModelResponse(parts=[TextPart(content=message.text)])
 
 
 def _streams(model: Any) -> bool:

@@ -155,7 +155,7 @@ class McpConnection:
                 self._transport(),
                 cache=None,
                 client_info=info,
-                message_handler=self._heard,
+                message_handler=self._handle_message,
                 elicitation_callback=self._elicit if self._offered.elicitation else None,
                 sampling_callback=self._sample if self._offered.sampling else None,
             ) as client:
@@ -233,19 +233,19 @@ class McpConnection:
             raise self._unauthorized() or McpConnectionLost(type(error).__name__) from error
 
     async def _list(self, client: Client) -> None:
-        found: dict[str, types.Tool] = {}
+        tools: dict[str, types.Tool] = {}
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
             for tool in page.tools:
                 # The first tool of a name counts: a second one could be anything.
-                found.setdefault(tool.name, tool)
+                tools.setdefault(tool.name, tool)
             cursor = page.next_cursor
-            if cursor is None or len(found) > MAX_TOOLS:
+            if cursor is None or len(tools) > MAX_TOOLS:
                 break
-        self.tools = found
+        self.tools = tools
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._changed()
 
@@ -329,18 +329,18 @@ class McpConnection:
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-            said = visible_text(message or share, MAX_WORDS)
+            text = visible_text(message or share, MAX_WORDS)
             with suppress(RemitError):  # the agent is stopped, and the call with it
-                caller.progress(f"{self._settings.name}.{tool}: {said}", None)
+                caller.progress(f"{self._settings.name}.{tool}: {text}", None)
 
         return report
 
     # ── what the server asks ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _inputs(self, running: RunningCall, asked: types.InputRequiredResult) -> dict[str, types.InputResponse]:
+    async def _inputs(self, running: RunningCall, asking: types.InputRequiredResult) -> dict[str, types.InputResponse]:
         """Return the answers to what a server asks in the place of a result."""
         given: dict[str, types.InputResponse] = {}
-        for name, request in (asked.input_requests or {}).items():
+        for name, request in (asking.input_requests or {}).items():
             match request:
                 case types.ElicitRequest(params=form) if self._offered.elicitation:
                     given[name] = await self._filled(running, form)

@@ -178,14 +178,14 @@ def _oauth(name: str, options: McpOptions) -> "OauthClient | OauthLogin | None":
     )
     for _, why in keys.misfits():
         raise team_invalid(f"MCP server `{name}`: {why}")
-    found = keys.chosen()
+    chosen = keys.chosen()
     assertion = get("assertion")
-    if assertion is not None and (isinstance(found, OauthLogin) or found is None or found.client_secret is None):
+    if assertion is not None and (isinstance(chosen, OauthLogin) or chosen is None or chosen.client_secret is None):
         raise team_invalid(f"MCP server `{name}`: assertion goes with issuer, client_id and client_secret")
-    if not isinstance(found, OauthLogin):
+    if not isinstance(chosen, OauthLogin):
         if logins is not None or browser is not None:
             raise team_invalid(f'MCP server `{name}`: logins and browser need auth="oauth"')
-        return found if found is None else replace(found, assertion=assertion)
+        return chosen if chosen is None else replace(chosen, assertion=assertion)
     if logins is None and browser is None:
         raise team_invalid(f"MCP server `{name}`: auth needs `logins`, the folder of the logins, or `browser`")
-    return replace(found, folder=None if logins is None else Path(logins), browser=browser)
+    return replace(chosen, folder=None if logins is None else Path(logins), browser=browser)

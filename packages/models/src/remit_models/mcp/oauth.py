@@ -190,9 +190,9 @@ class OauthTokens(httpx2.Auth):
         status = HTTPStatus.UNAUTHORIZED if response is None else response.status_code
         named = None if response is None else extract_scope_from_www_auth(response)
         about = None if response is None else extract_resource_metadata_from_www_auth(response)
-        asked = named if status == HTTPStatus.FORBIDDEN else self._oauth.scope or named
+        scope = named if status == HTTPStatus.FORBIDDEN else self._oauth.scope or named
         # Without a scope the SDK chooses those that the metadata name.
-        parts = [f'scope="{" ".join(scopes_of(" ".join((asked or "", *further))))}"'] if asked or further else []
+        parts = [f'scope="{" ".join(scopes_of(" ".join((scope or "", *further))))}"'] if scope or further else []
         parts += [] if about is None else [f'resource_metadata="{about}"']
         parts += ['error="insufficient_scope"'] if status == HTTPStatus.FORBIDDEN else []
         return httpx2.Response(status, headers={"www-authenticate": f"Bearer {', '.join(parts)}"})

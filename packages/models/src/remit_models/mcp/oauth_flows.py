@@ -93,13 +93,13 @@ class LoopbackRedirect:
 
     async def answer(self) -> Mapping[str, str]:
         """Return the parameters of the answer, or raise a `RemitError` if the login was refused."""
-        found = await self._answer
-        if "code" not in found:
-            error = found.get("error", "")
+        redirected = await self._answer
+        if "code" not in redirected:
+            error = redirected.get("error", "")
             why = f"the login was refused ({error if _ERROR.fullmatch(error) else 'no reason given'})"
             how = "Log in again, as somebody who may do that, and agree."
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how))
-        return found
+        return redirected
 
     async def _received(self, request: web.BaseRequest) -> web.StreamResponse:
         query = request.query
@@ -438,10 +438,10 @@ async def drive(
 def _reason(response: httpx2.Response) -> str:
     """Return the error code of an answer; its text could repeat a secret."""
     try:
-        found = json.loads(response.content)["error"]
+        reason = json.loads(response.content)["error"]
     except (ValueError, TypeError, KeyError):
-        found = None
-    return found if isinstance(found, str) and _ERROR.fullmatch(found) else f"status {response.status_code}"
+        reason = None
+    return reason if isinstance(reason, str) and _ERROR.fullmatch(reason) else f"status {response.status_code}"
 
 
 def _unavailable(server: str, how: str) -> RemitError:

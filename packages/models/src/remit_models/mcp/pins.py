@@ -31,8 +31,8 @@ _Pins = dict[str, dict[str, Pin]]
 
 def pin_of(card: ToolCard) -> Pin:
     """Return a tool as models are told of it."""
-    told = msgspec.json.encode([card.description, card.input_schema], order="sorted")
-    return Pin(digest=sha256(told).hexdigest(), description=card.description)
+    description = msgspec.json.encode([card.description, card.input_schema], order="sorted")
+    return Pin(digest=sha256(description).hexdigest(), description=card.description)
 
 
 class ToolPins:
@@ -48,7 +48,7 @@ class ToolPins:
 
     def pins_of(self, server: str) -> dict[str, Pin]:
         """Return the accepted tools of a server, by name; raise a `RemitError` if the file cannot be read."""
-        self._read()
+        self._read_pins()
         return dict(self._known.get(server, {}))
 
     def accept(self, server: str, tools: dict[str, Pin]) -> None:
@@ -56,7 +56,7 @@ class ToolPins:
 
         They are accepted then, too, as long as the process lives.
         """
-        self._read()
+        self._read_pins()
         # Another process may write at the same moment: at worst a tool counts as new once more.
         self._known = {**self._known, server: {**self._known.get(server, {}), **tools}}
         if self._file is None:
@@ -68,7 +68,7 @@ class ToolPins:
             self._file = None
             raise RemitError(fault(Code.STORE_UNAVAILABLE, why)) from error
 
-    def _read(self) -> None:
+    def _read_pins(self) -> None:
         if self._file is None:
             return
         try:

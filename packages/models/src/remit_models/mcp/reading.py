@@ -94,8 +94,8 @@ def card_of(
     """
     wrong = unusable(tool.input_schema)
     # Readers, including models, should know that this text does not come from the team.
-    said = visible_text(tool.description or "", MAX_DESCRIPTION).strip()
-    description = f"[MCP server {server}] {said}".strip()
+    purpose = visible_text(tool.description or "", MAX_DESCRIPTION).strip()
+    description = f"[MCP server {server}] {purpose}".strip()
     schema = ANYTHING if wrong else tool.input_schema
     return ToolCard(
         name=name, description=description, input_schema=schema, safe_to_repeat=safe_to_repeat, sees=sees
@@ -183,9 +183,9 @@ def value_of(tool: str, result: types.CallToolResult, most: int, *, files: bool 
 
     With *files*, it is an object: the result without them as `content`, and pictures, sounds and the like as `files`.
     """
-    found = _files(result) if files else {}
-    content = _content(tool, result, most, found)
-    return {"content": content, "files": [msgspec.to_builtins(each) for each in found.values()]} if files else content
+    saved = _files(result) if files else {}
+    content = _content(tool, result, most, saved)
+    return {"content": content, "files": [msgspec.to_builtins(each) for each in saved.values()]} if files else content
 
 
 def _content(tool: str, result: types.CallToolResult, most: int, files: Mapping[int, File]) -> Json:
@@ -211,14 +211,14 @@ def _content(tool: str, result: types.CallToolResult, most: int, files: Mapping[
 
 def _files(result: types.CallToolResult) -> dict[int, File]:
     """Return the parts of a result that are no text, by their places, as far as they can be used."""
-    found: dict[int, File] = {}
+    files: dict[int, File] = {}
     for place, block in enumerate(result.content):
         with suppress(ValueError):  # no base64: the text says what it is
-            file = _file(block, len(found) + 1)
+            file = _file(block, len(files) + 1)
             if file is not None and file.size <= MAX_FILE_BYTES:
-                found[place] = file
-    kept, _ = fitting(list(found.values()))
-    return dict(zip(found, kept, strict=False))
+                files[place] = file
+    kept, _ = fitting(list(files.values()))
+    return dict(zip(files, kept, strict=False))
 
 
 def _file(block: types.ContentBlock, number: int) -> File | None:

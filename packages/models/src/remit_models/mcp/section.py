@@ -130,12 +130,12 @@ class McpSection(Section, frozen=True, kw_only=True):
 _OF_PROGRAMS = ("args", "env")
 
 
-def _tools_in(said: dict[str, Any]) -> tuple[str, ...]:
+def _tools_in(values: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the tools of the MCP servers in a file, as far as it is valid."""
-    return tuple(name for _, _, name in _named(said.get("mcp")))
+    return tuple(name for _, _, name in _allowed_tools(values.get("mcp")))
 
 
-def _named(servers: object) -> Iterator[tuple[str, str, str]]:
+def _allowed_tools(servers: object) -> Iterator[tuple[str, str, str]]:
     """Yield each allowed tool: its server, its name there and its name in the hub."""
     for server, section in cast("dict[str, Any]", servers).items() if isinstance(servers, dict) else ():
         if isinstance(section, dict):
@@ -147,18 +147,18 @@ def _named(servers: object) -> Iterator[tuple[str, str, str]]:
 
 
 def _problems(file: Inspection) -> Iterator[WrongPart]:
-    yield from _undecided(file.said, file.team)
+    yield from _undecided(file.values, file.team)
     for name, section in MCP.of(file.team).items():
         yield from unknown_kinds(("mcp", name, "sees"), section.sees, known_kinds(file.team))
     if file.starts_programs:
         yield from _unstartable(file.team, file.folder)
 
 
-def _undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
+def _undecided(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Return servers that do not have exactly one of `command` and `url`, and invalid tool names."""
     taken = dict.fromkeys(team.tools, "the tool of that name")
     for name, section in MCP.of(team).items():
-        place, keys = ("mcp", name), said["mcp"][name]
+        place, keys = ("mcp", name), values["mcp"][name]
         if ("command" in keys) == ("url" in keys):
             yield WrongPart(place, "a server needs `command`, which starts it, or `url`, where it is; not both")
         for key in _OF_PROGRAMS:
@@ -173,7 +173,7 @@ def _undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
             yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so no agent can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
             yield WrongPart((*place, "sees", tool), f"`{tool}` is not in `allow`, so no agent can use it")
-    for server, tool, name in _named(said.get("mcp")):
+    for server, tool, name in _allowed_tools(values.get("mcp")):
         place = ("mcp", server, "allow", tool)
         if not NAME.fullmatch(name):
             yield WrongPart(place, f"`{name}` cannot be a tool's name; choose another `prefix`")
@@ -285,12 +285,12 @@ def _reach(team: Team, section: McpSection, environ: Mapping[str, str]) -> Progr
 
 def _oauth(team: Team, section: McpSection, environ: Mapping[str, str]) -> OauthClient | OauthLogin | None:
     secret, key = section.client_secret, section.client_key
-    found = replace(
+    settings = replace(
         oauth_keys(section),
         client_secret=None if secret is None else secret_of(secret, environ),
         client_key=None if key is None else secret_of(key, environ),
     ).chosen()
-    return replace(found, folder=logins_folder(team)) if isinstance(found, OauthLogin) else found
+    return replace(settings, folder=logins_folder(team)) if isinstance(settings, OauthLogin) else settings
 
 
 def logins_folder(team: Team) -> Path:

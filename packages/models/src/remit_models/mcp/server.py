@@ -162,14 +162,14 @@ class McpServer:
         new: dict[str, Pin] = {}
         held: set[str] = set()
         for name, tool in self.names.items():
-            found, old = link.tools.get(tool), self._cards[name]
-            if found is None:
+            offered, old = link.tools.get(tool), self._cards[name]
+            if offered is None:
                 card = self._absent(name, _GONE)
             else:
                 card, wrong = card_of(
                     name,
                     self.settings.name,
-                    found,
+                    offered,
                     safe_to_repeat=tool in self.settings.safe_to_repeat,
                     sees=self.settings.seen_by(tool),
                 )
@@ -180,7 +180,7 @@ class McpServer:
                 pin = pin_of(card)
                 if tool not in pins:
                     new[tool] = pin
-                    for what in suspicions(found):
+                    for what in suspicions(offered):
                         log.warning("the description of tool %s %s", name, what)
                 elif pins[tool].digest != pin.digest:
                     held.add(name)

@@ -65,8 +65,8 @@ def _question(server: str, message: str, fields: dict[str, Any]) -> str:
     lines = [f"MCP server {server} asks: {visible_text(message, MAX_DESCRIPTION).strip()}"]
     for name, field in fields.items():
         about = cast("dict[str, Any]", field) if isinstance(field, dict) else {}
-        said = str(about.get("description") or about.get("title") or about.get("type") or "")
-        lines.append(f"- {visible_text(name, MAX_FIELD)}: {visible_text(said, MAX_FIELD)}".rstrip(": "))
+        description = str(about.get("description") or about.get("title") or about.get("type") or "")
+        lines.append(f"- {visible_text(name, MAX_FIELD)}: {visible_text(description, MAX_FIELD)}".rstrip(": "))
     lines.append("Whoever approves sends the fields in `input` to that server.")
     return "\n".join(lines)
 

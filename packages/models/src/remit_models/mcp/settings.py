@@ -70,21 +70,21 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def names(self) -> dict[str, str]:
         """Return the allowed tools by their names in the hub, or raise a `RemitError`."""
-        found: dict[str, str] = {}
+        tools: dict[str, str] = {}
         for tool in dict.fromkeys(self.allow):
             name = hub_name(self.name if self.prefix is None else self.prefix, tool)
             if not NAME.fullmatch(name):
                 raise team_invalid(f"MCP server `{self.name}`: `{name}` cannot be a tool's name")
-            if name in found:
-                raise team_invalid(f"MCP server `{self.name}`: `{found[name]}` and `{tool}` would both be `{name}`")
-            found[name] = tool
+            if name in tools:
+                raise team_invalid(f"MCP server `{self.name}`: `{tools[name]}` and `{tool}` would both be `{name}`")
+            tools[name] = tool
         for tool in sorted(self.safe_to_repeat - set(self.allow)):
             raise team_invalid(f"MCP server `{self.name}`: safe_to_repeat names `{tool}`, which is not in allow")
         for tool in sorted(set(self.sees) - set(self.allow)) if isinstance(self.sees, dict) else ():
             raise team_invalid(f"MCP server `{self.name}`: sees names `{tool}`, which is not in allow")
-        if not found:
+        if not tools:
             raise team_invalid(f"MCP server `{self.name}`: allow names no tool, so that agents could use none")
-        return found
+        return tools
 
     def seen_by(self, tool: str) -> Sees:
         """Return the kinds of personal data that one of its tools gets unredacted."""

@@ -60,7 +60,7 @@ class Pipes:
         write, out = anyio.create_memory_object_stream[SessionMessage](0)
         loop = asyncio.get_running_loop()
         process.tasks += [
-            loop.create_task(self._read(process, into)),
+            loop.create_task(self._read_output(process, into)),
             loop.create_task(self._write(out, process, into)),
         ]
         return read, write
@@ -87,7 +87,7 @@ class Pipes:
 
     # ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, process: PipedProcess, into: MemoryObjectSendStream[Incoming]) -> None:
+    async def _read_output(self, process: PipedProcess, into: MemoryObjectSendStream[Incoming]) -> None:
         lines, skipped, garbage = LineSplitter(MAX_LINE), 0, 0
         async with into:
             while chunk := await process.said.read(65_536):
@@ -145,11 +145,11 @@ def _message(line: bytes | OverlongLine) -> types.JSONRPCMessage | None:
 
 
 def _unreadable(line: bytes, why: str) -> types.JSONRPCError | None:
-    found = _ID.match(line[: LineSplitter.HEAD])
-    if found is None:
+    match = _ID.match(line[: LineSplitter.HEAD])
+    if match is None:
         return None
     error = types.ErrorData(code=UNREADABLE, message=why)
-    return types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+    return types.JSONRPCError(jsonrpc="2.0", id=int(match[1]), error=error)
 
 
 CONNECT_S = 10.0

@@ -268,7 +268,7 @@ def _unreachable(file: Inspection) -> Iterator[WrongPart]:
 def _wrong_profiles(file: Inspection) -> Iterator[WrongPart]:
     """Return profiles that do not have exactly one existing agent."""
     for name, profile in PROFILES.of(file.team).items():
-        place, keys = ("profiles", name), file.said["profiles"][name]
+        place, keys = ("profiles", name), file.values["profiles"][name]
         yield from _undecided(place, keys)
         yield from _empty(place, profile)
         yield from _nobody((*place, "agent"), profile.agent, _callees(file))
@@ -280,7 +280,7 @@ def _wrong_shared(file: Inspection) -> Iterator[WrongPart]:
     for name, shared in SHARED.of(file.team).items():
         if shared.agent is not None:
             yield from _nobody(("shared", name, "agent"), shared.agent, callees)
-        elif "agent" not in file.said["shared"][name] and name not in callees:
+        elif "agent" not in file.values["shared"][name] and name not in callees:
             near = did_you_mean(name, callees)
             yield WrongPart(("shared", name), f"there is no agent `{name}`{near}; say which is meant with `agent`")
 

@@ -205,14 +205,15 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
 
     def capability(self, code: str) -> Capability:
         """Return the capability as a card holds it; its schemas must have been read."""
-        said = in_code(self, (name for name in Capability.__struct_fields__ if name != "code"))
-        said["input_schema"], said["result_schema"] = _read(self.input_schema), _read(self.result_schema)
-        return Capability(code=code, **said)
+        given = in_code(self, (each for each in Capability.__struct_fields__ if each != "code"))
+        given["input_schema"] = _read_schema(self.input_schema)
+        given["result_schema"] = _read_schema(self.result_schema)
+        return Capability(code=code, **given)
 
     def contradictions(self) -> dict[str, str]:
         """Return the keys that contradict others, each with the reason."""
-        said = Capability(code="-", **in_code(self, ("read_only", "cache_ms", "cache_similar", "hedge_ms")))
-        return {field.removesuffix("_ms"): message for field, message in said.contradictions().items()}
+        capability = Capability(code="-", **in_code(self, ("read_only", "cache_ms", "cache_similar", "hedge_ms")))
+        return {field.removesuffix("_ms"): message for field, message in capability.contradictions().items()}
 
 
 class ToolSection(Section, frozen=True, kw_only=True):
@@ -229,7 +230,7 @@ class ToolSection(Section, frozen=True, kw_only=True):
     agents get placeholders, also in its results."""
 
 
-def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:
+def _read_schema(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:
     if isinstance(schema, str):
         raise ValueError(f"the schema in {schema!r} has not been read")
     return schema
@@ -279,10 +280,10 @@ class StepSection(Section, frozen=True, kw_only=True):
 
     def step(self) -> Step:
         """Return the step for a workflow."""
-        said = in_code(self, Step.__struct_fields__)
+        fields = in_code(self, Step.__struct_fields__)
         # TOML has dates, JSON does not.
-        said["input"], said["default"] = msgspec.to_builtins((self.input, self.default))
-        return Step(**said)
+        fields["input"], fields["default"] = msgspec.to_builtins((self.input, self.default))
+        return Step(**fields)
 
 
 class WorkflowSection(Section, frozen=True, kw_only=True):

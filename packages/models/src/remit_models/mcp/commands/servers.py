@@ -56,24 +56,25 @@ def list_tools(team: Team, server: str, accept: Sequence[str], *, as_json: bool)
     settings = settings_of(team, known_server(team, server))
     if isinstance(settings.reach, Unset):
         raise RemitError(fault(Code.TEAM_INVALID, f"MCP server {server} cannot be started: {settings.reach.why}"))
-    (found, now), _ = running.run(_tools_of(settings))
+    (listed, now), _ = running.run(_tools_of(settings))
     for tool in accept:
         if tool not in now:
             near = did_you_mean(tool, now) or f"; there are: {', '.join(now) or 'none'}"
             raise RemitError(fault(Code.NOT_FOUND, f"{server} has no tool `{tool}` that is in `allow`{near}"))
     if accept:
         ToolPins(settings.pins).accept(server, {tool: now[tool] for tool in accept})
-        found = replace(
-            found, tools=tuple(replace(each, accepted=None) if each.name in accept else each for each in found.tools)
+        listed = replace(
+            listed,
+            tools=tuple(replace(each, accepted=None) if each.name in accept else each for each in listed.tools),
         )
     if as_json:
-        print_json(found)
+        print_json(listed)
         return
-    rows = [(each.name, each.tool or "(not in allow)", each.description) for each in found.tools]
+    rows = [(each.name, each.tool or "(not in allow)", each.description) for each in listed.tools]
     print_table(["tool", "name in the hub", "description"], rows)
-    for tool in found.missing:
+    for tool in listed.missing:
         click.echo(f"`allow` names `{one_line(tool)}`, which the server does not have.", err=True)
-    for each in found.tools:
+    for each in listed.tools:
         _say_doubts(server, each)
 
 
@@ -143,10 +144,10 @@ LOGIN_S = 600.0
 def log_in(team: Team, server: str, scopes: Sequence[str], *, opens: bool, then: str) -> None:
     """Let the person at this machine log in, and store the tokens; raise a `RemitError` if that fails."""
     address = _address(team, server)
-    found, _ = running.run(_logged_in(server, address, scopes, opens=opens))
-    print_text(f"Logged in to {server} ({one_line(found.issuer)}).")
-    if found.scope:
-        print_text(f"Scopes: {one_line(found.scope)}")
+    login, _ = running.run(_logged_in(server, address, scopes, opens=opens))
+    print_text(f"Logged in to {server} ({one_line(login.issuer)}).")
+    if login.scope:
+        print_text(f"Scopes: {one_line(login.scope)}")
     click.echo(f"See what it offers: remit mcp --tools {server}{then}", err=True)
 
 
