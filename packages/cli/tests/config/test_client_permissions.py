@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from command_line import make_team
-from remit import RemitError
 from remit.policy.reception import Permission
 from remit.runtime.clock import LoopClock
 from remit_cli.config.load import load_team
@@ -41,31 +40,7 @@ async def test_a_client_may_do_what_its_table_says(tmp_path: Path, may: list[str
     assert (sender.permissions, sender.may_approve) == (frozenset(map(Permission, may)), False)
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("operator = true", '`operator` was replaced by `permissions`: `permissions = ["metrics"]` reads the metrics'),
-        ('permissions = ["everything"]', "everything"),
-    ],
-)
-def test_what_there_is_not_is_named_with_what_stands_in_its_place(tmp_path: Path, line: str, told: str) -> None:
-    file = make_team(tmp_path, more=f"{CLIENT}{line}\n")
-    with pytest.raises(RemitError) as raised:
-        load_team(file, environ=ENVIRON, code=False)
-    (problem,) = raised.value.fault.problems
-    assert told in problem.message
-    assert "clients.grafana." in problem.path
-
-
-@pytest.mark.parametrize(
-    ("proxy", "fits"), [("127.0.0.1", True), ("10.0.0.0/8", True), ("::1", True), ("web-1", False)]
-)
-def test_a_proxy_is_named_by_its_address(tmp_path: Path, proxy: str, fits: bool) -> None:
+@pytest.mark.parametrize("proxy", ["127.0.0.1", "10.0.0.0/8", "::1"])
+def test_a_proxy_is_named_by_its_address(tmp_path: Path, proxy: str) -> None:
     file = make_team(tmp_path, more=f'[serve]\nproxies = ["{proxy}"]\n')
-    if fits:
-        assert load_team(file, environ={}, code=False).serve.proxies == {proxy}
-        return
-    with pytest.raises(RemitError) as raised:
-        load_team(file, environ={}, code=False)
-    (problem,) = raised.value.fault.problems
-    assert "`web-1` is neither an IP address nor a network" in problem.message
+    assert load_team(file, environ={}, code=False).serve.proxies == {proxy}

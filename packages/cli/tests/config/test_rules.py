@@ -142,13 +142,13 @@ def test_a_rule_about_words_fits_where_one_of_them_stands(changes: dict[str, Any
 
 
 def test_a_refusal_says_what_the_team_said_or_who_may_not_ask_whom() -> None:
-    said = verdict(Rule(then="refuse", say="not on sundays"))
+    worded = verdict(Rule(then="refuse", say="not on sundays"))
     unsaid = verdict(Rule(then="refuse"))
     for_capability = verdict(Rule(then="refuse"), capability="PAY")
-    assert isinstance(said, Refuse)
+    assert isinstance(worded, Refuse)
     assert isinstance(unsaid, Refuse)
     assert isinstance(for_capability, Refuse)
-    assert (said.fault.code, said.fault.message) == (Code.PERMISSION_DENIED, "not on sundays")
+    assert (worded.fault.code, worded.fault.message) == (Code.PERMISSION_DENIED, "not on sundays")
     assert unsaid.fault.message == "the team does not let prime ask tag"
     assert for_capability.fault.message == "the team does not let prime ask tag for PAY"
 
@@ -161,8 +161,10 @@ def test_a_question_says_what_the_team_said_or_who_wants_to_ask_whom() -> None:
 
 def test_a_question_holds_nothing_of_what_is_asked() -> None:
     """X12: what a person is shown of the content is the redacted request, not the rule's words."""
-    asked = verdict(Rule(then="ask", mentions=("pay",)), objective="pay alice@example.org", input="pay bob@example.org")
-    assert asked == Ask("May prime ask tag?")
+    worded = verdict(
+        Rule(then="ask", mentions=("pay",)), objective="pay alice@example.org", input="pay bob@example.org"
+    )
+    assert worded == Ask("May prime ask tag?")
 
 
 @pytest.mark.parametrize(

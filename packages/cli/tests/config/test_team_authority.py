@@ -55,14 +55,14 @@ def test_explain_shows_what_a_callee_would_have(tmp_path: Path, said: dict[str, 
         ("boss", ["delete"], ["archive"]),
         ("user", ["delete"], ["archive"]),
     ):
-        found = document("policy", "explain", caller, "janitor", "Clean up", folder=tmp_path)
-        assert (found["outcome"], found["authority"]) == ("allowed", "caller")
-        assert (found["tools"], found["targets"]) == (tools, targets)
+        output = document("policy", "explain", caller, "janitor", "Clean up", folder=tmp_path)
+        assert (output["outcome"], output["authority"]) == ("allowed", "caller")
+        assert (output["tools"], output["targets"]) == (tools, targets)
     shown = remit("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path).stdout
     assert "janitor has at most the permissions of reader (authority = caller): tools none; may call nobody." in shown
-    asked = remit("policy", "explain", "reader", "janitor", "Clean up", "--tools", "delete", folder=tmp_path)
-    assert asked.returncode == 4
-    assert "reader does not have it, and janitor works with the authority of its caller" in asked.stdout
+    done = remit("policy", "explain", "reader", "janitor", "Clean up", "--tools", "delete", folder=tmp_path)
+    assert done.returncode == 4
+    assert "reader does not have it, and janitor works with the authority of its caller" in done.stdout
     assert (
         "limited to the tools and targets of its caller" in remit("agents", "show", "janitor", folder=tmp_path).stdout
     )
@@ -70,16 +70,16 @@ def test_explain_shows_what_a_callee_would_have(tmp_path: Path, said: dict[str, 
 
 def test_by_default_it_has_its_own(tmp_path: Path) -> None:
     written(tmp_path)
-    found = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
-    assert (found["authority"], found["tools"], found["targets"]) == ("own", ["delete"], ["archive"])
+    output = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
+    assert (output["authority"], output["tools"], output["targets"]) == ("own", ["delete"], ["archive"])
     shown = remit("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path).stdout
     assert "janitor has its own permissions (authority = own): tools delete; may call archive." in shown
 
 
 def test_an_agents_own_word_counts_more(tmp_path: Path) -> None:
     written(tmp_path, limits='[limits]\nauthority = "caller"', janitor='authority = "own"')
-    found = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
-    assert (found["authority"], found["tools"]) == ("own", ["delete"])
+    output = document("policy", "explain", "reader", "janitor", "Clean up", folder=tmp_path)
+    assert (output["authority"], output["tools"]) == ("own", ["delete"])
 
 
 def test_it_is_taken_over_by_a_hub_that_runs(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from remit import RemitError
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 from remit_cluster.nats.section import settings_of
@@ -15,43 +14,6 @@ may_call = ["helper"]
 [agents.helper]
 run = "not_here:helper"
 """
-
-
-def problems(folder: Path, bus: str, environ: dict[str, str] | None = None) -> list[str]:
-    file = folder / "remit.toml"
-    file.write_text(bus + AGENTS, encoding="utf-8")
-    try:
-        load_team(file, environ=environ or {}, code=False)
-    except RemitError as error:
-        return [f"{each.path}: {each.message}" for each in error.fault.problems]
-    return []
-
-
-def test_two_proofs_and_missing_files_are_refused(tmp_path: Path) -> None:
-    bus = '[bus]\nurl = "tls://bus"\nhosts = ["boss"]\ncredentials = "no.creds"\ntoken = "$TOKEN"\n'
-    found = problems(tmp_path, bus, {"TOKEN": "t"})
-    assert found == [
-        f"remit.toml:4 bus.credentials: {tmp_path / 'no.creds'} does not exist",
-        "remit.toml:5 bus.token: `credentials` already says who connects; leave one of them out",
-    ]
-
-
-def test_hubs_with_keys_are_checked(tmp_path: Path) -> None:
-    keys = [f"ed25519/{digit * 64}" for digit in "ab"]
-    bus = f"""[bus]
-url = "nats://bus:4222"
-hosts = ["boss"]
-[bus.hubs.one]
-keys = ["{keys[0]}"]
-[bus.hubs.two]
-keys = ["{keys[0]}", "{keys[1]}"]
-hosts = ["helpr"]
-"""
-    assert problems(tmp_path, bus) == [
-        f"remit.toml:4 bus.hubs: {tmp_path / '.remit/hub.key'}: no hub key found. Make one with `remit keys init`.",
-        "remit.toml:7 bus.hubs.two.keys: `one` already has this key",
-        "remit.toml:8 bus.hubs.two.hosts: there is no agent `helpr`; did you mean `helper`?",
-    ]
 
 
 def test_a_hub_needs_the_code_of_the_agents_that_it_hosts_and_of_no_others(tmp_path: Path) -> None:

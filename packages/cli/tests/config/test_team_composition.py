@@ -56,7 +56,7 @@ async def test_an_agent_of_the_file_runs_in_a_process_of_its_own(folder: Path) -
 
 
 async def test_an_agent_is_registered_with_everything_that_is_said_of_it(folder: Path) -> None:
-    said = """
+    text = """
         [agents.tag-ai]
         run = "office:tag"
         prompt = "Tag."
@@ -87,7 +87,7 @@ async def test_an_agent_is_registered_with_everything_that_is_said_of_it(folder:
         description = "Counts."
         safe_to_repeat = true
         """
-    hub = hub_of(load(folder, said), store=folder / "other.db")
+    hub = hub_of(load(folder, text), store=folder / "other.db")
     [card] = hub.cards.values()
     assert (card.name, card.description, card.prompt, card.version) == ("tag-ai", "Tag receipts.", "Tag.", "2.0")
     assert (card.tools, card.may_call, card.allow_sub_agent_calls) == ({"count"}, {"*"}, False)

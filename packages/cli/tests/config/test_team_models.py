@@ -60,12 +60,12 @@ def server() -> Iterator[OpenAIServer]:
 
 
 async def test_a_model_of_a_team_file_answers_as_it_is_told_to(folder: Path, server: OpenAIServer) -> None:
-    said = CLERK.format(url=server.base_url) + (
+    text = CLERK.format(url=server.base_url) + (
         'api_key = "$CLERK_KEY"\n    max_output_tokens = 77\n    tools = ["count"]\n    max_tool_rounds = 2\n'
         '    settings = { temperature = 0.5 }\n\n    [tools.count]\n    run = "office:count"\n'
     )
     environ = {"CLERK_KEY": "k-9"}
-    async with hub_of(load(folder, said, environ=environ), environ=environ) as hub:
+    async with hub_of(load(folder, text, environ=environ), environ=environ) as hub:
         response = await hub.ask("clerk", "Hello", user="u-1")
     [request] = server.requests
     assert response.result == "Good day."
@@ -79,8 +79,8 @@ async def test_a_model_of_a_team_file_asks_an_agent_that_is_code(folder: Path) -
     """O1: the tool is there for every agent that may call another."""
     replies = [call("sub_agent", agent_name="tag-ai", task="Tag", input="receipts"), say("Three.")]
     with OpenAIServer(replies) as server:
-        said = CLERK.format(url=server.base_url) + '    may_call = ["tag-ai"]\n[agents.tag-ai]\nrun = "office:tag"'
-        async with hub_of(load(folder, said)) as hub:
+        text = CLERK.format(url=server.base_url) + '    may_call = ["tag-ai"]\n[agents.tag-ai]\nrun = "office:tag"'
+        async with hub_of(load(folder, text)) as hub:
             assert (await hub.ask("clerk", "How many?", user="u-1")).result == "Three."
     assert "3 categories for receipts" in server.requests[1].results[0]
     assert "- tag-ai: Tag receipts." in server.requests[0].text
@@ -117,27 +117,17 @@ def test_the_server_of_these_tests_is_a_program_too(tmp_path: Path) -> None:
 async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: OpenAIServer) -> None:
     code = f'from remit_models import ModelAgent\nclerk = ModelAgent("scripted", base_url="{server.base_url}")\n'
     (folder / "models.py").write_text(code, encoding="utf-8")
-    said = '[store]\npath = "hub.db"\n[agents.clerk]\nrun = "models:clerk"'
-    async with hub_of(load(folder, said)) as hub:
+    text = '[store]\npath = "hub.db"\n[agents.clerk]\nrun = "models:clerk"'
+    async with hub_of(load(folder, text)) as hub:
         assert (await hub.ask("clerk", "Hello", user="u-1")).result == "Good day."
 
 
 # ── checking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_key_that_its_provider_wants_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert wrong_in(folder, '[agents.a]\nmodel = "openai:gpt-5-mini"') == [
-        (
-            "remit.toml:2 agents.a.model",
-            "the model `openai:gpt-5-mini` needs a key. Put it into the environment variable OPENAI_API_KEY.",
-        )
-    ]
-
-
 def test_what_is_wrong_with_one_agent_hides_nothing_of_another(folder: Path) -> None:
-    said = '[agents.a]\nmodel = "gpt-5"\n[agents.b]\nrun = "office"\n[agents.c]\n'
-    assert [path for path, _ in wrong_in(folder, said)] == [
+    text = '[agents.a]\nmodel = "gpt-5"\n[agents.b]\nrun = "office"\n[agents.c]\n'
+    assert [path for path, _ in wrong_in(folder, text)] == [
         "remit.toml:2 agents.a.model",
         "remit.toml:4 agents.b.run",
         "remit.toml:5 agents.c",
@@ -145,8 +135,8 @@ def test_what_is_wrong_with_one_agent_hides_nothing_of_another(folder: Path) -> 
 
 
 def test_commands_that_run_nothing_need_neither_key_nor_model(folder: Path) -> None:
-    said = '[agents.a]\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"\n[context]\nsummary_model = "x:y"\n'
-    assert list(cards_of(load(folder, said, secrets=False))) == ["a"]
+    text = '[agents.a]\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"\n[context]\nsummary_model = "x:y"\n'
+    assert list(cards_of(load(folder, text, secrets=False))) == ["a"]
     code = "import sys; from remit_cli.config.load import load_team; "
     code += "load_team('remit.toml', secrets=False); print('pydantic_ai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
@@ -210,7 +200,7 @@ async def tag(brief):
 async def test_a_summary_is_made_by_the_model_that_is_named_for_it(folder: Path) -> None:
     (folder / "shown.py").write_text(SHOWN, encoding="utf-8")
     with OpenAIServer([say("Tea is wanted.")]) as server:
-        said = f"""
+        text = f"""
             [store]
             path = "hub.db"
 
@@ -227,7 +217,7 @@ async def test_a_summary_is_made_by_the_model_that_is_named_for_it(folder: Path)
             [agents.tag-ai]
             run = "shown:tag"
             """
-        async with hub_of(load(folder, said)) as hub:
+        async with hub_of(load(folder, text)) as hub:
             first = await hub.ask("prime", "I want tea, please.", user="u-1")
             shown = (await hub.ask("prime", "And now?", user="u-1", session=first.session)).unwrap()
     assert shown["summary"] == "Tea is wanted."
@@ -301,7 +291,7 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
 async def test_the_second_reader_of_conflicts_reads_the_results_of_workflows(folder: Path) -> None:
     """K9: a model of its own, beside the rules."""
     (folder / "two.py").write_text("async def one(brief):\n    return 'It is paid.'\n")
-    said = """\
+    text = """\
     [store]
     path = "hub.db"
     durability = "process"
@@ -321,7 +311,7 @@ async def test_the_second_reader_of_conflicts_reads_the_results_of_workflows(fol
     """
     environ = {"MODEL_KEY": "k-9"}
     with OpenAIServer([call("final_result", contradictions=[])]) as server:
-        team = load(folder, said.format(url=server.base_url), environ=environ)
+        team = load(folder, text.format(url=server.base_url), environ=environ)
         async with hub_of(team, environ=environ) as hub:
             response = await hub.ask("check", "Is it paid?", user="u")
     assert (response.metadata["second_reader"], response.metadata["pointed_out"]) == ("model", 0)
@@ -336,7 +326,7 @@ async def test_an_entailment_model_is_found_beside_the_team_file(folder: Path) -
         "async def one(brief):\n    return 'The invoice has been paid.'\n\n\n"
         "async def other(brief):\n    return 'The invoice is still open.'\n"
     )
-    said = """\
+    text = """\
     [store]
     path = "hub.db"
     durability = "process"
@@ -354,21 +344,21 @@ async def test_an_entailment_model_is_found_beside_the_team_file(folder: Path) -
     compare = ["one", "two"]
     steps = [{ name = "one", agent = "a" }, { name = "two", agent = "b" }]
     """
-    async with hub_of(load(folder, said), environ={}) as hub:
+    async with hub_of(load(folder, text), environ={}) as hub:
         response = await hub.ask("check", "Is it paid?", user="u")
     assert (response.metadata["second_reader"], response.metadata["pointed_out"]) == ("entailment", 1)
 
 
 @pytest.mark.skipif(not all(map(find_spec, ENTAILMENT)), reason="needs the extra intent")
 def test_an_entailment_model_that_cannot_be_used_is_named_in_its_line(folder: Path) -> None:
-    said = '[orchestrator]\nconflicts = { onnx = "reader/model.onnx" }'
-    [(path, message)] = wrong_in(folder, said)
+    text = '[orchestrator]\nconflicts = { onnx = "reader/model.onnx" }'
+    [(path, message)] = wrong_in(folder, text)
     assert path == "remit.toml:2 orchestrator.conflicts.onnx"
     assert f"{folder / 'reader' / 'model.onnx'} does not exist" in message
     file = write_entailment_model(folder / "reader")
-    assert load(folder, said).orchestrator is not None
+    assert load(folder, text).orchestrator is not None
     file.write_bytes(b"no model")
-    [(path, message)] = wrong_in(folder, said)
+    [(path, message)] = wrong_in(folder, text)
     assert (path, "not an ONNX model" in message) == ("remit.toml:2 orchestrator.conflicts.onnx", True)
 
 
@@ -383,14 +373,9 @@ def test_without_its_packages_an_entailment_model_is_refused(folder: Path, monke
 
 
 def test_without_the_key_of_its_model_no_hub_with_an_orchestrator_is_made(folder: Path) -> None:
-    said = '[orchestrator]\nclassifier = "model"\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"'
+    text = '[orchestrator]\nclassifier = "model"\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"'
     with pytest.raises(RemitError, match="the environment variable NO is not set"):
-        hub_of(load(folder, said, secrets=False), environ={})
-
-
-def test_a_wrong_name_of_a_model_is_all_that_is_said_of_it(folder: Path) -> None:
-    said = '[orchestrator]\nclassifier = "model"\nmodel = "two words"'
-    assert [path for path, _ in wrong_in(folder, said)] == ["remit.toml:3 orchestrator.model"]
+        hub_of(load(folder, text, secrets=False), environ={})
 
 
 def test_what_a_classifier_needs_is_looked_for_before_anything_runs(
@@ -399,9 +384,9 @@ def test_what_a_classifier_needs_is_looked_for_before_anything_runs(
     def nothing(package: str) -> None:
         assert package
 
-    said = '[orchestrator]\nclassifier = "embeddings"'
+    text = '[orchestrator]\nclassifier = "embeddings"'
     monkeypatch.setattr(embeddings, "find_spec", nothing)
-    [(path, message)] = wrong_in(folder, said)
+    [(path, message)] = wrong_in(folder, text)
     assert path == "remit.toml:2 orchestrator.classifier"
     assert install_command("intent") in message
-    assert load(folder, said, secrets=False).orchestrator is not None
+    assert load(folder, text, secrets=False).orchestrator is not None

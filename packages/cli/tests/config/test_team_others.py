@@ -86,94 +86,6 @@ def a_door(team: Team, environ: Mapping[str, str] | None = None, fetched: bytes 
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in_its_line(folder: Path) -> None:
-    text = f"""\
-        name = "office"
-        [peers.office]
-        keys = ["{KEYS[0]}"]
-        [peers.acme]
-        url = "acme.example.org"
-        keys = [
-            "{KEYS[0].upper().replace("ED25519", "ed25519")}",
-            "ed25519/12",
-        ]
-        [peers.bolt]
-        token = "{TOKEN}"
-        agents = ["tag-a"]
-        users = [""]
-        [peers.ghost]
-        key = "{KEYS[1]}"
-        [clients.acme]
-        token = "$ACME"
-        users = ["ann"]
-        agents = ["*"]
-        [clients.portal]
-        agents = ["prime"]
-        [clients.both]
-        token = "$BOTH"
-        issuer = "https://id.example.org"
-        agents = ["prime"]
-        [clients.half]
-        issuer = "https://id.example.org"
-        agents = ["prime"]
-        [clients.open]
-        token = "$OPEN"
-        agents = ["prime"]
-        jwks = "http://id.example.org/jwks"
-        algorithms = ["HS256"]
-        [clients.mute]
-        token = "$MUTE"
-    """
-    secret = 'a team file must not contain secrets: write "$NAME", and put its value into the environment variable NAME'
-    environ = {name: f"{TOKEN}-of-{name}" for name in ("ACME", "BOTH", "OPEN", "MUTE")}
-    assert wrong_in(folder, text, environ) == [
-        (
-            "remit.toml:2 peers.office",
-            "`office` is this hub itself; use the peer's own name, the `name` in its team file",
-        ),
-        (
-            "remit.toml:2 peers.office",
-            f"{folder}/.remit/hub.key: no hub key found. Make one with `remit keys init`.",
-        ),
-        (
-            "remit.toml:5 peers.acme.url",
-            'expected the address of a server, such as "https://example.com:8443"',
-        ),
-        (
-            "remit.toml:8 peers.acme.keys",
-            "expected a public key as `remit keys show` prints it: `ed25519/` and 64 hexadecimal digits",
-        ),
-        ("remit.toml:11 peers.bolt.token", secret),
-        ("remit.toml:12 peers.bolt.agents", "there is no agent `tag-a`; did you mean `tag-ai`?"),
-        ("remit.toml:13 peers.bolt.users", "expected the name of a user, or `*` for anyone"),
-        (
-            "remit.toml:14 peers.ghost",
-            "it has no credentials; give it `keys` or a `token`, or trust a key of it: remit keys trust ghost KEY",
-        ),
-        ("remit.toml:15 peers.ghost.key", "unknown key; did you mean `keys`?"),
-        ("remit.toml:16 clients.acme", "there is a peer `acme`; give the client another name"),
-        (
-            "remit.toml:20 clients.portal",
-            'a client needs `token`, as "$NAME", or `issuer`, whose tokens its users bring',
-        ),
-        ("remit.toml:24 clients.both.issuer", "a client has `token` or `issuer`, not both; describe it as two clients"),
-        ("remit.toml:26 clients.half.audience", "a client with an `issuer` needs `audience`, too"),
-        ("remit.toml:26 clients.half.jwks", "a client with an `issuer` needs `jwks`, too"),
-        ("remit.toml:29 clients.open", 'say for which `users` its token may ask: names, or ["*"] for anyone'),
-        ("remit.toml:32 clients.open.jwks", "`jwks` is for a client that has an `issuer`"),
-        (
-            "remit.toml:33 clients.open.algorithms",
-            "'HS256' is not one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, Ed25519; "
-            "did you mean `RS256`?",
-        ),
-        ("remit.toml:33 clients.open.algorithms", "`algorithms` is for a client that has an `issuer`"),
-        (
-            "remit.toml:34 clients.mute.agents",
-            'required key is missing. Agents that the client may call; `"*"` means all.',
-        ),
-    ]
-
-
 def a_certificate(folder: Path, name: str, password: bytes | None = None) -> None:
     """Write a certificate of our own, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -218,13 +130,6 @@ def test_what_keeps_a_server_from_proving_itself_is_named(
     team = load(folder, f'[serve]\ncertificate = "{certificate}"\nprivate_key = "{key}"\n')
     told = [(("serve", name), message.format(folder)) for name, message in wrong]
     assert list(unservable(team)) == told
-
-
-def test_the_same_key_is_nobody_elses(folder: Path) -> None:
-    make_key(folder)
-    upper = KEYS[0].upper().replace("ED25519", "ed25519")
-    text = f'[peers.acme]\nkeys = ["{KEYS[0]}"]\n[peers.bolt]\nkeys = ["{KEYS[1]}", "{upper}"]\n'
-    assert wrong_in(folder, text) == [("remit.toml:4 peers.bolt.keys", "`acme` already has this key")]
 
 
 def test_a_key_that_is_named_must_be_there_for_whoever_runs_the_team_and_for_nobody_else(folder: Path) -> None:

@@ -98,13 +98,13 @@ def verdicts(explanation: Any) -> dict[str, str]:
 
 async def test_a_call_is_explained_guard_by_guard_and_nothing_is_started(tmp_path: Path) -> None:
     async with served(written(tmp_path)) as ops:
-        found = await explained(ops, input="to bob@example.org", capability="PAY", max_tokens=100)
-        assert (found["now"]["outcome"], found["now"]["question"]) == ("asks", "May the cashier pay?")
-        assert (found["draft"], found["changed"]) == (None, [])
-        said = verdicts(found["now"])
+        explanation = await explained(ops, input="to bob@example.org", capability="PAY", max_tokens=100)
+        assert (explanation["now"]["outcome"], explanation["now"]["question"]) == ("asks", "May the cashier pay?")
+        assert (explanation["draft"], explanation["changed"]) == (None, [])
+        said = verdicts(explanation["now"])
         assert (said["permission"], said["team_rules"], said["redaction"]) == ("allow", "ask", "rewrite")
-        assert found["now"]["request"]["remit"]["tokens"] == 100
-        assert "bob@example.org" not in str(found)
+        assert explanation["now"]["request"]["remit"]["tokens"] == 100
+        assert "bob@example.org" not in str(explanation)
         refused = (await explained(ops, user="mallory"))["now"]
         assert (refused["outcome"], refused["by"], refused["fault"]["message"]) == (
             "refused",
@@ -124,10 +124,10 @@ async def test_a_draft_changes_the_verdict_and_nothing_else(tmp_path: Path) -> N
     draft = text.replace("max_depth = 3", "max_depth = 0").replace('then = "ask"', 'then = "allow"')
     draft = draft.replace('may_call = ["cashier"]', "may_call = []") + '\n[agents.new]\nrun = "nowhere:new"\n'
     async with served(file) as ops:
-        found = await explained(ops, draft=draft)
-        then = found["draft"]
-        assert (found["now"]["outcome"], then["explanation"]["outcome"]) == ("asks", "refused")
-        changed = {each["guard"]: (each["now"], each["then"]) for each in found["changed"]}
+        explanation = await explained(ops, draft=draft)
+        then = explanation["draft"]
+        assert (explanation["now"]["outcome"], then["explanation"]["outcome"]) == ("asks", "refused")
+        changed = {each["guard"]: (each["now"], each["then"]) for each in explanation["changed"]}
         assert changed == {
             "permission": ("allow", "refuse"),
             "depth": ("allow", "refuse"),

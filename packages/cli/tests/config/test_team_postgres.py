@@ -57,8 +57,3 @@ def test_a_password_in_the_file_is_refused_and_not_repeated(folder: Path) -> Non
     assert caught.value.fault.code is Code.TEAM_INVALID
     assert "secret" in str(caught.value)
     assert "secret-word" not in str(caught.value)
-
-
-def test_a_password_that_is_not_set_is_named(folder: Path) -> None:
-    with pytest.raises(RemitError, match="DATABASE_PASSWORD"):
-        load_team(write(folder, "postgresql://ann@host/hub", 'password = "$DATABASE_PASSWORD"'), environ={})

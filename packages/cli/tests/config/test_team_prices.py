@@ -3,9 +3,6 @@
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
-
-from remit import RemitError
 from remit_cli.config.load import load_team, warnings_about
 from remit_cli.config.serving import pricing_of
 from remit_cli.config.team import Team
@@ -35,12 +32,6 @@ def load(folder: Path, text: str) -> Team:
     return load_team(folder / "remit.toml", environ={"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"}, code=False)
 
 
-def wrong_in(folder: Path, text: str) -> list[tuple[str, str]]:
-    with pytest.raises(RemitError) as raised:
-        load(folder, text)
-    return [(problem.path, problem.message) for problem in raised.value.fault.problems]
-
-
 def test_a_team_has_prices_in_its_currency_and_its_agents_have_models(folder: Path) -> None:
     prices = """\
         [prices."openai:gpt-5-mini"]
@@ -61,24 +52,6 @@ def test_a_team_has_prices_in_its_currency_and_its_agents_have_models(folder: Pa
     assert pricing.model_of(SumKey("anna", "clerk", "", "", "clerk", "")) == "openai:gpt-5-mini"
     assert pricing.model_of(SumKey("anna", "clerk", "", "recorded", "clerk", "")) == "recorded"
     assert pricing.model_of(SumKey("anna", "other", "", "", "clerk", "")) == ""
-
-
-def test_what_is_wrong_in_prices_is_named(folder: Path) -> None:
-    wrong = """\
-        [prices.opus]
-        input = -1
-        ouput = 25
-
-        [prices.mini]
-        input = "cheap"
-        output = 1
-        """
-    found = dict(wrong_in(folder, dedent(TEAM).replace("EUR", "euro") + dedent(wrong)))
-    assert found["remit.toml:1 currency"] == "expected a currency of three capital letters, such as EUR"
-    assert "did you mean `output`?" in found["remit.toml:17 prices.opus.ouput"]
-    assert "required key is missing" in found["remit.toml:15 prices.opus.output"]
-    assert ">= 0" in found["remit.toml:16 prices.opus.input"]
-    assert "expected a number" in found["remit.toml:20 prices.mini.input"]
 
 
 def test_a_price_for_a_model_that_is_nearly_one_of_the_teams_is_a_warning(folder: Path) -> None:

@@ -73,8 +73,8 @@ def test_the_schema_for_editors_knows_the_sections(folder: Path) -> None:
 
 
 def test_a_variable_overrides_what_a_profile_says(folder: Path) -> None:
-    found = team(folder, PROFILE, {"REMIT_PROFILES__MINE__LIMITS__MAX_TURNS": "3"})
-    assert PROFILES.of(found)["mine"].limits.max_turns == 3
+    loaded = team(folder, PROFILE, {"REMIT_PROFILES__MINE__LIMITS__MAX_TURNS": "3"})
+    assert PROFILES.of(loaded)["mine"].limits.max_turns == 3
 
 
 # ── what it makes ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,8 +137,8 @@ def test_a_device_that_only_shares_with_this_one_may_not_ask_here(folder: Path) 
 
 def test_a_shared_agent_is_on_for_the_devices_that_it_names_and_no_other(folder: Path) -> None:
     """S10: deny by default."""
-    found = team(folder, AGENT + RELAY + "[shared.helper]\n")
-    made = shared_of("helper", SHARED.of(found)["helper"], [PeerDevice(card=card("bob", 1))])
+    loaded = team(folder, AGENT + RELAY + "[shared.helper]\n")
+    made = shared_of("helper", SHARED.of(loaded)["helper"], [PeerDevice(card=card("bob", 1))])
     assert made.agent == "helper"
     assert made.profile == Profile(id="helper", allow_shared_agent_calls=True)
 
@@ -167,12 +167,12 @@ def test_an_agent_on_another_device_is_an_agent_of_the_hub_within_what_its_secti
 
 def test_the_program_of_a_profile_gets_its_secrets_and_runs_in_the_teams_folder(folder: Path) -> None:
     text = RELAY + '[profiles.mine]\nacp = ["agent", "--acp"]\nenv = { A = "plain", KEY = "$AGENT_KEY" }\n'
-    found = team(folder, text, {"AGENT_KEY": "s3cr3t-value"})
-    made = program_of(found, "mine", {"AGENT_KEY": "s3cr3t-value"})
+    loaded = team(folder, text, {"AGENT_KEY": "s3cr3t-value"})
+    made = program_of(loaded, "mine", {"AGENT_KEY": "s3cr3t-value"})
     assert (made.command, made.args, made.folder) == ("agent", ("--acp",), str(folder))
     assert made.env == {"A": "plain", "KEY": "s3cr3t-value"}
     with pytest.raises(RemitError) as raised:
-        program_of(found, "mine", {})
+        program_of(loaded, "mine", {})
     assert raised.value.fault.message == "the environment variable AGENT_KEY is not set"
 
 
@@ -185,46 +185,46 @@ def test_a_gateway_is_called_as_its_host_unless_something_else_is_said(folder: P
 
 
 def test_a_device_lies_beside_the_store_and_is_made_once(folder: Path) -> None:
-    found = team(folder, RELAY)
+    loaded = team(folder, RELAY)
     with pytest.raises(RemitError) as raised:
-        open_device(found)
+        open_device(loaded)
     assert raised.value.fault.suggestion == "Make one: remit devices init"
-    assert not device_path(found).parent.exists(), "to look for a device makes nothing"
-    made = create_device(found, "anna")
+    assert not device_path(loaded).parent.exists(), "to look for a device makes nothing"
+    made = create_device(loaded, "anna")
     made.state.close()
-    with using_device(found) as device:
+    with using_device(loaded) as device:
         assert (device.id, device.card.gateway) == (made.id, "wss://relay.example.com")
-    assert device_path(found) == folder / ".remit" / "device.db"
+    assert device_path(loaded) == folder / ".remit" / "device.db"
     assert (folder / ".remit" / "device.key").stat().st_mode & 0o077 == 0
     assert (folder / ".remit" / ".gitignore").read_text() == "*\n"
     with pytest.raises(RemitError) as raised:
-        create_device(found, "anna")
+        create_device(loaded, "anna")
     assert raised.value.fault.code is Code.STATE_CONFLICT
     assert "device.key" in raised.value.fault.suggestion
     assert raised.value.fault.suggestion.endswith("To see it: remit devices show")
 
 
 def test_a_key_file_that_is_gone_is_not_replaced_by_one_that_opens_nothing(folder: Path) -> None:
-    found = team(folder, RELAY)
-    create_device(found, "anna").state.close()
+    loaded = team(folder, RELAY)
+    create_device(loaded, "anna").state.close()
     key = folder / ".remit" / "device.key"
     key.rename(folder / "moved")
     with pytest.raises(RemitError) as raised:
-        open_device(found)
+        open_device(loaded)
     assert f"{key} is not there" in raised.value.fault.message
     assert not key.exists()
 
 
 def test_a_passphrase_locks_the_key_file(folder: Path) -> None:
     environ = {"PASS": "correct horse battery"}
-    found = team(folder, RELAY + 'passphrase = "$PASS"', environ)
-    create_device(found, "anna", environ=environ).state.close()
-    open_device(found, environ=environ).state.close()
+    loaded = team(folder, RELAY + 'passphrase = "$PASS"', environ)
+    create_device(loaded, "anna", environ=environ).state.close()
+    open_device(loaded, environ=environ).state.close()
     with pytest.raises(RemitError) as raised:
-        open_device(found, environ={"PASS": "wrong"})
+        open_device(loaded, environ={"PASS": "wrong"})
     assert "wrong passphrase for" in raised.value.fault.message
     with pytest.raises(RemitError) as raised:
-        open_device(found, environ={})
+        open_device(loaded, environ={})
     assert raised.value.fault.message == "the environment variable PASS is not set"
 
 
@@ -306,8 +306,8 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
 
 
 def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path) -> None:
-    found = team(folder, RELAY + '[agents.away]\ndevice = "carl"\n[agents.far]\ndevice = "bib"')
-    assert list(device_warnings(found, [PeerDevice(card=card("bob", 1)), PeerDevice(card=card("carl", 2))])) == [
+    loaded = team(folder, RELAY + '[agents.away]\ndevice = "carl"\n[agents.far]\ndevice = "bib"')
+    assert list(device_warnings(loaded, [PeerDevice(card=card("bob", 1)), PeerDevice(card=card("carl", 2))])) == [
         DeviceWarning(
             "agents.away.device",
             "the device carl is known, and may not be asked from here",
@@ -323,17 +323,17 @@ def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path)
 
 def test_the_doctor_warns_of_devices_that_are_not_known_and_programs_that_are_not_there(folder: Path) -> None:
     text = RELAY + '[profiles.mine]\nrun = ["no-such-agent"]\nallow_shared_agent_calls = true\ndevices = ["bob"]\n'
-    found = team(folder, text)
+    loaded = team(folder, text)
     checks = {each["about"]: each for each in document("doctor", folder=folder)["checks"]}
     assert checks["device"]["state"] == "warning"
     assert checks["device"]["todo"] == "Make one: remit devices init"
-    made = create_device(found, "anna")
+    made = create_device(loaded, "anna")
     made.state.close()
     checks = {each["about"]: each for each in document("doctor", folder=folder)["checks"]}
     assert checks["device"]["state"] == "ok"
     assert checks["profiles.mine.devices"]["says"] == "no device bob is known here"
     assert checks["profiles.mine.run"]["says"] == "program `no-such-agent` not found"
-    with using_device(found) as device:
+    with using_device(loaded) as device:
         peers = Peers(device.state)
         bob = peers.pair(card("bob", 1))
         peers.verify(bob.device)
@@ -354,14 +354,14 @@ def test_a_grant_enables_a_profile_for_one_device_unless_the_team_file_forbids_i
 ) -> None:
     """S10: deny until enabled; an explicit `false` in the team file wins over a grant."""
     enabled = "" if said is None else f"allow_shared_agent_calls = {said}\n"
-    found = team(folder, PROFILE + enabled + 'devices = ["anna"]\n')
+    loaded = team(folder, PROFILE + enabled + 'devices = ["anna"]\n')
     anna = PeerDevice(card=card("anna", 1), shared=True, verified=True)
     bob = PeerDevice(card=card("bob", 2), shared=True, verified=True, profiles=frozenset({"mine"}))
-    made = profile_of(found, "mine", [anna, bob])
+    made = profile_of(loaded, "mine", [anna, bob])
     assert made.allow_shared_agent_calls is (named or granted)
     assert made.allowed_shared_device_ids == {each.device for each, may in ((anna, named), (bob, granted)) if may}
     gone = structs.replace(bob, revoked=True)
-    assert bob.device not in profile_of(found, "mine", [anna, gone]).allowed_shared_device_ids
+    assert bob.device not in profile_of(loaded, "mine", [anna, gone]).allowed_shared_device_ids
 
 
 def test_a_granted_agent_may_be_asked_like_one_whose_section_names_the_device(folder: Path) -> None:
@@ -375,22 +375,22 @@ def test_a_granted_agent_may_be_asked_like_one_whose_section_names_the_device(fo
 
 
 def test_what_was_granted_is_not_doubted(folder: Path) -> None:
-    found = team(folder, AGENT + PROFILE + "[shared.helper]\n")
+    loaded = team(folder, AGENT + PROFILE + "[shared.helper]\n")
     bob = PeerDevice(
         card=card("bob", 1), allowed=True, verified=True, agents=frozenset({"helper"}), profiles=frozenset({"mine"})
     )
-    assert list(device_warnings(found, [bob])) == []
+    assert list(device_warnings(loaded, [bob])) == []
 
 
 def test_a_grant_for_what_the_team_no_longer_has_is_warned_of(folder: Path) -> None:
-    found = team(folder, AGENT + PROFILE + "[shared.helper]\n")
+    loaded = team(folder, AGENT + PROFILE + "[shared.helper]\n")
     bob = PeerDevice(
         card=card("bob", 1),
         allowed=True,
         agents=frozenset({"helper", "gone"}),
         profiles=frozenset({"mine", "old one"}),
     )
-    assert list(device_warnings(found, [bob])) == [
+    assert list(device_warnings(loaded, [bob])) == [
         (
             "device",
             "bob was let to ask the agent gone, which the team does not share",

@@ -39,10 +39,10 @@ def test_a_file_or_folder_of_another_user_is_refused_with_the_way_out(tmp_path: 
     os.chown(tmp_path / "team" / of, STRANGER, -1)
     for command in (["doctor"], ["validate", "--code"], ["agents", "list"], ["run", "reader", "x"]):
         done = remit(*command, folder=tmp_path / "team")
-        told = done.stdout + done.stderr
+        stderr = done.stdout + done.stderr
         assert done.returncode == 3
-        assert "belongs to user 54321" in told
-        assert f"REMIT_TRUST_TEAM={tmp_path}/team/remit.toml" in told
+        assert "belongs to user 54321" in stderr
+        assert f"REMIT_TRUST_TEAM={tmp_path}/team/remit.toml" in stderr
     assert not trace.exists()
 
 

@@ -112,8 +112,8 @@ async def test_a_workflow_of_the_file_is_asked_like_an_agent(desk: Path) -> None
     response: Any = records[-1].body
     assert response.status is Status.SUCCESS
     assert "revenue of 60" in response.result
-    told = [each.body.text for each in records if isinstance(each.body, Progress)]
-    assert told == ["Working out the financial side…", "Looking at the market…"]
+    texts = [each.body.text for each in records if isinstance(each.body, Progress)]
+    assert texts == ["Working out the financial side…", "Looking at the market…"]
     assert (hub.cards["case"].time_ms, hub.cards["case"].tokens) == (60_000, 9_000)
     assert hub.cards["case"].description == "Makes a business case."
 

@@ -44,16 +44,16 @@ def test_a_field_that_asks_for_a_value_is_named_with_the_key_to_add(tmp_path: Pa
     done = remit("validate", *code, folder=tmp_path)
     assert done.returncode == 0
     line = file.read_text(encoding="utf-8").splitlines().index("[tools.find]") + 1
-    said = [each for each in done.stdout.splitlines() if each.startswith("warning: ")]
-    assert [each.partition(": `")[0] for each in said] == [
+    output = [each for each in done.stdout.splitlines() if each.startswith("warning: ")]
+    assert [each.partition(": `")[0] for each in output] == [
         f"warning: remit.toml:{line} tools.find",
         f"warning: remit.toml:{line} tools.find",
         f"warning: remit.toml:{line + 3} capabilities.SEND",
     ]
-    assert "`email` asks for a value of the kind EMAIL" in said[0]
-    assert said[0].endswith('tools.find.sees = ["EMAIL"]')
-    assert "`phones`" in said[1]
-    assert said[2].endswith('capabilities.SEND.sees = ["EMAIL"]')
+    assert "`email` asks for a value of the kind EMAIL" in output[0]
+    assert output[0].endswith('tools.find.sees = ["EMAIL"]')
+    assert "`phones`" in output[1]
+    assert output[2].endswith('capabilities.SEND.sees = ["EMAIL"]')
     found = document("validate", *code, folder=tmp_path)
     assert (found["ok"], [each["key"] for each in found["warnings"]]) == (
         True,
@@ -64,8 +64,8 @@ def test_a_field_that_asks_for_a_value_is_named_with_the_key_to_add(tmp_path: Pa
 def test_of_code_that_is_not_in_the_folder_only_the_file_tells(tmp_path: Path) -> None:
     file = written(tmp_path)
     file.write_text(file.read_text(encoding="utf-8").replace("crm_agents:find", "os.path:join"), encoding="utf-8")
-    found = document("validate", folder=tmp_path)
-    assert [each["key"] for each in found["warnings"]] == ["capabilities.SEND"]
+    output = document("validate", folder=tmp_path)
+    assert [each["key"] for each in output["warnings"]] == ["capabilities.SEND"]
 
 
 @pytest.mark.parametrize(
