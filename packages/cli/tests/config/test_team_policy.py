@@ -15,9 +15,10 @@ from aiohttp import ClientSession
 from remit import Code, Request
 from remit.protocol.errors import TABLE, fault
 from remit.protocol.remit import Remit
+from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 from remit_cli.config.serving import serving
-from remit_cli.config.team_policy import GOVERNED, RefusedCase, governing_keys
+from remit_cli.config.team_policy import GOVERNED, RefusedCase, governing_keys, read_draft
 from waiting import PATIENCE_S, eventually
 
 BOUND_S = PATIENCE_S
@@ -137,6 +138,15 @@ async def test_a_draft_changes_the_verdict_and_nothing_else(tmp_path: Path) -> N
         assert then["ignored"] == ["agents.new"]
         assert (await explained(ops))["now"]["outcome"] == "asks"
     assert file.read_text(encoding="utf-8") == text
+
+
+def test_an_agent_that_a_draft_lets_call_a_new_one_alone_may_call_nobody(tmp_path: Path) -> None:
+    """Without a name, `allow_sub_agent_calls` would mean all agents."""
+    may_call = 'may_call = ["cashier"]\nallow_sub_agent_calls = true'
+    team = load_team(written(tmp_path, TEAM.replace('may_call = ["cashier"]', may_call)))
+    text = team.file.read_text(encoding="utf-8").replace('["cashier"]', '["new"]')
+    draft = read_draft(hub_of(team), team, f'{text}\n[agents.new]\nrun = "nowhere:new"\n')
+    assert [(card.name, card.callees) for card in draft.change.cards] == [("shop", frozenset())]
 
 
 async def test_an_invalid_draft_names_its_lines_and_opens_no_file(tmp_path: Path) -> None:

@@ -236,8 +236,8 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 # ── a changed team ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # What a running hub can apply: these sections, and these keys of agents.
-_SECTIONS = ("limits", "budgets", "breaker", "rules")
-_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "recursive", "authority", "rate", "time", "tokens", "draws")
+RELOADED_SECTIONS = ("limits", "budgets", "breaker", "rules")
+RELOADED_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "recursive", "authority", "rate", "time", "tokens", "draws")
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):
@@ -278,7 +278,7 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
     """Apply as much of *new* as possible to a hub made of *old*; calls in progress keep what they were granted."""
     now = _taken_over(old, new)
     cards = [
-        replace(hub.cards[name], **_options(now, agent, map(option_of, _OF_AGENTS)))
+        replace(hub.cards[name], **_options(now, agent, map(option_of, RELOADED_OF_AGENTS)))
         for name, agent in now.agents.items()
         if agent != old.agents[name]
     ]
@@ -287,18 +287,22 @@ def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
 
 
 def _taken_over(old: Team, new: Team) -> Team:
+    now = with_changes(old, new, RELOADED_SECTIONS, RELOADED_OF_AGENTS)
+    return replace(now, approvals=replace(old.approvals, timeout=new.approvals.timeout))
+
+
+def with_changes(old: Team, new: Team, of_team: Iterable[str], of_agents: Iterable[str]) -> Team:
+    """Return *old* with these sections, and these keys of the agents that both have, as in *new*."""
     agents = dict(old.agents)
     for name in old.agents.keys() & new.agents.keys():
-        changes = {key: getattr(new.agents[name], key) for key in _OF_AGENTS}
+        changes = {key: getattr(new.agents[name], key) for key in of_agents}
         # An agent that is added by the restart cannot be called before it.
         wanted = changes["may_call"]
         changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
         if wanted and not changes["may_call"] and changes["allow_sub_agent_calls"]:
             changes["allow_sub_agent_calls"] = None  # without a name it would mean all agents
         agents[name] = replace(old.agents[name], **changes)
-    approvals = replace(old.approvals, timeout=new.approvals.timeout)
-    sections = {section: getattr(new, section) for section in _SECTIONS}
-    return replace(old, agents=agents, approvals=approvals, **sections)
+    return replace(old, agents=agents, **{section: getattr(new, section) for section in of_team})
 
 
 def differences(one: Team, other: Team) -> tuple[str, ...]:

@@ -14,11 +14,19 @@ from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.preview import TeamChange
 from remit_cli.config.checks import without_secrets
-from remit_cli.config.composition import PresentTeam, differences, guards_of, option_of
+from remit_cli.config.composition import (
+    RELOADED_OF_AGENTS,
+    RELOADED_SECTIONS,
+    PresentTeam,
+    differences,
+    guards_of,
+    option_of,
+    with_changes,
+)
 from remit_cli.config.load import load_team, parse_text, read_text
 from remit_cli.config.origins import Place, dotted, value_at
 from remit_cli.config.rules import matching_rule, question_of
-from remit_cli.config.sections.agents import AgentSection, CapabilitySection
+from remit_cli.config.sections.agents import CapabilitySection
 from remit_cli.config.team import Team
 from remit_cli.config.values import in_code
 from remit_server.delegation_views import Advice
@@ -339,11 +347,8 @@ def _approving(team: Team) -> Approving:
 
 
 # What of a draft counts: these sections, and these keys of agents and capabilities that the hub has.
-_SECTIONS = ("limits", "budgets", "breaker", "rules", "approvals")
-_OF_AGENTS = (
-    *("may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "recursive", "authority"),
-    *("rate", "time", "tokens", "draws", "tools", "sees"),
-)
+_SECTIONS = (*RELOADED_SECTIONS, "approvals")
+_OF_AGENTS = (*RELOADED_OF_AGENTS, "max_sub_agent_depth", "tools", "sees")
 _OF_CAPABILITIES = ("time", "tokens", "read_only", "sees", "sees_fields")
 
 
@@ -383,18 +388,11 @@ def read_draft(hub: Hub, team: Team, text: str, environ: Mapping[str, str] = os.
 
 
 def _considered(old: Team, new: Team) -> Team:
-    known = old.agents.keys() | old.workflows.keys() | {"*"}
-    agents: dict[str, AgentSection] = dict(old.agents)
-    for name in old.agents.keys() & new.agents.keys():
-        changes = {key: getattr(new.agents[name], key) for key in _OF_AGENTS}
-        changes["may_call"] &= known
-        agents[name] = replace(old.agents[name], **changes)
     capabilities: dict[str, CapabilitySection] = dict(old.capabilities)
     for code in old.capabilities.keys() & new.capabilities.keys():
         changes = {key: getattr(new.capabilities[code], key) for key in _OF_CAPABILITIES}
         capabilities[code] = replace(old.capabilities[code], **changes)
-    sections = {section: getattr(new, section) for section in _SECTIONS}
-    return replace(old, agents=agents, capabilities=capabilities, **sections)
+    return replace(with_changes(old, new, _SECTIONS, _OF_AGENTS), capabilities=capabilities)
 
 
 def _cards(hub: Hub, old: Team, now: Team) -> Iterator[AgentCard]:
