@@ -156,7 +156,7 @@ def draw_chat() -> None:
         console.print(Text(speaker, style=f"bold {COLOURS[entry.role]}"))
         for line in text:
             console.print(Text(line))
-    first, *lines, last = footer(run, connection="connected", asks=None, now_ms=now_ms, width=WIDTH - 1, height=24)
+    first, *lines, last = footer(run, connection="connected", question=None, now_ms=now_ms, width=WIDTH - 1, height=24)
     console.print(Text(first, style="bold"))
     for line in lines:
         console.print(Text(line))

@@ -51,10 +51,10 @@ def id_of(name: str) -> str:
     return device_id(pair_of(name).public)
 
 
-def code_of(kind: type[Any], frame: object) -> str:
+def code_of(kind: type[Any], frame: Any) -> str:
     """The code of a frame, which must be of that kind."""
     assert isinstance(frame, kind), frame
-    return frame.code
+    return str(frame.code)
 
 
 @asynccontextmanager

@@ -84,9 +84,9 @@ class Neighbour:
     def _watch(self) -> None:
         take = self.sharing.take
 
-        def watched(opened: Opened, asks: QuestionMessage) -> None:
-            self.taken(asks)
-            take(opened, asks)
+        def watched(opened: Opened, received: QuestionMessage) -> None:
+            self.taken(received)
+            take(opened, received)
 
         self.sharing.take = watched
 

@@ -101,5 +101,5 @@ def test_where_no_hub_ever_ran_there_is_nobody_to_tell(tmp_path: Path) -> None:
 
 def test_its_help_names_all_that_is_taken_over() -> None:
     output = CliRunner().invoke(reload, ["--help"]).output
-    taken_over = (*composition._SECTIONS, *composition._OF_AGENTS)  # pyright: ignore[reportPrivateUsage]
+    taken_over = (*composition.RELOADED_SECTIONS, *composition.RELOADED_OF_AGENTS)
     assert [name for name in taken_over if name not in output] == []

@@ -173,7 +173,7 @@ async def test_the_same_task_may_be_given_again_after_an_edit(tmp_path: Path) ->
 
         async def run_tests(number: int) -> str:
             tool.says(f"spawn-{number}", call=f"call-{number}")
-            about = {"tool_name": "spawn_agent", "tool_use_id": f"call-{number}", "tool_input": given}
+            about: dict[str, Any] = {"tool_name": "spawn_agent", "tool_use_id": f"call-{number}", "tool_input": given}
             return str(await tool.hook("PreToolUse", **about))
 
         assert await run_tests(1) == "{}"

@@ -99,11 +99,11 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
         # What is turned away is under way until it is answered, which takes long here.
         say, gate = bob.sharing._send_outcome, asyncio.Event()  # pyright: ignore[reportPrivateUsage]
 
-        async def slowly(question: Any, message: Any, asked: Any) -> None:
+        async def slowly(question: Any, message: Any, shared: Any) -> None:
             if question.opened.sender == eve.id:
                 told.set()
                 await gate.wait()
-            await say(question, message, asked)
+            await say(question, message, shared)
 
         bob.sharing._send_outcome = slowly  # pyright: ignore[reportPrivateUsage]
         for number in range(5):

@@ -297,11 +297,13 @@ async def test_oversized_history_is_truncated_summarised_deterministically_and_s
 ) -> None:
     """S14, verification 10; S5: as the local agent's process sees it."""
     seen: list[list[dict[str, Any]]] = []
+    run, replies = None, list[str]()
     for each in ("once", "again") if chars == 300 else ("once",):
         async with two_sides(tmp_path / each, "long", str(chars), mode=AUTO, constraints=constraints) as sides:
             run = await sides.until(await sides.start(), SessionState.STOPPED)
             seen.append(list(map(shown, sides.requests)))
             replies = [entry.text for entry in run.timeline if entry.role == "remote_agent"]
+    assert run is not None
     once = seen[0]
     assert seen[-1] == once, "the same conversation makes the same prompts"
     assert len(once) == 8

@@ -275,7 +275,8 @@ def as_installed(text: str) -> str:
         # pip notes where a package came from, unless that was an index (PEP 610).
         record = loads(distribution("remit-core").read_text("direct_url.json") or "{}")
         if "dir_info" in record:
-            origin = str(Path(unquote(urlsplit(record["url"]).path)).parents[1])
+            folder: str = urlsplit(str(record["url"])).path
+            origin = str(Path(unquote(folder)).parents[1])
     return text.replace("pip install '.", f"pip install '{origin}")
 
 

@@ -172,7 +172,7 @@ def test_an_extra_is_installed_from_where_remit_came_from(
     (described / "METADATA").write_text("Name: remit-core\nVersion: 0.1.0\n", encoding="utf-8")
     if noted is not None:
         (described / "direct_url.json").write_text(noted, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore[reportUnknownMemberType]
     assert install_command("relay") == f"pip install '{named}[relay]'"
     assert install_command() == f"pip install '{named}'"
     page = "`pip install '.[llm]'`, and in a checkout `pip install .`"

@@ -164,7 +164,8 @@ def test_the_same_tool_used_twice_at_once_is_told_apart_by_when_it_began() -> No
         (3_000, ToolUse(delegation="run-1", agent="tag", tool="read", duration_ms=1_000)),
     ]
     for seq, (at_ms, body) in enumerate(uses, 1):
-        node = tree.feed(Record(seq=seq, kind=Kind.NOTICE, at_ms=at_ms, run="run-1", session="s-1", body=body))
+        tree.feed(Record(seq=seq, kind=Kind.NOTICE, at_ms=at_ms, run="run-1", session="s-1", body=body))
+    node = tree.nodes["run-1"]
     assert node.last_tool is not None
     assert (node.last_tool.input, node.last_tool.begun_ms, node.last_tool.ended_ms) == ("first", 2_000, 3_000)
     assert ([each.input for each in node.running_tools], node.using) == (["second"], "read")

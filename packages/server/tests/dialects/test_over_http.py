@@ -240,7 +240,7 @@ async def test_each_dialect_answers_garbage_in_its_own_words(hub: Hub) -> None:
             assert "fault" not in body
 
 
-READ_RECEIPT = EMPLOYEE | {"user_id": "anna", "constraints": {}}
+READ_RECEIPT: dict[str, Any] = EMPLOYEE | {"user_id": "anna", "constraints": {}}
 STREAM = {"accept": "text/event-stream"}
 
 
@@ -408,7 +408,7 @@ async def test_runs_are_found_by_their_correlation_id(platform: Hub, tmp_path: P
     assert CliRunner().invoke(main, [*listed, "nothing"]).stdout.count('"run":') == 0
 
 
-TO_DESK = READ_RECEIPT | {"target_employee": "desk"}
+TO_DESK: dict[str, Any] = READ_RECEIPT | {"target_employee": "desk"}
 
 
 @pytest.mark.parametrize(

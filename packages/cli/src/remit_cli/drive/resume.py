@@ -340,7 +340,7 @@ async def _whole(team: Team, run: str, request: Request) -> Request:
     async with writing(place_of(team)) as store:
         redactor = Redactor(None, vault_key_of(team))
         redactor.open(store)
-        whole = await redactor.said(run, request)
+        whole = await redactor.in_words_of_user(run, request)
     text = encode((whole.objective, whole.input, whole.handoff, whole.files)).decode()
     if TOKEN.search(text) or has_tokens_in(whole.files):
         raise _nothing(
