@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.conditions import Bounds
+from remit.policy.conditions import ValueBounds
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
 from remit.protocol.envelope import Handoff
 from remit.protocol.errors import Code
@@ -83,7 +83,7 @@ def test_a_rule_fits_if_each_of_its_patterns_does(rule: Rule, changes: dict[str,
         (Rule(then="allow", where={"amount": "> 100"}), False, True),
         (Rule(then="refuse", tool="pay", where={"amount": "> 500"}), False, False),
         (Rule(then="refuse", tool="pay", where={"amount": 500, "to": ("eve", "mallory")}), False, True),
-        (Rule(then="refuse", tool="pay", where={"amount": 500, "to": Bounds(not_in=("eve",))}), False, False),
+        (Rule(then="refuse", tool="pay", where={"amount": 500, "to": ValueBounds(not_in=("eve",))}), False, False),
         (Rule(then="refuse", tool="pay", where={"purpose": "rent"}), False, True),  # it cannot be told
         (Rule(then="allow", tool="pay", where={"purpose": "rent"}), False, False),
     ],

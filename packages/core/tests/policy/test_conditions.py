@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.policy.conditions import Bounds, Condition, checked_condition, holds
+from remit.policy.conditions import Condition, ValueBounds, checked_condition, holds
 
 PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "late"], "sure": True, "sum": "12.5"}
 
@@ -21,10 +21,10 @@ PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "l
         ("amount", "> -3", True),
         ("amount", (1, 500), True),
         ("amount", (1, 2), False),
-        ("amount", Bounds(above=100, below=500), False),
-        ("amount", Bounds(at_least=100, at_most=500), True),
-        ("amount", Bounds(at_least=600), False),
-        ("amount", Bounds(at_most=100), False),
+        ("amount", ValueBounds(above=100, below=500), False),
+        ("amount", ValueBounds(at_least=100, at_most=500), True),
+        ("amount", ValueBounds(at_least=600), False),
+        ("amount", ValueBounds(at_most=100), False),
         ("amount", "5*", None),  # a text is compared with a number
         ("sum", "> 12", True),  # a number that is written as a text
         ("to.name", "eve", True),
@@ -32,10 +32,10 @@ PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "l
         ("to.name", "bob", False),
         ("to.name", ("bob", "EVE"), True),
         ("to.name", "> 3", None),
-        ("to.name", Bounds(not_in=("bob",)), True),
-        ("to.name", Bounds(not_in=("bob", "eve")), False),
-        ("to.name", Bounds(in_=("bob",)), False),
-        ("to.name", Bounds(in_=("eve",)), True),
+        ("to.name", ValueBounds(not_in=("bob",)), True),
+        ("to.name", ValueBounds(not_in=("bob", "eve")), False),
+        ("to.name", ValueBounds(in_=("bob",)), False),
+        ("to.name", ValueBounds(in_=("eve",)), True),
         ("to", "eve", None),
         ("to.city", "Bonn", None),
         ("to.name.first", "Eve", None),
@@ -53,7 +53,7 @@ def test_a_condition_holds_or_not_or_cannot_be_told(path: str, condition: Condit
 
 @pytest.mark.parametrize("value", [float("inf"), "1e999", None, [], {"a": 1}, "9" * 400])
 def test_what_is_no_number_cannot_be_told(value: Any) -> None:
-    assert holds(Bounds(above=1), {"amount": value}, "amount") is None
+    assert holds(ValueBounds(above=1), {"amount": value}, "amount") is None
 
 
 @pytest.mark.parametrize("arguments", [None, "pay 500", 3, ["amount"]])

@@ -11,15 +11,15 @@ from remit.policy.repeats import (
     ANSWER_SHARE,
     CALL_SHARE,
     SHORT,
+    ComparedContent,
     EarlierAnswer,
     PastCall,
-    Statement,
-    answer_statement,
     beside_of,
     call_key,
     call_key_of,
     call_keys_of,
-    call_statement,
+    content_of_answer,
+    content_of_call,
     is_alarming,
     is_outdated,
 )
@@ -109,7 +109,7 @@ def test_a_call_that_may_change_something_is_outdated_by_other_changes_alone() -
 def test_texts_are_near_that_differ_in_few_words_and_in_no_number_or_identifier(
     one: str, other: str, near: bool
 ) -> None:
-    assert Statement(one).is_near(Statement(other), CALL_SHARE) is near
+    assert ComparedContent(one).is_near(ComparedContent(other), CALL_SHARE) is near
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_texts_are_near_that_differ_in_few_words_and_in_no_number_or_identifier(
     ],
 )
 def test_inputs_are_near_only_if_they_are_equal(one: Json, other: Json, near: bool) -> None:
-    assert call_statement("find", one).is_near(call_statement("find", other), 1.0) is near
+    assert content_of_call("find", one).is_near(content_of_call("find", other), 1.0) is near
 
 
 LONG = "there are many words here of which none is a value so that it takes a while to read them all again"
@@ -143,22 +143,22 @@ LONG = "there are many words here of which none is a value so that it takes a wh
 def test_a_short_answer_and_one_of_data_must_be_the_same_and_a_long_text_nearly(
     one: Json, other: Json, near: bool
 ) -> None:
-    left, right = answer_statement(one), answer_statement(other)
+    left, right = content_of_answer(one), content_of_answer(other)
     assert left is not None
     assert right is not None
     assert left.is_near(right, ANSWER_SHARE, SHORT) is near
 
 
 def test_what_a_tool_returns_is_data() -> None:
-    returned = answer_statement(LONG, is_of_tool=True)
+    returned = content_of_answer(LONG, is_of_tool=True)
     assert returned is not None
-    assert returned.is_near(Statement(data=LONG), ANSWER_SHARE, SHORT)
-    assert not returned.is_near(Statement(data=LONG.upper()), ANSWER_SHARE, SHORT)
+    assert returned.is_near(ComparedContent(data=LONG), ANSWER_SHARE, SHORT)
+    assert not returned.is_near(ComparedContent(data=LONG.upper()), ANSWER_SHARE, SHORT)
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_an_empty_answer_says_nothing(nothing: Json) -> None:
-    assert answer_statement(nothing) is None
+    assert content_of_answer(nothing) is None
 
 
 FIND = "find the separable function in modeling"
@@ -173,9 +173,9 @@ class Caller:
 
     def ask(self, call: str, answer: Json, *, changes: bool = False) -> bool:
         """Return whether a call was wasted."""
-        asked = PastCall(Statement(call), self.past, self.news)
+        asked = PastCall(ComparedContent(call), self.past, self.news)
         self.past.append(asked)
-        self.wasted += asked.note_answer(answer_statement(answer), self.news, changes=changes)
+        self.wasted += asked.note_answer(content_of_answer(answer), self.news, changes=changes)
         self.news = asked.after
         return asked.wasted
 
@@ -231,8 +231,8 @@ def test_who_waits_for_an_answer_that_changes_has_wasted_nothing() -> None:
 def test_calls_under_way_at_the_same_time_are_no_repetitions_of_each_other() -> None:
     calls = list[PastCall]()
     for _ in range(4):
-        calls.append(PastCall(Statement(FIND), calls, 0))
-    assert not any(each.note_answer(Statement("it is not there"), 0, changes=False) for each in calls)
+        calls.append(PastCall(ComparedContent(FIND), calls, 0))
+    assert not any(each.note_answer(ComparedContent("it is not there"), 0, changes=False) for each in calls)
 
 
 def test_a_run_is_warned_at_the_third_wasted_call_and_whenever_they_have_doubled() -> None:
@@ -245,4 +245,6 @@ def test_texts_are_near_if_they_share_enough_words_counting_each_as_often_as_it_
 ) -> None:
     longest = max(len(one), len(other))
     differ = longest - (Counter(one) & Counter(other)).total()
-    assert Statement(" ".join(one)).is_near(Statement(" ".join(other)), share) == (differ <= share * longest)
+    assert ComparedContent(" ".join(one)).is_near(ComparedContent(" ".join(other)), share) == (
+        differ <= share * longest
+    )

@@ -12,7 +12,7 @@ from remit.protocol.envelope import Json
 Scalar = str | int | float | bool
 
 
-class Bounds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ValueBounds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a value has to be: all that is set holds."""
 
     in_: tuple[Scalar, ...] | None = field(default=None, name="in")
@@ -29,7 +29,7 @@ class Bounds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     """This or less."""
 
 
-Condition = str | int | float | bool | tuple[Scalar, ...] | Bounds
+Condition = str | int | float | bool | tuple[Scalar, ...] | ValueBounds
 """A value; a text, in which `*` matches anything, or a comparison such as `> 500`; a list, of which one; or bounds."""
 
 _COMPARISON = re.compile(r"\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*\Z")
@@ -43,7 +43,7 @@ def checked_condition(condition: Condition) -> Condition:
     found = _COMPARISON.match(condition)
     if found is None:
         raise ValueError(f"`{condition}` compares with no number; write it like `> 500`")
-    return convert({_BOUND[found[1]]: float(found[2])}, Bounds)
+    return convert({_BOUND[found[1]]: float(found[2])}, ValueBounds)
 
 
 def holds(condition: Condition, arguments: Json, path: str) -> bool | None:
@@ -63,7 +63,7 @@ def holds(condition: Condition, arguments: Json, path: str) -> bool | None:
 
 def _fits(condition: Condition, value: Json) -> bool | None:
     match condition:
-        case Bounds():
+        case ValueBounds():
             return _within(condition, value)
         case tuple():
             return any(_equals(each, value) for each in condition)
@@ -79,7 +79,7 @@ def _equals(wanted: Scalar, value: Json) -> bool:
     return isinstance(wanted, bool) == isinstance(value, bool) and wanted == value
 
 
-def _within(bounds: Bounds, value: Json) -> bool | None:
+def _within(bounds: ValueBounds, value: Json) -> bool | None:
     if bounds.in_ is not None and not any(_equals(each, value) for each in bounds.in_):
         return False
     if bounds.not_in is not None and any(_equals(each, value) for each in bounds.not_in):

@@ -43,7 +43,7 @@ class EarlierAnswer(NamedTuple):
     """What its callee was given besides the parts of the key."""
 
 
-class Statement:
+class ComparedContent:
     """What a call or an answer says: a text, which can be worded differently, beside data, which cannot."""
 
     __slots__ = ("_values", "_words", "data", "text")
@@ -54,7 +54,7 @@ class Statement:
         self._words: Counter[str] | None = None
         self._values: frozenset[str] = frozenset()
 
-    def is_near(self, other: "Statement", share: float, short: int = 0) -> bool:
+    def is_near(self, other: "ComparedContent", share: float, short: int = 0) -> bool:
         """Return whether the data are equal, and the texts too except for a share of the words in a text not *short*.
 
         Numbers and identifiers in the texts must be equal.
@@ -80,16 +80,16 @@ class PastCall:
 
     __slots__ = ("after", "answer", "before", "call", "earlier", "wasted")
 
-    def __init__(self, call: Statement, earlier: Iterable["PastCall"], news: int) -> None:
+    def __init__(self, call: ComparedContent, earlier: Iterable["PastCall"], news: int) -> None:
         self.call = call
         self.earlier = [each for each in earlier if each.answer is not None]
         """The calls of the same kind that had been answered when it was made."""
         self.before = self.after = news
         """How much that is new its caller had done before, and up to its answer."""
-        self.answer: Statement | None = None
+        self.answer: ComparedContent | None = None
         self.wasted = False
 
-    def note_answer(self, answer: Statement | None, news: int, *, changes: bool) -> int:
+    def note_answer(self, answer: ComparedContent | None, news: int, *, changes: bool) -> int:
         """Note the answer; *changes* says whether the call may have changed something. Return how many more are wasted.
 
         It is wasted if nearly the same was answered nearly alike before, and its caller has done nothing new since. A
@@ -155,18 +155,18 @@ def is_outdated(earlier: EarlierAnswer, request: Request, changes: int) -> bool:
     return earlier.changes != changes or (earlier.response is not None and earlier.beside != beside_of(request))
 
 
-def call_statement(objective: str, given: Json) -> Statement:
+def content_of_call(objective: str, given: Json) -> ComparedContent:
     """Return what a call says: its objective as a text, its input as data."""
-    return Statement(objective, b"" if given is None else encode(given))
+    return ComparedContent(objective, b"" if given is None else encode(given))
 
 
-def answer_statement(answer: Json, *, is_of_tool: bool = False) -> Statement | None:
+def content_of_answer(answer: Json, *, is_of_tool: bool = False) -> ComparedContent | None:
     """Return what an answer says; None: nothing. What a tool returns is data, and so is a text that is JSON."""
     if answer is None or answer == "":
         return None
     if not isinstance(answer, str):
-        return Statement(data=encode(answer))
-    return Statement(data=answer) if is_of_tool or answer.lstrip()[:1] in ("{", "[") else Statement(answer)
+        return ComparedContent(data=encode(answer))
+    return ComparedContent(data=answer) if is_of_tool or answer.lstrip()[:1] in ("{", "[") else ComparedContent(answer)
 
 
 def _canonical_text(text: str) -> str:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from remit.policy.guards import GUARDS, TOOL_GUARDS, judge, record_limit
 from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
-from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, Sealing
+from remit.policy.verdict import Ask, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Json, Request
+from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, StepPlan, ToolUse
@@ -22,6 +22,7 @@ from remit.runtime.aside import aside
 from remit.runtime.brief import as_arguments, plain_arguments
 from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
+from remit.runtime.delegation.admission import facts_of_tool, use_of_tool
 from remit.runtime.delegation.response import isolated, presentable, revealed
 from remit.runtime.frames import Frame
 from remit.runtime.lent_models import TOOL_CALLER, ToolCaller
@@ -97,7 +98,9 @@ class ToolCalls:
         refuse_if_stopped(self._frame)
         frame, parts = self._frame, self._dispatch.parts
         known = parts.registry.tools.get(tool) if tool in self._tools else None
-        verdict = judge(self._act(tool, {}), self._facts(known), TOOL_GUARDS)
+        verdict = judge(
+            use_of_tool(frame, tool, {}, parts.clock.now()), facts_of_tool(parts, frame, known), TOOL_GUARDS
+        )
         if known is None or not isinstance(verdict, Rewrite):
             why = verdict.fault if isinstance(verdict, Refuse) else fault(Code.TOOL_NOT_ALLOWED, "unknown tool")
             why = self._still_true(tool, arguments, why)
@@ -147,11 +150,12 @@ class ToolCalls:
 
         The guards judge the values that tokens stand for.
         """
-        frame, name, sent = self._frame, known.card.name, arguments
+        frame, name, sent, parts = self._frame, known.card.name, arguments, self._dispatch.parts
         approved, questions = NONE, 0
         while True:
-            request = self._act(name, restore(arguments, frame.run.known) if frame.run.known else arguments)
-            verdict = await self._dispatch.judge_tool(request, replace(self._facts(known), approved=approved))
+            raw = restore(arguments, frame.run.known) if frame.run.known else arguments
+            request = use_of_tool(frame, name, raw, parts.clock.now())
+            verdict = await self._dispatch.judge_tool(request, facts_of_tool(parts, frame, known, approved))
             try:
                 match verdict:
                     case Rewrite(request=passed):
@@ -171,39 +175,6 @@ class ToolCalls:
                 await self._record_use(name, arguments, 0, why)
                 raise RemitError(why) from error
             await self._fitting(known, arguments, sent)  # guards read only what fits
-
-    def _act(self, tool: str, arguments: dict[str, Json]) -> Request:
-        """Return the use of a tool as the request that guards judge, and that a person is shown."""
-        frame = self._frame
-        asking = frame.request
-        left_ms = max(0, frame.time_left_ms(self._dispatch.parts.clock.now()))
-        return Request(
-            version=asking.version,
-            id=asking.id,
-            origin=frame.card.name,
-            target=tool,
-            remit=replace(asking.remit, time_ms=left_ms, tokens=max(0, frame.left)),
-            input=arguments,
-            run=asking.run,
-            parent=asking.parent,
-            session=asking.session,
-            parent_session=asking.parent_session,
-            created_ms=asking.created_ms,
-            act="tool",
-        )
-
-    def _facts(self, known: Tool | None) -> Facts:
-        parts, frame = self._dispatch.parts, self._frame
-        return Facts(
-            target=None,
-            tool=None if known is None else known.card,
-            caller=frame.card,
-            held=frame.request.remit,
-            limits=parts.limits,
-            agents=parts.registry.agents,
-            record_bytes=parts.store.sizes.get(frame.run.id, 0),
-            sealing=frame.run.sealing,
-        )
 
     def _asked_before(self, question: str, arguments: dict[str, Json]) -> int:
         """Count a question about a use of a tool, and return how often the same was asked before."""

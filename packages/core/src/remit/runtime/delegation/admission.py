@@ -24,7 +24,7 @@ from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError
+from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import session_of
@@ -529,6 +529,41 @@ class RootAdmission:
             taken = await aside.run(redactor.take, run.scope, struck, struck, of_user=True)
             redactor.keep_taken(run, struck, taken, of_user=True)
         return clean
+
+
+def use_of_tool(frame: Frame, tool: str, arguments: dict[str, Json], now: float) -> Request:
+    """Return the use of a tool by a frame's agent as the request that guards judge, and that a person is shown."""
+    asking = frame.request
+    left_ms = max(0, frame.time_left_ms(now))
+    return Request(
+        version=asking.version,
+        id=asking.id,
+        origin=frame.card.name,
+        target=tool,
+        remit=replace(asking.remit, time_ms=left_ms, tokens=max(0, frame.left)),
+        input=arguments,
+        run=asking.run,
+        parent=asking.parent,
+        session=asking.session,
+        parent_session=asking.parent_session,
+        created_ms=asking.created_ms,
+        act="tool",
+    )
+
+
+def facts_of_tool(parts: RuntimeContext, frame: Frame, tool: Tool | None, approved: frozenset[str] = _NONE) -> Facts:
+    """Return the facts that the guards need about the use of a tool; None: there is none that the agent may use."""
+    return Facts(
+        target=None,
+        tool=None if tool is None else tool.card,
+        caller=frame.card,
+        held=frame.request.remit,
+        limits=parts.limits,
+        agents=parts.registry.agents,
+        record_bytes=parts.store.sizes.get(frame.run.id, 0),
+        approved=approved,
+        sealing=frame.run.sealing,
+    )
 
 
 def facts_of_root(

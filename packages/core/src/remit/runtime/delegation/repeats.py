@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from remit.policy.repeats import (
     CallKey,
+    ComparedContent,
     EarlierAnswer,
     PastCall,
-    Statement,
-    answer_statement,
-    call_statement,
+    content_of_answer,
+    content_of_call,
     is_alarming,
 )
 from remit.policy.restoring import HubWarning
@@ -110,7 +110,7 @@ def watch(parent: Frame, name: str, capability: str | None, objective: str, give
         return None
     if before is None:
         before = parent.asked_of[callee] = []
-    asked = PastCall(call_statement(objective, given), before, parent.news)
+    asked = PastCall(content_of_call(objective, given), before, parent.news)
     before.append(asked)
     if len(before) >= MOST_WATCHED:
         parent.asked_of[callee] = _UNWATCHED
@@ -127,7 +127,7 @@ def note_answer(frame: Frame, response: Response) -> HubWarning | None:
         said = response.summary if response.result is None else response.result
         if response.fault is not None:
             said = response.fault.message
-        answer = answer_statement(said if isinstance(said, str) or is_light(said) else response.summary)
+        answer = content_of_answer(said if isinstance(said, str) or is_light(said) else response.summary)
     changes = frame.ran and not is_read_only(frame.card, frame.request)
     return _noted(parent, asked, answer, frame.card.name, changes=changes)
 
@@ -138,11 +138,11 @@ def note_tool_answer(
     """Note what a tool returned, or why it failed; return a warning if the run goes in circles."""
     answer = value if why is None else why.message
     light = asked is not None and is_light(answer, most=LIGHT_TO_ENCODE if isinstance(answer, str) else LIGHT)
-    return _noted(frame, asked, answer_statement(answer, is_of_tool=True) if light else None, tool, changes=changes)
+    return _noted(frame, asked, content_of_answer(answer, is_of_tool=True) if light else None, tool, changes=changes)
 
 
 def _noted(
-    parent: Frame, asked: PastCall | None, answer: Statement | None, name: str, *, changes: bool
+    parent: Frame, asked: PastCall | None, answer: ComparedContent | None, name: str, *, changes: bool
 ) -> HubWarning | None:
     if asked is None:
         parent.news += changes

@@ -132,8 +132,6 @@ class Settlement:
             self.recording.notice(frame, "its result arrived after it was abandoned and was dropped")
             return
         now = self.parts.clock.now()
-        if (warning := repeats.note_answer(frame, response)) is not None:
-            self.recording.warn(frame, warning)
         if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, inspection = _too_late(frame), None
         if frame.stopping is not None and inspection is None:
@@ -197,6 +195,8 @@ class Settlement:
 
     def _with_figures(self, frame: Frame, response: Response, now: float) -> Response:
         """Return the response with its usage; if it used more than was granted, it has failed."""
+        if (warning := repeats.note_answer(frame, response)) is not None:
+            self.recording.warn(frame, warning)
         duration_ms = int((now - frame.started) * 1_000 + 0.5)
         if duration_ms:
             queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
