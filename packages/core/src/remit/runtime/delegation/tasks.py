@@ -458,11 +458,11 @@ class DelegationTasks:
             response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
-        # A delegation is among the children until it has ended.
-        while frame.children and not frame.abandoned:
+        # One that has ended stays among the children if its settlement failed, and nothing of it is left to wait for.
+        while not frame.abandoned and any(not isinstance(each.state, Status) for each in frame.children or ()):
             # If told to stop meanwhile, they are stopping already: only the waiting begins again.
             with suppress(asyncio.CancelledError):
-                await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
+                await self.end(tuple(frame.children or ()), f"{frame.card.name} answered without waiting for it")
         if frame.flow is not None and self.parts.outflow.is_long(frame):
             with suppress(asyncio.CancelledError):
                 await self.parts.outflow.finish_long(frame)
