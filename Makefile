@@ -35,9 +35,9 @@ side_by_side := $(if $(filter Darwin,$(shell uname)),--numprocesses $(WORKERS) -
 # it as it comes: it does not know the option.
 together := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-# What tests, benchmarks and makers of pages say about types is run anyway, except for what tests say of the typed
-# interface. To check all of them costs as much as the source: `make check` does, also before each commit and on GitHub.
-TYPED := $(wildcard packages/*/src) examples deploy hatch_metadata.py packages/*/hatch_build.py packages/core/tests/hub/test_typed.py
+# What tests say about types is run anyway, except for what they say of the typed interface. To check the types of all
+# of them costs as much as for the source: `make check` does, also before each commit and on GitHub.
+TYPED := $(wildcard packages/*/src) bench docs examples deploy hatch_metadata.py packages/*/hatch_build.py packages/core/tests/hub/test_typed.py
 
 ifdef P
 test: $(VENV)/.ready
