@@ -21,7 +21,7 @@ def test_a_request_that_every_guard_allows_is_allowed(tmp_path: Path) -> None:
     make_team(tmp_path)
     done = remit("policy", "explain", "assistant", "reader", "Read this", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    text = "allowed  assistant asking reader would be allowed, with 5 s and 8000 tokens."
+    text = "allowed  assistant asking reader would be allowed, with 5 s and 5000 tokens."
     assert done.stdout.splitlines()[0] == text
 
 

@@ -104,6 +104,27 @@ def test_a_small_payment_is_made_and_one_to_eve_is_refused_before_the_tool_runs(
     assert ledger(bank) == ["bob 50"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ('{"to": "bob", "amount": 50}', 0, "teller using pay would be allowed"),
+        ('{"to": "eve", "amount": 50}', 4, "refused by team_rules. PERMISSION_DENIED: Nobody pays Eve."),
+        ('{"to": "dora", "amount": 50}', 4, "asked in the inbox (`remit pending`) by team_rules: May this be paid?"),
+        ('{"to": "bob", "amount": "much"}', 2, "the arguments do not fit tool pay"),
+        ('"bob 50"', 2, "an object as --input"),
+    ],
+)
+def test_what_would_become_of_a_payment_is_explained(bank: Path, arguments: str, code: int, says: str) -> None:
+    told = remit("policy", "explain", "teller", "pay", "--tool", "--input", arguments, folder=bank)
+    assert (told.returncode, says in told.stdout + told.stderr) == (code, True), told
+    assert ledger(bank) == []
+
+
+def test_a_tool_that_the_agent_may_not_use_is_explained(bank: Path) -> None:
+    told = remit("policy", "explain", "teller", "burn", "--tool", "--input", "{}", folder=bank)
+    assert (told.returncode, "TOOL_NOT_ALLOWED" in told.stdout) == (4, True), told
+
+
 @pytest.mark.parametrize("answer", ["approve", "reject", "edit"])
 async def test_a_large_payment_waits_for_a_person_who_sees_the_arguments(bank: Path, answer: str) -> None:
     """The person answers in another process; what was approved is what is paid, once."""

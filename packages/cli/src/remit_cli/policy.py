@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -15,6 +15,7 @@ from remit_cli.options import SubcommandGroup, deadline_option, json_option, tea
 from remit_cli.show.screen import many, print_beside, print_fields, print_json, print_table, spoken
 
 if TYPE_CHECKING:  # they bring the engine
+    from remit.protocol.envelope import Json
     from remit_server.documents.verdicts import Explanation, Placing
 
 
@@ -56,13 +57,14 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
 @policy.command()
 @click.argument("origin", metavar="FROM", shell_complete=agents_and_user)
 @click.argument("target", metavar="TO", shell_complete=agent_names)
-@click.argument("objective")
+@click.argument("objective", required=False)
 @click.option("--capability", metavar="CODE", help="Capability to request.")
 @click.option("--input", "given", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
 @click.option("--user", default="someone", show_default=True, help="User to ask as.")
 @click.option("--budget", type=click.IntRange(min=0), metavar="TOKENS", help="Token budget of the request.")
 @deadline_option()
 @click.option("--tools", metavar="NAMES", help="Limit it to these tools, separated by commas.")
+@click.option("--tool", "is_tool", is_flag=True, help="TO is a tool that FROM would use, with --input as arguments.")
 @click.option("--simple", is_flag=True, help="Treat the task as simple enough to do without a specialist.")
 @click.option("--lacks-data", is_flag=True, help="Treat the current agent as lacking data or context that others have.")
 @team_options
@@ -70,20 +72,21 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
 def explain(
     origin: str,
     target: str,
-    objective: str,
+    objective: str | None,
     capability: str | None,
     given: str | None,
     user: str,
     budget: int | None,
     deadline_ms: int | None,
     tools: str | None,
+    is_tool: bool,
     simple: bool,
     lacks_data: bool,
     team_file: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Explain what would happen if FROM asked TO for OBJECTIVE. No agent runs, and nothing is recorded.
+    """Explain what would happen if FROM asked TO for OBJECTIVE, or used the tool TO. Nothing runs or is recorded.
 
     FROM is `user`, or an agent, as if a user had asked it first. The outcome comes first, with what to do about a
     refusal. Then all guards follow in order, also those after the first objection, which decides. Rate limits and
@@ -101,15 +104,18 @@ def explain(
       remit policy explain assistant tax "What can be claimed back?"
       remit policy explain user assistant "Write to ann@example.org" --json
       remit policy explain assistant tax "What can be claimed?" --capability CLAIM --input @receipts.json
+      remit policy explain teller pay --tool --input '{"to": "bob", "amount": 500}'
     """
     from remit.plugin import brought, named
     from remit.protocol.envelope import USER, Call
     from remit_cli.config.composition import hub_of
     from remit_cli.drive.order import read_task
     from remit_cli.places import importing, known_agent, placeholder_secrets, team_of
-    from remit_server.documents.verdicts import Approving, explanation
+    from remit_server.documents.verdicts import Approving, explanation, explanation_of_use
 
     text, value = read_task(objective, given, capability)
+    if is_tool and (origin == USER or not isinstance(value, dict)):
+        raise click.UsageError("--tool needs an agent as FROM, and an object as --input: its arguments")
     call = Call(
         target=target,
         objective=text,
@@ -124,10 +130,13 @@ def explain(
         known_agent(origin, team.everyone)
     with importing():
         hub = hub_of(team, environ=placeholder_secrets(team))  # it is not opened
-    advisers = (named(bring()) for bring in brought("placing"))
-    places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
     approving = Approving(team.approvals.allow, team.approvals.otherwise)
-    ruling = explanation(hub, origin, call, user, approving=approving, place=next(places, None))
+    if is_tool:
+        ruling = explanation_of_use(hub, origin, target, cast("dict[str, Json]", value), user, approving=approving)
+    else:
+        advisers = (named(bring()) for bring in brought("placing"))
+        places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
+        ruling = explanation(hub, origin, call, user, approving=approving, place=next(places, None))
     if as_json:
         print_json(ruling)
     else:
@@ -181,7 +190,7 @@ def _placing(place: Placing) -> str:
 
 
 def _conclusion(ruling: Explanation, asked_at: str) -> str:
-    what = f"{ruling.origin} asking {ruling.target}"
+    what = f"{ruling.origin} {'using' if ruling.request.act == 'tool' else 'asking'} {ruling.target}"
     match ruling.outcome:
         case "allowed":
             remit = ruling.request.remit

@@ -71,7 +71,7 @@ from remit.runtime.ports import (
     Workspace,
 )
 from remit.runtime.ports.agents import ConversationReader
-from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview
+from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, preview_use
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import new_run_id, root_request
@@ -534,6 +534,10 @@ class Hub:
     def preview(self, origin: str, call: Call, user: str, change: TeamChange | None = None) -> CallPreview:
         """Return the request that a call would make, and what judges it; nothing is asked or recorded."""
         return preview(self._parts, origin, call, user, change)
+
+    def preview_use(self, agent: str, tool: str, arguments: dict[str, Json], user: str) -> CallPreview:
+        """Return the use of a tool by an agent as a request, and what judges it; nothing is used or recorded."""
+        return preview_use(self._parts, agent, tool, arguments, user)
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

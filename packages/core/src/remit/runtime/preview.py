@@ -8,15 +8,15 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from remit.policy.breaker import BreakerSettings
-from remit.policy.guards import GUARDS
+from remit.policy.guards import GUARDS, TOOL_GUARDS
 from remit.policy.limits import Limits
 from remit.policy.verdict import Facts, Guard, Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
-from remit.protocol.envelope import USER, AssignmentOptions, Call, Request
+from remit.protocol.envelope import USER, AssignmentOptions, Call, Json, Request
 from remit.protocol.submission import AskOptions
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.admission import facts_of_root
+from remit.runtime.delegation.admission import facts_of_root, facts_of_tool, use_of_tool
 from remit.runtime.delegation.dispatch import attempt_at, draft, facts_of_call
 from remit.runtime.frames import Frame, Run
 from remit.runtime.root_request import root_request
@@ -45,7 +45,7 @@ class TeamChange(NamedTuple):
 
 
 class CallPreview(NamedTuple):
-    """A call that was not made: the request, and what would judge it."""
+    """A call, or the use of a tool, that was not made: the request, and what would judge it."""
 
     request: Request
     facts: Facts
@@ -64,6 +64,16 @@ def preview(parts: RuntimeContext, origin: str, call: Call, user: str, change: T
     sealing = None if detect is None else Sealing(os.urandom(32), detect)
     request, facts = _preview(parts, origin, call, user, sealing)
     return CallPreview(request, facts, parts.guards)
+
+
+def preview_use(parts: RuntimeContext, agent: str, tool: str, arguments: dict[str, Json], user: str) -> CallPreview:
+    """Return what would be judged if *user* had asked *agent*, and it used nothing but this tool."""
+    root = root_request(agent, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=parts.limits)
+    entry, now = parts.registry.agents[agent], parts.clock.now()
+    frame = Frame(root, entry, Run(root, 0, None), None, now)
+    known = parts.registry.tools.get(tool) if tool in entry.card.tools else None
+    guards = (*TOOL_GUARDS, *parts.guards[len(GUARDS) :])
+    return CallPreview(use_of_tool(frame, tool, arguments, now), facts_of_tool(parts, frame, known), guards)
 
 
 def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:

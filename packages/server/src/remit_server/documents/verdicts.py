@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from remit.hub.hub import Hub
 from remit.policy.budget import FLOOR_MS, estimate_request
-from remit.policy.guards import GUARDS, LAST, explain
+from remit.policy.guards import GUARDS, LAST, TOOL_GUARDS, explain
 from remit.policy.limits import Limits
 from remit.policy.reception import Powers, authority_of, powers_of
 from remit.policy.redaction import Held, kind_of
@@ -18,10 +18,10 @@ from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
 from remit.protocol.records import Approval
 from remit.runtime.approvers import AllowList
-from remit.runtime.preview import TeamChange
+from remit.runtime.preview import CallPreview, TeamChange
 from remit.runtime.redactor import Redactor
 from remit.runtime.run_tree import Node, Tree
-from remit.runtime.schemas import unfit_input
+from remit.runtime.schemas import misfits, unfit_input
 
 SCHEMA = "input_schema"
 """The name of the check of an input against the schema of its capability, between the guards and redaction."""
@@ -431,15 +431,29 @@ def explanation(
     place: Place | None = None,
 ) -> Explanation:
     """Return what would happen to a call; no agent is called, and nothing is recorded."""
-    request, facts, guards = hub.preview(origin, call, user, change)
-    said = [(guard, _judge(guard, request, facts)) for guard in in_order(guards)]
-    outcome, by, objection = _outcome(approving or Approving(), said, request)
+    return _explained(hub, hub.preview(origin, call, user, change), approving or Approving(), place)
+
+
+def explanation_of_use(
+    hub: Hub, agent: str, tool: str, arguments: dict[str, Json], user: str, *, approving: Approving | None = None
+) -> Explanation:
+    """Return what would happen to the use of a tool; it is not used, and nothing is recorded."""
+    return _explained(hub, hub.preview_use(agent, tool, arguments, user), approving or Approving(), None)
+
+
+def _explained(hub: Hub, preview: CallPreview, approving: Approving, place: Place | None) -> Explanation:
+    request, facts, guards = preview
+    # The arguments of a tool have to fit before the team's own guards read them.
+    first = len(TOOL_GUARDS) if request.act == "tool" else len(guards)
+    order = (*guards[:first], input_schema, *guards[first:], LAST)
+    said = [(guard, _judge(guard, request, facts)) for guard in order]
+    outcome, by, objection = _outcome(approving, said, request)
     clean, struck = _redacted(request, facts, said[-1][1])
     card = facts.target
     powers = Powers(None, None) if card is None else powers_of(card, request.remit)
     return Explanation(
-        origin=origin,
-        target=call.target or "",
+        origin=request.origin,
+        target=request.target,
         outcome=outcome,
         by=by,
         question=objection.question if isinstance(objection, Ask) else "",
@@ -471,7 +485,10 @@ def guard_lines(guards: Iterable[Guard]) -> tuple[GuardLine, ...]:
 
 
 def input_schema(request: Request, facts: Facts) -> Verdict:
-    """The input fits the schema of the capability that is asked for."""
+    """The input fits the schema of the capability or the tool."""
+    if facts.tool is not None and (problems := misfits(facts.tool.input_schema, request.input)):
+        why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {request.target}", problems=problems)
+        return Refuse(why)
     capability = facts.target.capability(request.capability) if facts.target and request.capability else None
     if capability is None or capability.input_schema is None:
         return ALLOW
