@@ -20,7 +20,7 @@ def violations(world: SimulatedWorld, *, ended: bool) -> list[str]:
     for order in world.scenario.orders:
         nodes = {node.id for node in order.root.tree()}
         entries = [entry for entry in world.entries if entry.node in nodes]
-        for law in (executed_once, truly_reported, within_budget, asked_once, stopped, same_answer):
+        for law in (executed_once, truly_reported, within_budget, asked_once, stopped, same_answer, foreseen):
             found += law(world, order, entries)
     found += [f"{error!r} was raised in a task and not handled" for error in world.loop.errors]
     return [*found, *rightly_recorded(world)]
@@ -116,6 +116,14 @@ def same_answer(world: SimulatedWorld, order: ClientOrder, entries: list[Entry])
 
 def _outcome(response: Response) -> tuple[object, ...]:
     return response.status, response.result, response.fault and response.fault.code
+
+
+def foreseen(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) -> Iterator[str]:
+    """Whatever strikes, a delegation fails by a fault that the product has a name for, and not by an exception."""
+    for entry in entries:
+        fault = entry.detail.fault if isinstance(entry.detail, Response) else None
+        if fault is not None and "the transport failed: " in fault.message:
+            yield f"{entry.node} failed by an exception: {fault.message}"
 
 
 def rightly_recorded(world: SimulatedWorld) -> Iterator[str]:

@@ -160,8 +160,8 @@ class SharedLimits:
             self._known[name] = followed.phase, followed.openings
 
 
-# The fields of a request that are submitted; the others only its own hub says.
-_FIELDS = tuple(field for field in Request.__struct_fields__ if field in Submission.__struct_fields__)
+# The fields of a request that are submitted; the others hold within one hub only.
+_FIELDS = tuple(field for field in Submission.__struct_fields__ if field in Request.__struct_fields__)
 
 
 class HandedOver(NamedTuple):
