@@ -21,7 +21,7 @@ import pytest
 
 from commands import popen
 from programs import with_tests_on_path
-from remit import Answer, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
+from remit import Answer, Ask, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.runtime import root_runs
@@ -691,3 +691,38 @@ async def test_a_hub_stops_a_run_that_another_one_has_taken_over(monkeypatch: py
         assert await store.finish(request.run, epoch, a_response(request, "done there"), 0)
         assert (await asking).result == "done there"
     assert store.failed
+
+
+class LateStore(MemoryStore):
+    """A store that begins a request so late that another hub has taken it, and its user has cancelled it here."""
+
+    hub: Hub
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        await self.release(run, epoch, begun=False)
+        taken = await self.take(run, "another", 60_000)
+        assert taken is not None
+        assert self.hub.cancel(run, "it takes too long")
+        began = await super().begin(run, epoch, request)
+        assert await self.finish(run, taken.epoch, a_response(request, "done there"), 0)
+        return began
+
+
+async def test_a_cancel_is_not_recorded_in_a_run_that_another_hub_took_before_it_began() -> None:
+    store = LateStore()
+    store.hub = hub = Hub(store=store, guards=[lambda *_: Ask("Pay?")], approver="inbox")
+
+    @hub.agent("pay")
+    async def pay(_: Brief) -> str:
+        return "never"
+
+    assert pay
+    async with hub, asyncio.timeout(PATIENCE_S):
+        asking = asyncio.create_task(hub.ask("pay", "Pay bob.", user="u"))
+        (question,) = await eventually(hub.pending)
+        await hub.decide(question.id, agreed=True, by="ann")
+        assert (await asking).result == "done there"
+        await store.flush()
+        kinds = [record.kind for record in await store.records(run=question.request.run)]
+    assert Kind.NOTICE not in kinds
+    assert kinds[-1] is Kind.RESULT

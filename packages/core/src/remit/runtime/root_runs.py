@@ -439,6 +439,8 @@ class RootRuns:
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
         """Make an admitted request durable, then execute it."""
         parts = self._dispatch.parts
+        # From now on what is recorded of it, such as a cancel, is recorded of its frame.
+        frame.run.epoch = self._records.parked.get(frame.run.id, 0)
         if _changes_nothing(frame) and (soon := self._records.submit_soon(clean, content, LEASE_MS)) is not None:
             return await self._execute_early(frame, clean, soon)
         try:
