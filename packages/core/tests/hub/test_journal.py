@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -669,12 +670,12 @@ async def test_a_hub_stops_a_run_that_another_one_has_taken_over(monkeypatch: py
     """What the other hub executes or was told to stop does not go on here; whoever waits gets the outcome there."""
     monkeypatch.setattr(root_runs, "LEASE_MS", 300)
     store, stopped = SlowHeartStore(), asyncio.Event()
-    begun: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
+    begun: asyncio.Future[Brief] = asyncio.get_running_loop().create_future()
     hub = Hub(store=store)
 
     @hub.agent("wait", resumable=True)
     async def wait(brief: Brief) -> str:
-        begun.set_result(brief.request)
+        begun.set_result(brief)
         try:
             await asyncio.Event().wait()
         finally:
@@ -684,13 +685,19 @@ async def test_a_hub_stops_a_run_that_another_one_has_taken_over(monkeypatch: py
     assert wait
     async with hub, asyncio.timeout(PATIENCE_S):
         asking = asyncio.create_task(hub.ask("wait", "Wait.", user="u"))
-        request = await begun
+        brief = await begun
+        request = brief.request
         while (epoch := await store.claim(request.run, "another", 60_000)) is None:
             await asyncio.sleep(0)
         await stopped.wait()
-        assert await store.finish(request.run, epoch, a_response(request, "done there"), 0)
+        assert await store.finish(request.run, epoch, a_response(request, "done there"), time.time_ns() // 1_000_000)
         assert (await asking).result == "done there"
+        # Code of the agent that goes on after all writes nothing to the record of a run that is another hub's.
+        assert (await brief.delegate("wait")).status is Status.REFUSED
+        await store.flush()
+        kinds = [record.kind for record in await store.records(run=request.run)]
     assert store.failed
+    assert Kind.REFUSED not in kinds
 
 
 class LateStore(MemoryStore):
@@ -710,7 +717,7 @@ class LateStore(MemoryStore):
 
 async def test_a_cancel_is_not_recorded_in_a_run_that_another_hub_took_before_it_began() -> None:
     store = LateStore()
-    store.hub = hub = Hub(store=store, guards=[lambda *_: Ask("Pay?")], approver="inbox")
+    store.hub = hub = Hub(store=store, guards=[lambda request, facts: Ask("Pay?")], approver="inbox")
 
     @hub.agent("pay")
     async def pay(_: Brief) -> str:

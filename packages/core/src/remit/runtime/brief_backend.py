@@ -347,7 +347,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         )
         if frame.run.reported is not None and _was_reported(frame.run.reported, body):
             return
-        self._dispatch.recording.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
+        self._dispatch.recording.record(Kind.PROGRESS, frame.run, frame.request.session or frame.path, body)
 
     def _made(self, make: Callable[[], Answer]) -> Answer:
         """Make an agent's partial answer after its end. The agent cannot be told if that fails, but operators are."""

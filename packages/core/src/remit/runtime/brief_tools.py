@@ -366,7 +366,7 @@ class ToolCalls:
 
     def _record(self, body: ToolUse) -> None:
         frame = self._frame
-        self._dispatch.recording.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
+        self._dispatch.recording.record(Kind.TOOL, frame.run, frame.request.session or frame.path, body)
 
 
 async def _struck(value: Json, sealing: Sealing, struck: dict[str, str | int]) -> Json:

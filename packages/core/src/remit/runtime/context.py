@@ -16,7 +16,7 @@ from remit.protocol.records import Body, Kind
 from remit.runtime.answer_cache import Cache
 from remit.runtime.brief import Brief
 from remit.runtime.events import Outflow
-from remit.runtime.frames import Frame, RoutedCall
+from remit.runtime.frames import Frame, RoutedCall, Run
 from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
 from remit.runtime.lent_models import LentModels
@@ -73,15 +73,13 @@ class RuntimeContext(Struct, kw_only=True):
 class RunRecording(Protocol):
     """Writes to the record of a run: see `delegation/recording.py`."""
 
-    parked: dict[str, int]
-
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None: ...
 
     def warn(self, frame: Frame, warning: HubWarning) -> None: ...
 
     def warn_of_tokens(self, frame: Frame, code: str) -> None: ...
 
-    def record(self, kind: Kind, run: str, session: str, body: Body) -> None: ...
+    def record(self, kind: Kind, run: Run, session: str, body: Body) -> None: ...
 
     def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None: ...
 
@@ -117,9 +115,7 @@ class PersonAsking(Protocol):
     @property
     def may_ask(self) -> bool: ...
 
-    async def ask_person(
-        self, request: Request, ask: Ask, questions: int, sealing: Sealing | None
-    ) -> dict[str, Json]: ...
+    async def ask_person(self, request: Request, ask: Ask, questions: int, run: Run) -> dict[str, Json]: ...
 
     async def agreed_before(self, request: Request, question: str) -> bool: ...
 

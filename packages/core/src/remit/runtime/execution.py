@@ -131,7 +131,7 @@ class LocalRemoteHandle:
         session = frame.request.parent_session if frame.request.via is None else None  # a sender's session is a claim
         if self._dispatch.parts.asking is not None:
             self._dispatch.parts.asking(frame.run.id)
-        self._dispatch.recording.record(Kind.APPROVAL, frame.run.id, session or frame.run.id, own)
+        self._dispatch.recording.record(Kind.APPROVAL, frame.run, session or frame.run.id, own)
         if approval.agreed is not None:
             self._open.discard(approval.id)
         elif len(self._open) < MOST_QUESTIONS:

@@ -63,7 +63,8 @@ class RootRecords:
         """Whether the last refusal could not be recorded."""
         self._proofs: dict[str, SingleUseProof] = {}
         """The single-use proof of a run's request, until the store has it."""
-        self.parked = recording.parked
+        self.parked: dict[str, int] = {}
+        """Runs that wait for a person before they begin, with their epoch in the store."""
         self._begun: dict[str, Request] = {}
         """Runs that began in the store when they were claimed, as they were submitted."""
 
@@ -358,6 +359,7 @@ class RootRuns:
             return await self._known(attempt.request, known)
         while True:
             request, now = attempt.request, clock.now()
+            attempt.run.epoch = self._records.parked.get(request.run, 0)
             facts = admission.facts_of(attempt, now)
             verdict = admission.judge(attempt, facts)
             # A request that has an outcome already must not be refused, asked about or stored again.
@@ -413,7 +415,7 @@ class RootRuns:
             return await self._known(attempt.request, known)
         if (why := self.active.why_called_off(attempt.request.run)) is not None:
             return await self._records.refuse(attempt.request, why, keep=_is_order(why))
-        asking = approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
+        asking = approval.ask_person(attempt.request, ask, attempt.questions, run)
         edits = await self.active.interruptible(asking)
         if shown is not None and not edits:
             await approval.remember_yes(shown, f"{ask.question}")
@@ -433,14 +435,13 @@ class RootRuns:
             clean = replace(clean, view=clean.view.recorded())
         if (known := await self._records.park(clean, attempt.content, LEASE_MS)) is not None:
             return known
+        attempt.run.epoch = self._records.parked[request.run]
         self.active.note_on_record(request, request.run)
         return None
 
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
         """Make an admitted request durable, then execute it."""
         parts = self._dispatch.parts
-        # From now on what is recorded of it, such as a cancel, is recorded of its frame.
-        frame.run.epoch = self._records.parked.get(frame.run.id, 0)
         if _changes_nothing(frame) and (soon := self._records.submit_soon(clean, content, LEASE_MS)) is not None:
             return await self._execute_early(frame, clean, soon)
         try:

@@ -21,7 +21,7 @@ from remit.runtime.approvers import EDITABLE, NOBODY_ASKED, check_edits, check_f
 from remit.runtime.aside import aside
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.response import presentable, revealed
-from remit.runtime.frames import Frame, SlotGivenUp
+from remit.runtime.frames import Frame, Run, SlotGivenUp
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 from remit.runtime.schemas import check_schema, misfits
 
@@ -62,7 +62,7 @@ class Approvals:
         request: Request,
         ask: Ask,
         questions: int,
-        sealing: Sealing | None,
+        run: Run,
         form: Schema | None = None,
         before: int = 0,
     ) -> dict[str, Json]:
@@ -80,15 +80,15 @@ class Approvals:
         struck: dict[str, str | int] = {}
         try:
             if is_light_request(request):
-                posed = self._question(request, ask, sealing, struck, form, before)
+                posed = self._question(request, ask, run.sealing, struck, form, before)
             else:
-                posed = await aside.run(self._question, request, ask, sealing, struck, form, before)
+                posed = await aside.run(self._question, request, ask, run.sealing, struck, form, before)
         except Exception as error:
             log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
             raise _declined(
                 f"the question could not be redacted ({type(error).__name__}), so it is not shown"
             ) from error
-        self._record_approval(posed, None)
+        self._record_approval(run, posed, None)
         decision = await self._answer(posed, approver)
         edits: dict[str, Json] = {}
         try:
@@ -100,7 +100,7 @@ class Approvals:
         except RemitError as error:
             by = presentable(decision.by) if decision.by else ""
             decision = Decision(agreed=False, by=by, reason=error.fault.message)
-        self._record_approval(posed, decision)
+        self._record_approval(run, posed, decision)
         if not decision.agreed:
             by = f" by {decision.by}" if decision.by else ""
             reason = f" ({decision.reason})" if decision.reason else ""
@@ -210,7 +210,7 @@ class Approvals:
         # A run that has not begun withdraws its questions when it ends, if this hub still has it.
         return root is None or root.run.handed_back
 
-    def _record_approval(self, question: Question, decision: Decision | None) -> None:
+    def _record_approval(self, run: Run, question: Question, decision: Decision | None) -> None:
         request = question.request
         body = Approval(
             delegation=request.path,
@@ -225,7 +225,7 @@ class Approvals:
         session = request.parent_session if request.via is None else None  # a sender's session name is a claim
         if self.parts.asking is not None:
             self.parts.asking(request.run)
-        self.recording.record(Kind.APPROVAL, request.run, session or request.run, body)
+        self.recording.record(Kind.APPROVAL, run, session or run.id, body)
 
     async def confirm(self, frame: Frame, question: str) -> bool:
         """Ask a person for an agent at work and return whether they agreed."""
@@ -282,7 +282,7 @@ class Approvals:
         async with SlotGivenUp(parent):
             self.tasks.pause(parent)
             try:
-                return await self.ask_person(request, ask, questions, parent.run.sealing, form, before)
+                return await self.ask_person(request, ask, questions, parent.run, form, before)
             finally:
                 self.tasks.unpause(parent)
 

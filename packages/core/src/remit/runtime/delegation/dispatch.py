@@ -416,7 +416,7 @@ class Dispatch:
                 begun = await self._judge(known) if isinstance(known, CallAttempt) else known
             except RemitError as error:
                 why = self.replay.still_true(parent.run, attempt.path, attempt.entry, attempt.call, error.fault)
-                return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why)
+                return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why, parent.run)
             if not isinstance(begun, RoutedCall):
                 return begun
             # The next agent that offers the same capability, judged anew.
@@ -608,7 +608,7 @@ class Dispatch:
     def _refused(self, attempt: CallAttempt, request: Request, why: Fault) -> Response | RoutedCall:
         """Record a refusal; return it, or the route to the next agent."""
         why = self.replay.still_true(attempt.parent.run, attempt.path, attempt.entry, attempt.call, why)
-        refusal = self.refusals.refuse(request, why)
+        refusal = self.refusals.refuse(request, why, attempt.parent.run)
         onward = self.routing.onward(attempt.route, why) if attempt.route is not None else None
         return refusal if onward is None or _is_ending(attempt.parent) else onward
 
@@ -650,7 +650,7 @@ class Dispatch:
 
     def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response:
         """Record that a call is refused before it is judged, and return the refusal."""
-        return self.refusals.refuse(undrafted(parent, call, path), why)
+        return self.refusals.refuse(undrafted(parent, call, path), why, parent.run)
 
 
 def _name_once(parent: Frame, step: str) -> None:

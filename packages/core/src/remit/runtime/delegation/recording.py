@@ -14,7 +14,7 @@ from remit.protocol.records import Body, Kind, Notice, Refusal
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.response import brief_fault, presentable, refused
-from remit.runtime.frames import Frame
+from remit.runtime.frames import Frame, Run
 
 log = logging.getLogger("remit")
 
@@ -27,8 +27,6 @@ class RunRecorder:
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
-        self.parked: dict[str, int] = {}
-        """Runs that wait for a person before they begin, with their epoch in the store."""
 
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None:
         """Record a notice for operators."""
@@ -62,12 +60,10 @@ class RunRecorder:
             if kind_of(token) in useless:
                 self.warn(frame, token_given("capability", code, field, kind_of(token)))
 
-    def record(self, kind: Kind, run: str, session: str, body: Body) -> None:
+    def record(self, kind: Kind, run: Run, session: str, body: Body) -> None:
         """Record anything but an admitted request or its response; its text is redacted first."""
-        clean = self.parts.redactor.clean(body, self.sealing_of(run))
-        root = self.parts.ledger.frames.get(run)
-        epoch = self.parked.get(run, 0) if root is None else root.run.epoch
-        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, clean, epoch)
+        clean = self.parts.redactor.clean(body, run.sealing)
+        self.parts.store.append(kind, self.parts.clock.wall_ms(), run.id, session, clean, run.epoch)
 
     def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None:
         """Record a body that is already redacted."""
@@ -95,9 +91,13 @@ class DelegationRefusals:
         entry = self.parts.registry.agents.get(request.target)
         return refused(request, why, None if entry is None else entry.card)
 
-    def refuse(self, request: Request, why: Fault) -> Response:
-        """Record a refusal and return it; a call that may have been executed before a restart has failed instead."""
-        sealing = self.recording.sealing_of(request.run)
+    def refuse(self, request: Request, why: Fault, run: Run | None = None) -> Response:
+        """Record a refusal and return it; a call that may have been executed before a restart has failed instead.
+
+        *run* is that of a call, also if the run has ended here; None: the request would have begun one.
+        """
+        of = run or Run(request, 0, None, self.recording.sealing_of(request.run))
+        sealing = of.sealing
         caller = self.parts.ledger.frames.get(request.parent) if request.parent is not None else None
         begun = None
         if why.code is Code.OUTCOME_UNKNOWN and caller is not None:
@@ -111,9 +111,9 @@ class DelegationRefusals:
             caller.note_fault_below(response.fault)
             caller.meter(response.usage)
         if begun is not None:  # its request is on record
-            self.recording.record(Kind.RESULT, request.run, request.session or request.id, response)
+            self.recording.record(Kind.RESULT, of, request.session or request.id, response)
             return response
-        if not self._is_recorded(request.run, why):
+        if run is not None and not self._is_recorded(run, why):
             return response
         if not is_light_request(request):
             request = _without_words(request)
@@ -123,20 +123,18 @@ class DelegationRefusals:
         # Not in the requested session: it may be another user's. Nor in one that a sender names as its own: that is a
         # claim.
         session = (request.parent_session if request.via is None else None) or request.run
-        self.recording.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
+        self.recording.record(Kind.REFUSED, of, session, Refusal(request=request, response=response))
         return response
 
-    def _is_recorded(self, id: str, why: Fault) -> bool:
+    def _is_recorded(self, run: Run, why: Fault) -> bool:
         """Return whether one more refusal of a run is recorded: an agent that asks forever must not fill the record."""
-        root = self.parts.ledger.frames.get(id)
-        if root is None:
-            return True
-        run, most = root.run, self.parts.limits.max_delegations
+        most = self.parts.limits.max_delegations
         if run.refusals >= most:
             return False
         # Of the refusals for lack of room, only one is recorded.
         run.refusals = most if why.code is Code.RECORD_LIMIT_EXCEEDED else run.refusals + 1
-        if run.refusals == most:
+        root = self.parts.ledger.frames.get(run.id)
+        if run.refusals == most and root is not None:
             self.recording.notice(root, "further refusals in this run are not recorded", why.code)
         return True
 

@@ -50,7 +50,7 @@ class JournalReplay:
         if known is not None:
             return known
         if before is not None and before.departed is not None and self.whereabouts(entry, before) is None:
-            return self.refusals.refuse(request, _at_home_now(entry, before.departed))
+            return self.refusals.refuse(request, _at_home_now(entry, before.departed), parent.run)
         return step, before
 
     def whereabouts(self, entry: RegisteredAgent, before: journal.JournalStep | None) -> RegisteredAgent | None:
@@ -83,7 +83,7 @@ class JournalReplay:
         keys = self.parts.redactor.keys
         step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
-            return self.refusals.refuse(request, step)
+            return self.refusals.refuse(request, step, parent.run)
         if step is None or step.response is None:
             return None
         reads = is_read_only(entry.card, request)
@@ -98,7 +98,7 @@ class JournalReplay:
             parent.note_fault_below(step.response.fault)
         parent.release_journaled(request.id)
         self.admission.holds(parent, request)
-        self.recording.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request, step))
+        self.recording.record(Kind.NOTICE, parent.run, request.session or request.id, _replayed(request, step))
         if step.earlier:  # its cost was counted in the run that did it
             return replace(step.response, id=request.id, run=request.run, usage=Usage())
         parent.meter(step.response.usage)
