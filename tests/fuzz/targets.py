@@ -268,7 +268,7 @@ ACP = (
 )
 
 
-class _Said:
+class _Output:
     """The output of a process that says something and ends."""
 
     def __init__(self, raw: bytes) -> None:
@@ -281,7 +281,7 @@ class _Said:
 
 class _Child:
     def __init__(self, raw: bytes) -> None:
-        self.said = _Said(raw)
+        self.output = _Output(raw)
 
     async def write(self, line: bytes) -> None:
         msgspec.json.decode(line)

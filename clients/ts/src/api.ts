@@ -1164,6 +1164,12 @@ export interface components {
              */
             authority: "caller" | "own";
             /**
+             * @description What becomes of further calls of `map` and of the tool `sub_agent`: they wait for a place, or are refused.
+             * @default queue
+             * @enum {unknown}
+             */
+            beyond_fan_out: "queue" | "refuse";
+            /**
              * @description The most tokens of conversation that a callee is shown.
              * @default 4000
              */
@@ -1174,10 +1180,10 @@ export interface components {
              */
             delegation_time_ms: number;
             /**
-             * @description The tokens of a delegation, unless its caller sets them.
-             * @default 8000
+             * @description The tokens of a delegation, unless its caller sets them. None: a fair share of what its caller has left.
+             * @default null
              */
-            delegation_tokens: number;
+            delegation_tokens: number | null;
             /**
              * @description How long a cancelled callee may take to clean up before it is abandoned.
              * @default 3000
@@ -1236,7 +1242,7 @@ export interface components {
             root_time_ms: number;
             /**
              * @description The tokens of a run.
-             * @default 50000
+             * @default 1000000
              */
             root_tokens: number;
             /**
@@ -1629,6 +1635,12 @@ export interface components {
          * @description A request of an agent, or a person, to another agent, within a remit.
          */
         Request: {
+            /**
+             * @description Whether its target is an agent that is called, or a tool that its origin uses with `input` as arguments.
+             * @default call
+             * @enum {unknown}
+             */
+            act: "call" | "tool";
             /**
              * @description Digests of the questions about it that a person has approved, for the other hubs of the team; never sent.
              * @default []

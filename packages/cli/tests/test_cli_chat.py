@@ -212,7 +212,7 @@ def test_commands_tell_of_the_conversation_on_stderr(crew: Path) -> None:
     assert "[planner -> worker] OK  " in stderr
     assert "  100 tokens  tools: look\n    task first\n    gave first done\n" in stderr
     assert "the last answer    100 tokens, " in stderr
-    assert ", 1 request\nan answer may take 50,000 tokens, 5 min\n" in stderr
+    assert ", 1 request\nan answer may take 1,000,000 tokens, 5 min\n" in stderr
     assert "Nothing to cancel." in stderr
 
 

@@ -5,6 +5,7 @@ import gc
 import json
 import ssl
 import tracemalloc
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from remit import Brief, Hub
+from remit import Brief, Hub, Limits
 from remit.policy.reception import Sender
 from remit.protocol.records import Progress
 from remit.runtime import events as events_module
@@ -80,7 +81,10 @@ async def test_of_whoever_proves_nothing_no_body_is_read(hub: Hub, path: str) ->
             writer.close()
 
 
-async def test_all_bodies_that_are_read_at_once_are_bounded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_bodies_that_are_read_at_once_are_bounded(
+    make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = make_hub(limits=Limits(root_tokens=50_000))
     monkeypatch.setattr(bodies._READING.held, "most", 3_000_000)  # pyright: ignore[reportPrivateUsage]
     agents(hub)
     async with serving(hub) as server, client_of(server) as web, asyncio.timeout(PATIENCE_S):

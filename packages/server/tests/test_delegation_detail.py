@@ -91,7 +91,7 @@ async def test_a_delegation_shows_what_was_granted_carved_and_given_back(office:
         root = await detail_of(ops, run)
     tokens = nested["remit"]["tokens"]
     assert (tokens["granted"], tokens["used"], tokens["own"], tokens["given_back"]) == (5_000, 42, 42, 4_958)
-    assert tokens["caller"] == tokens["left_before"] == root["remit"]["tokens"]["granted"] == 50_000
+    assert tokens["caller"] == tokens["left_before"] == root["remit"]["tokens"]["granted"] == 1_000_000
     assert (nested["remit"]["depth"], nested["remit"]["chain"]) == (1, ["boss@local"])
     above = root["remit"]["tokens"]
     assert (above["caller"], above["used"], above["own"], above["below"]) == (None, 57, 15, 42)

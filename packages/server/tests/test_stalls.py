@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from remit import Brief, Finding, Hub, Kind, Progress, Record
+from remit import Brief, Finding, Hub, Kind, Limits, Progress, Record
 from remit.protocol.codec import MAX_VALUES
 from remit.runtime.aside import aside
 from remit.runtime.events import SHORT_BACKLOG, Events
@@ -60,7 +60,7 @@ def echoing(hub: Hub) -> None:
 
 async def test_a_hundred_thousand_addresses_are_refused_before_any_is_looked_at(make_hub: Callable[..., Hub]) -> None:
     detect = Counted()
-    hub = make_hub(redaction=detect)
+    hub = make_hub(redaction=detect, limits=Limits(root_tokens=50_000))
     echoing(hub)
     async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
         status, body = await posted_large(web, {"target": "echo", "user": "anna", "input": MANY})

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from remit.plugin import brought, named
+from remit.policy.conditions import ValueBounds
 from remit.policy.limits import Limits
 from remit.protocol.card import Sees
 from remit.protocol.orchestration import Workflow
@@ -289,7 +290,7 @@ def team_schema() -> dict[str, Any]:
     """Return the JSON Schema of a team file (draft 2020-12), for completion and checks in editors."""
     schema = cast("dict[str, Any]", _as_editors_read(msgspec.json.schema(_in_order())))
     definitions = schema["$defs"]
-    for section in (TeamFile, Rule, *_sections_in_code(Section)):
+    for section in (TeamFile, Rule, ValueBounds, *_sections_in_code(Section)):
         properties = definitions.get(section.__name__, {}).get("properties", {})
         for key, meaning in meanings(section).items():
             properties[key] = {"description": meaning, **properties[key]}

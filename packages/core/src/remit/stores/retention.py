@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from remit.plugin import brought, named
+from remit.plugin import brought, install_command, named
 from remit.protocol.errors import Code, fault
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
@@ -101,7 +101,7 @@ def open_upkeep(engine: str, *place: object, **options: object) -> Upkeep:
             with suppress(ImportError):  # the plugin is there, and the package that it needs for this is not
                 return named(address)(*place, **options)
     why = f"no installed plugin removes anything from a store in {engine}"
-    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion="Install it: pip install remit"))
+    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=f"Install it: {install_command()}"))
 
 
 def _days(ms: int) -> str:

@@ -145,6 +145,8 @@ def draft(
     created_ms: int,
     limits: Limits,
     caller: AgentCard | None = None,
+    *,
+    is_remote: bool = False,
 ) -> Request:
     """Return the request with which *parent* would make *call*; it is not judged yet.
 
@@ -152,7 +154,8 @@ def draft(
     """
     asking = parent.request
     wanted_ms = _time_wanted(call, card, limits)
-    tokens, time_ms = granted(parent, call, card, path, limits), grant_time_ms(wanted_ms, left_ms)
+    tokens = granted(parent, call, card, path, limits, is_remote=is_remote)
+    time_ms = grant_time_ms(wanted_ms, left_ms)
     depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
     if depth_below is not None:
@@ -272,7 +275,7 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
     return powers_of(None if card.passes_on else card, remit)
 
 
-def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits: Limits) -> int:
+def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits: Limits, *, is_remote: bool) -> int:
     """Return the tokens that a call would be granted now: set by the caller, else capability, else callee, else team.
 
     Where nobody sets any, it is a fair share. A call from before a restart gets what it was granted then.
@@ -283,6 +286,8 @@ def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits
     if tokens is not None:
         return grant_tokens(tokens, parent.reach)
     share = parent.share(limits.max_fan_out - parent.in_flight())
+    if share < LEAST_SHARE and is_remote:
+        share = max(share, min(LEAST_SHARE, parent.left // 2))  # it cannot take more later
     if share < LEAST_SHARE and is_light_call(call):
         # Near the end of a budget a share may be smaller than the request itself, which can still be paid for.
         share = max(share, grant_tokens(estimate_request(call), parent.reach))
@@ -485,7 +490,8 @@ class Dispatch:
             quick = light or is_light_request(request, LIGHT_TO_ENCODE)
             key = call_key_of(request) if quick else await aside.run(call_key_of, request)
             if shown is not None or not light:
-                left = granted(parent, attempt.call, attempt.card, attempt.path, parts.limits)
+                call, card, is_remote = attempt.call, attempt.card, _is_remote(attempt.entry)
+                left = granted(parent, call, card, attempt.path, parts.limits, is_remote=is_remote)
                 if left < request.remit.tokens:
                     continue  # others were granted tokens while this was examined
             earlier, repeated = None, False
@@ -527,15 +533,20 @@ class Dispatch:
 
     def _draft(self, attempt: CallAttempt) -> DraftedRequest:
         """Return the request that a call makes now, with a person's edits."""
-        return self._draft_now(attempt.parent, attempt.call, attempt.card, attempt.path)
+        is_remote = _is_remote(attempt.entry)
+        return self._draft_now(attempt.parent, attempt.call, attempt.card, attempt.path, is_remote=is_remote)
 
-    def _draft_now(self, parent: Frame, call: Call, card: AgentCard | None, path: str) -> DraftedRequest:
+    def _draft_now(
+        self, parent: Frame, call: Call, card: AgentCard | None, path: str, *, is_remote: bool = False
+    ) -> DraftedRequest:
         parts, clock = self.parts, self.parts.clock
         now = clock.now()
         # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         caller = parts.registry.agents[parent.card.name].card
         left_ms, wall_ms = parent.time_left_ms(now), clock.wall_ms()
-        return DraftedRequest(draft(parent, call, card, path, left_ms, wall_ms, parts.limits, caller), caller, now)
+        limits = parts.limits
+        request = draft(parent, call, card, path, left_ms, wall_ms, limits, caller, is_remote=is_remote)
+        return DraftedRequest(request, caller, now)
 
     def _start_again(self, attempt: CallAttempt, last: PassedCall) -> Frame | None:
         """Start a short text that differs from the *last* one of its caller in nothing but its text.
@@ -651,6 +662,10 @@ class Dispatch:
     def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response:
         """Record that a call is refused before it is judged, and return the refusal."""
         return self.refusals.refuse(undrafted(parent, call, path), why, parent.run)
+
+
+def _is_remote(entry: RegisteredAgent | None) -> bool:
+    return entry is not None and isinstance(entry.agent, Remote)
 
 
 def _name_once(parent: Frame, step: str) -> None:
