@@ -76,6 +76,11 @@ class CallAttempt(Struct, frozen=True, kw_only=True):
         return None if self.entry is None else self.entry.card
 
     @property
+    def is_remote(self) -> bool:
+        """Whether its callee is elsewhere, and cannot take more tokens later."""
+        return self.entry is not None and isinstance(self.entry.agent, Remote)
+
+    @property
     def needs_permit(self) -> bool:
         """Whether hubs count the call together before it starts; a call from before a restart was counted then."""
         return self.before is None and self.entry is not None and self.entry.is_rated_here
@@ -145,7 +150,6 @@ def draft(
     created_ms: int,
     limits: Limits,
     caller: AgentCard | None = None,
-    *,
     is_remote: bool = False,
 ) -> Request:
     """Return the request with which *parent* would make *call*; it is not judged yet.
@@ -228,10 +232,8 @@ def draft_again(last: PassedCall, call: Call, path: str, left_ms: int, created_m
 
 def draws_of(call: Call, entry: RegisteredAgent, limits: Limits) -> int:
     """Return how many calls at once the tokens of a callee's caller are shared among; 0: it keeps to its grant."""
-    card = entry.card
-    if card.draws or (tokens_wanted(call, card, limits) is None and not isinstance(entry.agent, Remote)):
-        return max(1, limits.max_fan_out)
-    return 0
+    is_share = tokens_wanted(call, entry.card, limits) is None and not isinstance(entry.agent, Remote)
+    return max(1, limits.max_fan_out) if entry.card.draws or is_share else 0
 
 
 def passed_call(
@@ -287,7 +289,7 @@ def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits
         return grant_tokens(tokens, parent.reach)
     share = parent.share(limits.max_fan_out - parent.in_flight())
     if share < LEAST_SHARE and is_remote:
-        share = max(share, min(LEAST_SHARE, parent.left // 2))  # it cannot take more later
+        share = max(share, min(LEAST_SHARE, parent.left // 2))
     if share < LEAST_SHARE and is_light_call(call):
         # Near the end of a budget a share may be smaller than the request itself, which can still be paid for.
         share = max(share, grant_tokens(estimate_request(call), parent.reach))
@@ -490,8 +492,8 @@ class Dispatch:
             quick = light or is_light_request(request, LIGHT_TO_ENCODE)
             key = call_key_of(request) if quick else await aside.run(call_key_of, request)
             if shown is not None or not light:
-                call, card, is_remote = attempt.call, attempt.card, _is_remote(attempt.entry)
-                left = granted(parent, call, card, attempt.path, parts.limits, is_remote=is_remote)
+                call, card, path = attempt.call, attempt.card, attempt.path
+                left = granted(parent, call, card, path, parts.limits, is_remote=attempt.is_remote)
                 if left < request.remit.tokens:
                     continue  # others were granted tokens while this was examined
             earlier, repeated = None, False
@@ -533,8 +535,7 @@ class Dispatch:
 
     def _draft(self, attempt: CallAttempt) -> DraftedRequest:
         """Return the request that a call makes now, with a person's edits."""
-        is_remote = _is_remote(attempt.entry)
-        return self._draft_now(attempt.parent, attempt.call, attempt.card, attempt.path, is_remote=is_remote)
+        return self._draft_now(attempt.parent, attempt.call, attempt.card, attempt.path, is_remote=attempt.is_remote)
 
     def _draft_now(
         self, parent: Frame, call: Call, card: AgentCard | None, path: str, *, is_remote: bool = False
@@ -544,8 +545,7 @@ class Dispatch:
         # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         caller = parts.registry.agents[parent.card.name].card
         left_ms, wall_ms = parent.time_left_ms(now), clock.wall_ms()
-        limits = parts.limits
-        request = draft(parent, call, card, path, left_ms, wall_ms, limits, caller, is_remote=is_remote)
+        request = draft(parent, call, card, path, left_ms, wall_ms, parts.limits, caller, is_remote)
         return DraftedRequest(request, caller, now)
 
     def _start_again(self, attempt: CallAttempt, last: PassedCall) -> Frame | None:
@@ -662,10 +662,6 @@ class Dispatch:
     def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response:
         """Record that a call is refused before it is judged, and return the refusal."""
         return self.refusals.refuse(undrafted(parent, call, path), why, parent.run)
-
-
-def _is_remote(entry: RegisteredAgent | None) -> bool:
-    return entry is not None and isinstance(entry.agent, Remote)
 
 
 def _name_once(parent: Frame, step: str) -> None:
