@@ -102,8 +102,8 @@ class ToolCalls:
             use_of_tool(frame, tool, {}, parts.clock.now()), facts_of_tool(parts, frame, known), TOOL_GUARDS
         )
         if known is None or not isinstance(verdict, Rewrite):
-            why = verdict.fault if isinstance(verdict, Refuse) else fault(Code.TOOL_NOT_ALLOWED, "unknown tool")
-            why = self._still_true(tool, arguments, why)
+            assert isinstance(verdict, Refuse), "these guards never ask, and refuse where there is no card"
+            why = self._still_true(tool, arguments, verdict.fault)
             if why.code is not Code.RECORD_LIMIT_EXCEEDED:  # nothing is added to a record that is full
                 self._record_tool(presentable(tool), None, 0, why)
             await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
