@@ -2,9 +2,10 @@
 
 import pytest
 
-from remit.policy.guards import GUARDS, LAST, explain, passes_again
+from remit.policy.guards import GUARDS, LAST, explain, passes_again, tool
 from remit.policy.redaction import KnownValuesDetector, is_clean
 from remit.policy.verdict import ALLOW, Facts, Finding, Sealing
+from remit.protocol.card import ToolCard
 from samples import a_card, a_remit, a_request
 
 FACTS = Facts(target=a_card(), address="tag@hub", caller=a_card(name="prime", may_call=frozenset({"tag"})))
@@ -12,6 +13,11 @@ FACTS = Facts(target=a_card(), address="tag@hub", caller=a_card(name="prime", ma
 
 def test_every_guard_is_explained_in_its_order() -> None:
     assert explain(a_request(), FACTS) == [(guard.__name__, ALLOW) for guard in (*GUARDS, LAST)]
+
+
+def test_a_tool_that_an_agent_has_may_be_used() -> None:
+    find = ToolCard(name="find", input_schema={})
+    assert tool(a_request(target="find", act="tool"), Facts(target=None, tool=find)) == ALLOW
 
 
 @pytest.mark.parametrize(("tokens", "passes"), [(1_200, True), (0, False), (1, False)])

@@ -18,6 +18,7 @@ from remit.policy.guards import (
     rate,
     record,
     tokens,
+    tool,
     tools,
     user,
     version,
@@ -83,6 +84,7 @@ REFUSED: list[tuple[Guard, Request, Facts]] = [
     (tokens, a_request(), facts(overrun=True)),
     (rate, a_request(), facts(rate_wait_ms=1_500)),
     (breaker, a_request(), facts(breaker_wait_ms=1_500)),
+    (tool, a_request(target="pay", act="tool"), facts(target=None)),
 ]
 
 
