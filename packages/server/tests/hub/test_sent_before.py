@@ -7,7 +7,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 
 from a2a_grpc import GrpcAlone
-from remit import AgentCard, Brief, Code, Hub, Response, Status
+from remit import AgentCard, Brief, Code, Hub, RemitError, Response, Status
 from remit.protocol.envelope import Request
 from remit.runtime import root_runs
 from remit.runtime.ports import Departure, Remote, RemoteHandle
@@ -406,6 +406,37 @@ async def test_that_something_leaves_is_durable_before_it_does(tmp_path: Path, t
     async with lives.hub() as hub:
         assert (await hub.ask(target, "charge", user="anna")).unwrap() == "done"
     assert (watcher.steps, watcher.left) == (1, None)
+
+
+class StandingStill(Remote):
+    """An agent elsewhere: the first call to it hangs, and before the second one leaves, another hub takes the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.sent = asyncio.Event()
+        self.why: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
+        if self.sent.is_set():
+            with closing(sqlite3.connect(self._path)) as connection, connection:
+                connection.execute("UPDATE request SET epoch = epoch + 1, worker = 'another'")
+        try:
+            await line.depart("there")
+        except RemitError as error:
+            self.why.set_result(error.fault.code)
+            raise
+        self.sent.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it waits")
+
+
+async def test_a_call_that_left_before_is_not_sent_again_by_a_hub_that_has_lost_its_run(tmp_path: Path) -> None:
+    agent = StandingStill(tmp_path / "near.db")
+    lives = Lives(tmp_path, lambda hub: hub.register(AgentCard(name="helper", resumable=True), agent))
+    async with lives.interrupted("boss", agent.sent), lives.hub() as hub:
+        asking = asyncio.create_task(hub.ask("boss", "charge", user="anna", request_id="1"))
+        assert await agent.why is Code.OUTCOME_UNKNOWN
+        asking.cancel()
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -180,15 +180,16 @@ class LocalRemoteHandle:
         if left is not None and left.to != to:
             why = f"{frame.request.target} ran elsewhere before the restart: its outcome there is unknown"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=f"it was sent to {left.to}, and is at {to} now"))
-        if left is not None or frame.run.steps is None:
+        if frame.run.steps is None:
             # A run that is not resumed ends as `OUTCOME_UNKNOWN` after a restart, whatever is recorded of it.
             if not in_store:
                 await parts.store.flush()
             return left
-        self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
+        self._departure = left or Departure(to, parts.clock.wall_ms(), id=frame.request.path)
         step = journal.JournalStep(frame.step, departed=self._departure, tokens=frame.reservation)
+        # Also if it left before the restart: a hub that stood still meanwhile may have read this of its successor.
         await journal.note_durably(parts.store, frame.run, frame.path, step, parts.redactor.keys)
-        return None
+        return left
 
     def age_ms(self, left: Departure) -> int:
         return self._dispatch.parts.clock.wall_ms() - left.at_ms
