@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from remit.policy.aggregate import Blend
 from remit.protocol.envelope import Answer, Call, ContextFilter, Json
@@ -192,6 +193,35 @@ async def use_what_is_forbidden(brief: Brief) -> Json:
     except RemitError as error:
         return error.fault.code
     raise AssertionError
+
+
+async def pay_with_own_tool(brief: Brief) -> Json:
+    """Pay each amount with a tool of its own, into a file; an amount that is too high fails."""
+    ledger, begun = Path(str(brief.input)), asyncio.Event()
+
+    async def pay(arguments: dict[str, Json]) -> Json:
+        if arguments["amount"] == 3:
+            raise ValueError("the drawer is stuck")
+        if arguments["amount"] == 4:
+            begun.set()
+            await asyncio.Event().wait()
+        with ledger.open("a", encoding="utf-8") as file:
+            file.write(f"{arguments['amount']} by {os.getpid()}\n")
+        return f"paid {arguments['amount']}"
+
+    async def one(amount: int) -> Json:
+        using = asyncio.create_task(brief.use_own_tool("pay", {"amount": amount}, pay))
+        if amount == 4:
+            await begun.wait()
+            using.cancel()
+        try:
+            return await using
+        except RemitError as error:
+            return error.fault.code
+        except (ValueError, asyncio.CancelledError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    return [await one(amount) for amount in range(1, 7)]
 
 
 async def use_what_gives_too_much(brief: Brief) -> Json:

@@ -9,12 +9,13 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 632,
-    "lines": 150_780,
-    "lines of tests": 146_950,
-    # Upkeep of a store came from the core, and rules read the arguments of tools.
-    "package cli: lines": 19_740,
+    "lines": 150_980,
+    "lines of tests": 147_230,
+    # Upkeep of a store came from the core, rules read the arguments of tools, and a process asks before it uses its own.
+    "package cli: lines": 19_865,
     "package cluster: lines": 8_730,
-    "package core: lines": 31_005,
+    # Tools that an agent brings along are used like those of the hub.
+    "package core: lines": 31_075,
     "package core: modules": 131,
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_190,
@@ -23,7 +24,7 @@ CEILINGS = {
     "package otel: lines": 1_735,
     "package relay: lines": 27_355,
     "package server: lines": 27_115,
-    "lines that Hub needs": 29_580,
+    "lines that Hub needs": 29_645,
     "files run by hub.ask with a nested delegation": 37,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones.
     "entries into a file by hub.ask with a nested delegation": 162,

@@ -97,7 +97,8 @@ def ledger(folder: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def test_a_small_payment_is_made_and_one_to_eve_is_refused_before_the_tool_runs(bank: Path) -> None:
+def test_a_small_payment_is_made_and_one_to_eve_is_refused_before_the_tool_runs(each_bank: Path) -> None:
+    bank = each_bank
     assert remit("run", "teller", "bob 50", folder=bank).stdout.strip() == "paid 50 to bob"
     refused = remit("run", "teller", "Eve-2 50", folder=bank)
     assert (refused.returncode, "Nobody pays Eve." in refused.stderr) == (4, True), refused.stderr
@@ -125,9 +126,38 @@ def test_a_tool_that_the_agent_may_not_use_is_explained(bank: Path) -> None:
     assert (told.returncode, "TOOL_NOT_ALLOWED" in told.stdout) == (4, True), told
 
 
+OWN = """
+async def teller(brief):
+    to, amount = brief.text.split()
+
+    async def run(arguments):
+        return await pay(**arguments)
+
+    return await brief.use_own_tool("pay", {"to": to, "amount": int(amount)}, run)
+"""
+
+
+@pytest.fixture(params=["tool of the team", "tool of the agent"])
+def each_bank(bank: Path, request: pytest.FixtureRequest) -> Path:
+    """The bank, also where the agent brings the tool along: the team file knows nothing of it but the rules."""
+    if request.param == "tool of the agent":
+        (bank / "bank.py").write_text(CODE.partition("async def teller")[0] + OWN, encoding="utf-8")
+        team = BANK.replace('[tools.pay]\nrun = "bank:pay"\n', "").replace('tools = ["pay"]\n', "", 1)
+        (bank / "remit.toml").write_text(team, encoding="utf-8")
+    return bank
+
+
+def test_a_rule_about_a_tool_that_no_agent_can_bring_along_is_wrong(tmp_path: Path) -> None:
+    rule = '[[rules]]\ntool = "pay"\nthen = "ask"\n'
+    (tmp_path / "remit.toml").write_text(f'[agents.a]\nmodel = "openai/gpt-5-mini"\n{rule}', encoding="utf-8")
+    checked = remit("validate", folder=tmp_path)
+    assert (checked.returncode, "there is no tool `pay`" in checked.stderr + checked.stdout) == (3, True), checked
+
+
 @pytest.mark.parametrize("answer", ["approve", "reject", "edit"])
-async def test_a_large_payment_waits_for_a_person_who_sees_the_arguments(bank: Path, answer: str) -> None:
+async def test_a_large_payment_waits_for_a_person_who_sees_the_arguments(each_bank: Path, answer: str) -> None:
     """The person answers in another process; what was approved is what is paid, once."""
+    bank = each_bank
     detached = remit("run", "teller", "bob 900", "--detach", "--json", folder=bank)
     assert detached.returncode == 0, detached.stderr
     (question,) = await eventually(lambda: asyncio.to_thread(_pending, bank))

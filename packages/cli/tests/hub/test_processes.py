@@ -3,13 +3,35 @@
 import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 import faulty_code
 import isolated_agents as agents
 import typed_agents
-from remit import Brief, Code, Hub, Problem, Progress, RemitError, Response, Status, Usage
+from remit import (
+    ALLOW,
+    Ask,
+    Brief,
+    Code,
+    Decision,
+    Facts,
+    Hub,
+    Problem,
+    Progress,
+    Question,
+    Refuse,
+    RemitError,
+    Request,
+    Response,
+    Status,
+    ToolUse,
+    Usage,
+    Verdict,
+    fault,
+)
 from remit_testing.samples import ManualClock
 from typed_agents import Order, Quote
 from waiting import PATIENCE_S
@@ -58,6 +80,52 @@ async def test_what_the_remit_forbids_is_forbidden_to_an_isolated_agent(hub: Hub
 
     async with hub:
         assert (await hub.ask("rocketeer", user="u-1")).result == Code.TOOL_NOT_ALLOWED
+
+
+async def test_a_tool_of_an_isolated_agents_own_is_judged_before_it_runs_in_the_process(
+    make_hub: Callable[..., Hub], tmp_path: Path
+) -> None:
+    asked: list[object] = []
+
+    def judge(request: Request, _: Facts) -> Verdict:
+        if request.act != "tool":
+            return ALLOW
+        amount = cast("dict[str, int]", request.input)["amount"]
+        refusal = Refuse(fault(Code.PERMISSION_DENIED, "not that much"))
+        ask = Ask("May it be paid?", editable=frozenset({"input"}))
+        return {2: refusal, 5: ask, 6: ask}.get(amount, ALLOW)
+
+    async def approver(question: Question) -> Decision:
+        asked.append(question.request.input)
+        agreed = question.request.input == {"amount": 5}
+        return Decision(agreed=agreed, by="ann", edits={"input": {"amount": 50}} if agreed else {})
+
+    hub, ledger = make_hub(guards=[judge], approver=approver), tmp_path / "ledger"
+    hub.agent("teller", isolation="process")(agents.pay_with_own_tool)
+    async with hub:
+        response = await hub.ask("teller", input=str(ledger), user="u-1")
+        records = await hub.store.records(run=response.run)
+    assert response.result == [
+        "paid 1",
+        "PERMISSION_DENIED",
+        "ValueError: the drawer is stuck",
+        "CancelledError: ",
+        "paid 50",
+        "APPROVAL_DECLINED",
+    ]
+    paid = [line.split(" by ") for line in ledger.read_text(encoding="utf-8").splitlines()]
+    assert [amount for amount, _ in paid] == ["1", "50"]
+    assert str(os.getpid()) not in {pid for _, pid in paid}
+    assert asked == [{"amount": 5}, {"amount": 6}]
+    ends = [each.body for each in records if isinstance(each.body, ToolUse) and not each.body.begun]
+    assert [each.fault and each.fault.message for each in ends] == [
+        None,
+        "not that much",
+        "tool pay failed: ValueError: the drawer is stuck",
+        "tool pay was cancelled",
+        None,
+        "declined by ann: May it be paid?",
+    ]
 
 
 async def test_an_isolated_agent_reads_its_conversation_with_the_user(hub: Hub) -> None:

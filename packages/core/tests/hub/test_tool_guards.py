@@ -36,25 +36,35 @@ def finds_iban(text: str) -> list[Finding]:
     return [Finding(text.index(IBAN), text.index(IBAN) + len(IBAN), "IBAN")] if IBAN in text else []
 
 
-class Bank:
-    """An agent that pays what it is asked to; the tool keeps the ledger."""
+@pytest.fixture(params=[False, True], ids=["tool of the hub", "tool of the agent"])
+def own(request: pytest.FixtureRequest) -> bool:
+    return request.param
 
-    def __init__(self, hub: Hub, payments: Sequence[dict[str, Any]], **options: Any) -> None:
+
+class Bank:
+    """An agent that pays what it is asked to, with a tool of the hub or of its own; the tool keeps the ledger."""
+
+    def __init__(self, hub: Hub, payments: Sequence[dict[str, Any]], *, own: bool = False) -> None:
         self.hub = hub
         self.ledger: list[tuple[str, int]] = []
         self.payments = payments
+        self.own = own
 
         @hub.tool()
         async def pay(to: str, amount: int) -> str:
             self.ledger.append((to, amount))
             return f"paid {amount} to {to}"
 
-        hub.agent("teller", tools=["pay"], **options)(self._teller)
+        self.pay = pay
+        hub.agent("teller", tools=[] if own else ["pay"])(self._teller)
 
     async def _teller(self, brief: Brief) -> list[object]:
+        async def run(arguments: dict[str, Any]) -> str:
+            return await self.pay(**arguments)
+
         async def one(payment: dict[str, Any]) -> object:
             try:
-                return await brief.use("pay", **payment)
+                return await (brief.use_own_tool("pay", payment, run) if self.own else brief.use("pay", **payment))
             except RemitError as error:
                 return error.fault.code
 
@@ -101,9 +111,11 @@ def says(asked: list[Question], *decisions: Decision) -> Any:
 YES, NO = Decision(agreed=True, by="ann"), Decision(agreed=False, by="ann", reason="too much")
 
 
-async def test_a_guard_refuses_a_use_by_its_arguments_and_the_record_says_so(make_hub: MakeHub) -> None:
+async def test_a_guard_refuses_a_use_by_its_arguments_and_the_record_says_so(make_hub: MakeHub, own: bool) -> None:
     refusal = Refuse(fault(Code.PERMISSION_DENIED, "not that much"))
-    bank = Bank(make_hub(guards=[over(100, refusal)]), [{"to": "bob", "amount": 50}, {"to": "eve", "amount": 500}])
+    bank = Bank(
+        make_hub(guards=[over(100, refusal)]), [{"to": "bob", "amount": 50}, {"to": "eve", "amount": 500}], own=own
+    )
     async with bank.hub:
         assert await bank.run() == ["paid 50 to bob", "PERMISSION_DENIED"]
         uses = await bank.records(ToolUse)
@@ -111,14 +123,14 @@ async def test_a_guard_refuses_a_use_by_its_arguments_and_the_record_says_so(mak
     assert (uses[-1].input, uses[-1].fault.message) == ({"to": "eve", "amount": 500}, "not that much")
 
 
-async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_hub: MakeHub) -> None:
+async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_hub: MakeHub, own: bool) -> None:
     seen: list[tuple[Request, Facts]] = []
 
     def note(request: Request, facts: Facts) -> Verdict:
         seen.append((request, facts))
         return ALLOW
 
-    bank = Bank(make_hub(guards=[note]), [{"to": "bob", "amount": 5}])
+    bank = Bank(make_hub(guards=[note]), [{"to": "bob", "amount": 5}], own=own)
     async with bank.hub:
         await bank.run(max_tokens=500)
     (call, _), (use, facts) = seen
@@ -129,11 +141,14 @@ async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_h
     assert (facts.tool.name, facts.target, facts.caller is not None) == ("pay", None, True)
 
 
-async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after_a_yes(make_hub: MakeHub) -> None:
+async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after_a_yes(
+    make_hub: MakeHub, own: bool
+) -> None:
     asked: list[Question] = []
     bank = Bank(
         make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(asked, YES, NO)),
         [{"to": "bob", "amount": 50}, {"to": "bob", "amount": 200}, {"to": "eve", "amount": 500}],
+        own=own,
     )
     async with bank.hub:
         assert await bank.run() == ["paid 50 to bob", "paid 200 to bob", "APPROVAL_DECLINED"]
@@ -146,13 +161,15 @@ async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after
     ]
 
 
-async def test_a_person_may_edit_the_arguments_and_the_other_guards_judge_the_edit(make_hub: MakeHub) -> None:
+async def test_a_person_may_edit_the_arguments_and_the_other_guards_judge_the_edit(
+    make_hub: MakeHub, own: bool
+) -> None:
     smaller = Decision(agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 150}})
     larger = Decision(agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 5_000}})
     refusal = Refuse(fault(Code.PERMISSION_DENIED, "nobody pays that much"))
     guards = [over(100, Ask("May it be paid?", editable=frozenset({"input"}))), over(1_000, refusal)]
     payments = [{"to": "bob", "amount": 900}, {"to": "bob", "amount": 800}]
-    bank = Bank(make_hub(guards=guards, approver=says([], smaller, larger)), payments)
+    bank = Bank(make_hub(guards=guards, approver=says([], smaller, larger)), payments, own=own)
     async with bank.hub:
         assert await bank.run() == ["paid 150 to bob", "PERMISSION_DENIED"]
     assert bank.ledger == [("bob", 150)]
@@ -168,11 +185,12 @@ async def test_an_edit_that_does_not_fit_the_tool_is_refused(make_hub: MakeHub, 
     assert bank.ledger == []
 
 
-async def test_the_same_use_again_is_asked_about_again(make_hub: MakeHub) -> None:
+async def test_the_same_use_again_is_asked_about_again(make_hub: MakeHub, own: bool) -> None:
     asked: list[Question] = []
     bank = Bank(
         make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(asked, YES, NO)),
         [{"to": "bob", "amount": 200}] * 2,
+        own=own,
     )
     async with bank.hub:
         assert await bank.run() == ["paid 200 to bob", "APPROVAL_DECLINED"]
@@ -205,13 +223,15 @@ async def test_guards_judge_what_tokens_stand_for_and_the_person_sees_tokens(mak
     assert IBAN not in str(asked[0].request.input)
 
 
-async def test_a_guard_that_fails_or_rewrites_decides_about_tools_too(make_hub: MakeHub) -> None:
+async def test_a_guard_that_fails_or_rewrites_decides_about_tools_too(make_hub: MakeHub, own: bool) -> None:
     def fails(request: Request) -> Verdict:
         if arguments(request)["to"] == "eve":
             raise KeyError("eve")
         return Rewrite(replace(request, input={**arguments(request), "amount": 1}))
 
-    bank = Bank(make_hub(guards=[guards_tool(fails)]), [{"to": "eve", "amount": 5}, {"to": "bob", "amount": 5}])
+    bank = Bank(
+        make_hub(guards=[guards_tool(fails)]), [{"to": "eve", "amount": 5}, {"to": "bob", "amount": 5}], own=own
+    )
     async with bank.hub:
         assert await bank.run() == ["PERMISSION_DENIED", "paid 1 to bob"]
 
@@ -251,3 +271,115 @@ async def test_after_a_restart_a_use_that_was_done_is_not_asked_about_again(make
             response = await hub.ask("teller", "go", user="u-1", request_id="1")
     assert response.result == "paid 300 to bob"
     assert (ledger, len(asked)) == ([("bob", 300)], 1)
+
+
+async def test_a_tool_of_its_own_that_asks_runs_after_a_yes_with_the_arguments_of_the_person(make_hub: MakeHub) -> None:
+    asked: list[Question] = []
+    edited = Decision(agreed=True, by="ann", edits={"input": {"amount": 3}})
+    hub = make_hub(approver=says(asked, YES, edited, NO))
+    ledger: list[int] = []
+
+    async def pay(arguments: dict[str, Any]) -> str:
+        ledger.append(arguments["amount"])
+        return "paid"
+
+    @hub.agent("teller")
+    async def teller(brief: Brief) -> list[str]:
+        async def one(amount: int) -> str:
+            try:
+                return str(await brief.use_own_tool("pay", {"amount": amount}, pay, question="May it pay?"))
+            except RemitError as error:
+                return error.fault.code
+
+        return [await one(amount) for amount in (1, 2, 4)]
+
+    async with hub:
+        assert (await hub.ask("teller", "go", user="u-1")).result == ["paid", "paid", "APPROVAL_DECLINED"]
+    assert ledger == [1, 3]
+    assert [(each.text, each.request.target, each.request.input) for each in asked] == [
+        ("May it pay?", "pay", {"amount": amount}) for amount in (1, 2, 4)
+    ]
+
+
+async def test_a_tool_of_its_own_that_asks_is_asked_about_once_if_a_guard_asks_too(make_hub: MakeHub) -> None:
+    asked: list[Question] = []
+    hub = make_hub(guards=[guards_tool(lambda _: Ask("May it be paid?"))], approver=says(asked, YES))
+
+    @hub.agent("teller")
+    async def teller(brief: Brief) -> object:
+        return await brief.use_own_tool("pay", {}, anything, question="May it pay?")
+
+    async with hub:
+        assert (await hub.ask("teller", "go", user="u-1")).result == "done"
+    assert [each.text for each in asked] == ["May it be paid?"]
+
+
+async def anything(arguments: dict[str, Any]) -> str:
+    return "done"
+
+
+async def test_a_tool_of_its_own_that_the_remit_does_not_name_is_refused(make_hub: MakeHub) -> None:
+    hub = make_hub()
+
+    @hub.agent("teller")
+    async def teller(brief: Brief) -> object:
+        return await brief.use_own_tool("pay", {}, anything)
+
+    async with hub:
+        refused = await hub.ask("teller", "go", user="u-1", tools=[])
+        assert (await hub.ask("teller", "go", user="u-1")).result == "done"
+    assert refused.fault is not None
+    assert refused.fault.code is Code.TOOL_NOT_ALLOWED
+
+
+async def test_an_exception_of_a_tool_of_its_own_is_raised_as_it_is_and_recorded(make_hub: MakeHub) -> None:
+    hub = make_hub()
+
+    async def stuck(arguments: dict[str, Any]) -> str:
+        raise KeyError("drawer")
+
+    @hub.agent("teller")
+    async def teller(brief: Brief) -> str:
+        with pytest.raises(KeyError, match="drawer"):
+            await brief.use_own_tool("pay", {"to": "bob"}, stuck)
+        return "not paid"
+
+    async with hub:
+        response = await hub.ask("teller", "go", user="u-1")
+        uses = [each.body for each in await hub.store.records(run=response.run) if isinstance(each.body, ToolUse)]
+    assert (response.result, response.tool_calls) == ("not paid", ("pay",))
+    assert [(each.begun, each.input) for each in uses] == [(True, {"to": "bob"}), (False, None)]
+    assert uses[-1].fault is not None
+    assert uses[-1].fault.message == "tool pay failed: KeyError: 'drawer'"
+
+
+@pytest.mark.parametrize("safe", [False, True])
+async def test_after_a_restart_a_tool_of_its_own_is_not_used_again(make_hub: MakeHub, *, safe: bool) -> None:
+    at_work, gone = asyncio.Event(), asyncio.Event()
+    ledger: list[dict[str, Any]] = []
+
+    async def pay(arguments: dict[str, Any]) -> str:
+        ledger.append(arguments)
+        return "paid"
+
+    def make(*, stays: bool) -> Hub:
+        hub = make_hub()
+
+        @hub.agent("teller", resumable=True)
+        async def teller(brief: Brief) -> object:
+            paid = await brief.use_own_tool("pay", {"to": "bob"}, pay, safe_to_repeat=safe)
+            at_work.set()
+            if stays:
+                await gone.wait()
+            return paid
+
+        return hub
+
+    async with asyncio.timeout(PATIENCE_S):
+        async with make(stays=True) as hub:
+            asking = asyncio.create_task(hub.ask("teller", "go", user="u-1", request_id="1"))
+            await at_work.wait()
+        await asking
+        async with make(stays=False) as hub:
+            response = await hub.ask("teller", "go", user="u-1", request_id="1")
+    assert (response.result, ledger) == ("paid", [{"to": "bob"}])

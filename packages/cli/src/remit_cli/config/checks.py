@@ -61,7 +61,9 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
             yield WrongPart((*place, "to"), f"there is no agent `{rule.to}`; write `tool` for the tool of that name")
         else:
             yield from _nobody((*place, "to"), rule.to, callees)
-        if rule.tool is not None:
+        # An agent in code may bring tools of its own, whose names are known only when it runs.
+        brought = any(agent.run is not None for agent in team.agents.values())
+        if rule.tool is not None and not (brought and not did_you_mean(rule.tool, names["tools"])):
             yield from _nobody((*place, "tool"), rule.tool, names["tools"], "tool")
         if rule.capability is not None:
             yield from _nobody((*place, "capability"), rule.capability, names["capabilities"], "capability")

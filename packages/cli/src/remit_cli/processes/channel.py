@@ -113,6 +113,30 @@ class UseToolFrame(RequestFrame, frozen=True, kw_only=True, tag="use"):
     arguments: dict[str, Json]
 
 
+class PermitToolFrame(RequestFrame, frozen=True, kw_only=True, tag="permit"):
+    """Asks whether the agent may use a tool of its own; `ToolEndedFrame` says what came of it."""
+
+    tool: str
+    arguments: dict[str, Json]
+    question: str = ""
+    repeatable: bool = False
+
+
+class ToolPermit(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply: the tool is used with these arguments, or was used before a restart, with this result."""
+
+    arguments: dict[str, Json] | None = None
+    value: Json = None
+
+
+class ToolEndedFrame(RequestFrame, frozen=True, kw_only=True, tag="tool_ended"):
+    """The end of the use that was permitted under the number *use*."""
+
+    use: Count
+    value: Json = None
+    fault: Fault | None = None
+
+
 class ConversationFrame(RequestFrame, frozen=True, kw_only=True, tag="conversation"):
     pass
 
@@ -208,6 +232,8 @@ AgentRequest = (
     | CombineFrame
     | ChainFrame
     | UseToolFrame
+    | PermitToolFrame
+    | ToolEndedFrame
     | ConfirmFrame
     | FillFrame
     | SampleFrame

@@ -34,6 +34,7 @@ from remit_cli.processes.channel import (
     HistoryFrame,
     NoteFrame,
     OnceFrame,
+    PermitToolFrame,
     ProgressFrame,
     ReadyFrame,
     RemainingBudget,
@@ -43,6 +44,8 @@ from remit_cli.processes.channel import (
     SayFrame,
     SpendFrame,
     StateFrame,
+    ToolEndedFrame,
+    ToolPermit,
     ToolUsedFrame,
     UseToolFrame,
     WithdrawFrame,
@@ -159,6 +162,7 @@ class RequestHandler:
         self._brief = brief
         self._reported = 0
         self._open_requests: dict[int, asyncio.Task[None]] = {}
+        self._own_uses: dict[int, OwnToolUse] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
         self._outward_faults: dict[tuple[Code, str], Fault] = {}
         """Faults that were sent to the agent without their origin, with that origin: the agent may pass one on."""
@@ -175,6 +179,7 @@ class RequestHandler:
             if self._open_requests:
                 self._process.kill()  # it answered without waiting for its own requests, which must not go on
                 await self._cancel_requests()
+            await self._cancel_uses()
 
     def _hand_over(self) -> None:
         brief = self._brief
@@ -295,6 +300,15 @@ class RequestHandler:
                 return await brief.chain([_call(call) for call in calls], forward=forward)
             case UseToolFrame(tool=tool, arguments=arguments):
                 return await brief.use(tool, **arguments)
+            case PermitToolFrame(number=number):
+                use = OwnToolUse(brief, frame)
+                if (permit := await use.permit()).arguments is not None:
+                    self._own_uses[number] = use
+                return permit
+            case ToolEndedFrame(use=number):
+                if (use := self._own_uses.pop(number, None)) is None:
+                    raise self._process.broken(f"it ended a use {number} of a tool that did not begin")
+                return await use.end(frame)
             case ConfirmFrame(question=question):
                 return await brief.confirm(question)
             case FillFrame(question=question, form=form):
@@ -315,6 +329,10 @@ class RequestHandler:
             case FactsFrame():
                 return await brief.facts()
 
+    async def _cancel_uses(self) -> None:
+        for use in self._own_uses.values():
+            await use.cancel()
+
     async def _cancel_requests(self) -> None:
         for task in self._open_requests.values():
             task.cancel()
@@ -332,6 +350,50 @@ class RequestHandler:
             message = f"{self._brief.request.target} gave an answer that is not valid"
             problem = Problem(place.rstrip("`") or "$", text)
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=(problem,))) from error
+
+
+class OwnToolUse:
+    """The use of a tool of the agent's own: the hub judges and records it, and the process runs it."""
+
+    def __init__(self, brief: Brief, frame: PermitToolFrame) -> None:
+        loop = asyncio.get_running_loop()
+        self._permitted: asyncio.Future[dict[str, Json]] = loop.create_future()
+        self._ended: asyncio.Future[ToolEndedFrame] = loop.create_future()
+        self._use = loop.create_task(
+            brief.use_own_tool(
+                frame.tool,
+                frame.arguments,
+                self._run,
+                question=frame.question,
+                safe_to_repeat=frame.repeatable,
+            )
+        )
+
+    async def _run(self, arguments: dict[str, Json]) -> Json:
+        self._permitted.set_result(arguments)
+        ended = await self._ended
+        if ended.fault is not None:
+            raise RemitError(ended.fault)
+        return ended.value
+
+    async def permit(self) -> ToolPermit:
+        try:
+            await asyncio.wait({self._permitted, self._use}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        if self._permitted.done():
+            return ToolPermit(arguments=self._permitted.result())
+        return ToolPermit(value=await self._use)
+
+    async def end(self, frame: ToolEndedFrame) -> Json:
+        self._ended.set_result(frame)
+        return await self._use
+
+    async def cancel(self) -> None:
+        """Stop waiting for a use that the process does not end any more."""
+        self._use.cancel()
+        await asyncio.wait({self._use})
 
 
 class _NotKnownError(Exception):

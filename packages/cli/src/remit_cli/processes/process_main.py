@@ -23,6 +23,7 @@ from remit.agents.function import agent_from
 from remit.agents.threads import Threads
 from remit.policy.aggregate import Blend, Combined
 from remit.protocol.card import Schema, ToolCard
+from remit.protocol.codec import plain
 from remit.protocol.envelope import (
     VERSION,
     Answer,
@@ -39,8 +40,16 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, StepPlan, read_body
-from remit.runtime.brief import AvailableAgent, Brief, Work, plain_arguments, plain_changes, plain_finding
-from remit.runtime.origin import origin_of
+from remit.runtime.brief import (
+    AvailableAgent,
+    Brief,
+    OwnTool,
+    Work,
+    plain_arguments,
+    plain_changes,
+    plain_finding,
+)
+from remit.runtime.origin import failure_of_tool, origin_of, worded
 from remit.runtime.ports import Agent
 from remit.runtime.text_reader import text_reader
 from remit_cli.processes.channel import (
@@ -62,6 +71,7 @@ from remit_cli.processes.channel import (
     HistoryFrame,
     NoteFrame,
     OnceFrame,
+    PermitToolFrame,
     ProgressFrame,
     ReadyFrame,
     RemainingBudget,
@@ -72,6 +82,8 @@ from remit_cli.processes.channel import (
     SpendFrame,
     StartFrame,
     StateFrame,
+    ToolEndedFrame,
+    ToolPermit,
     ToolUsedFrame,
     ToProcess,
     UseToolFrame,
@@ -168,11 +180,32 @@ class RemoteBriefBackend:
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         try:
-            plain = plain_arguments(tool, arguments)
-            return await self._ask(UseToolFrame(number=next(self._numbers), tool=tool, arguments=plain), object)
+            given = plain_arguments(tool, arguments)
+            return await self._ask(UseToolFrame(number=next(self._numbers), tool=tool, arguments=given), object)
         except NOT_SAYABLE as error:
             message = f"the arguments do not fit tool {tool}: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
+
+    async def use_own(
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+    ) -> Json:
+        number, given = next(self._numbers), plain_arguments(tool, arguments)
+        wanted = PermitToolFrame(number=number, tool=tool, arguments=given, question=question, repeatable=repeatable)
+        permit = await self._ask(wanted, ToolPermit)
+        if permit.arguments is None:
+            return permit.value
+        ended = ToolEndedFrame(number=next(self._numbers), use=number)
+        try:
+            value = plain(await run(permit.arguments))
+        except asyncio.CancelledError:
+            self._say(replace(ended, fault=fault(Code.CANCELLED, f"tool {tool} was cancelled")))
+            raise
+        except Exception as error:
+            failed = failure_of_tool(self._run.request.target, tool, worded(error))
+            with suppress(RemitError):  # the fault itself, back from the hub
+                await self._ask(replace(ended, fault=error.fault if isinstance(error, RemitError) else failed), object)
+            raise
+        return await self._ask(replace(ended, value=value), object)
 
     async def confirm(self, question: str) -> bool:
         return await self._ask(ConfirmFrame(number=next(self._numbers), question=question), bool)

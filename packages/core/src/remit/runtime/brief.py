@@ -43,6 +43,9 @@ log = logging.getLogger("remit")
 Work = Callable[[], Awaitable[Json]]
 """A function whose JSON result is computed once per run."""
 
+OwnTool = Callable[[dict[str, Json]], Awaitable[Json]]
+"""Runs a tool that an agent brought along, with these arguments; its result is JSON."""
+
 Blender = Callable[["Blend"], Awaitable[str]]
 """Blends several results with a model: it gets `blend.prompt` and returns the model's text."""
 
@@ -86,6 +89,10 @@ class BriefBackend(Protocol):
     def chain(self, calls: Sequence[Call], forward: Forwarded) -> Coroutine[Any, Any, list[Response]]: ...
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
+
+    def use_own(
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+    ) -> Coroutine[Any, Any, Json]: ...
 
     def progress(
         self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None
@@ -311,6 +318,37 @@ class Brief:
     def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
         """Use a tool. Raises a `RemitError` if card or remit do not name it, its arguments are invalid, or it fails."""
         return self._backend.use(tool, arguments)
+
+    async def use_own_tool(
+        self,
+        tool: str,
+        arguments: dict[str, Json],
+        run: OwnTool,
+        *,
+        question: str = "",
+        safe_to_repeat: bool = False,
+    ) -> Json:
+        """Use a tool that the agent brought along, as one of the hub is used.
+
+        Guards and rules judge it with its arguments. A person is asked if one of them asks, or else if there is a
+        *question*, and may edit the arguments. Then *run* is called with them, at most once. Raises a `RemitError` if
+        the use is not permitted; an exception of *run* is raised as it is.
+        """
+        raised: list[Exception] = []
+
+        async def running(given: dict[str, Json]) -> Json:
+            try:
+                return await run(given)
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        try:
+            return await self._backend.use_own(tool, arguments, running, question, safe_to_repeat)
+        except RemitError:
+            if raised:
+                raise raised[0] from None
+            raise
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]:
         """Ask a person whether to continue and return whether they agreed. It may take days; the clock stands still."""

@@ -33,7 +33,7 @@ from remit.protocol.records import Kind, Progress, Record, StepPlan
 from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
 from remit.runtime.aside import aside, stepping_aside
-from remit.runtime.brief import AvailableAgent, Work, plain_finding
+from remit.runtime.brief import AvailableAgent, OwnTool, Work, plain_finding
 from remit.runtime.brief_tools import (
     MAX_PROGRESS_READ,
     MAX_PROGRESS_TEXT,
@@ -252,6 +252,12 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]:
         return ToolCalls(self._dispatch, self._frame, self._tools, self).use(tool, arguments)
+
+    def use_own(
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+    ) -> Coroutine[Any, Any, Json]:
+        calls = ToolCalls(self._dispatch, self._frame, self._tools, self)
+        return calls.use_own(tool, arguments, run, question, repeatable=repeatable)
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
         return ConversationAccess(self._dispatch.parts, self._frame).state()

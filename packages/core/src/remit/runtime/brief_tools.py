@@ -12,21 +12,22 @@ from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
 from remit.policy.verdict import Ask, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light
+from remit.protocol.card import ToolCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
-from remit.protocol.errors import Code, Fault, Origin, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, StepPlan, ToolUse
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.brief import as_arguments, plain_arguments
+from remit.runtime.brief import OwnTool, as_arguments, plain_arguments
 from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.admission import facts_of_tool, use_of_tool
 from remit.runtime.delegation.response import isolated, presentable, revealed
 from remit.runtime.frames import Frame
 from remit.runtime.lent_models import TOOL_CALLER, ToolCaller
-from remit.runtime.origin import origin_of, places
+from remit.runtime.origin import failure_of_tool, origin_of, places, worded
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.schemas import misfits
@@ -95,9 +96,32 @@ class ToolCalls:
         self._caller = caller
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
+        known = self._dispatch.parts.registry.tools.get(tool) if tool in self._tools else None
+        return await self._use_if_permitted(tool, known, arguments)
+
+    async def use_own(
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, *, repeatable: bool
+    ) -> Json:
+        """Use a tool that the agent brought along, as one of the hub is used: judged, recorded, and in the journal."""
+        name, may_use = presentable(tool), self._frame.request.remit.tools
+
+        async def running(given: dict[str, Json], _: str) -> Json:
+            try:
+                return await run(given)
+            except RemitError:
+                raise
+            except Exception as error:
+                raise RemitError(failure_of_tool(self._frame.card.name, name, worded(error))) from error
+
+        card = ToolCard(name=name, input_schema={}, safe_to_repeat=repeatable)
+        known = Tool(card, running) if may_use is None or tool in may_use else None
+        return await self._use_if_permitted(name, known, arguments, question)
+
+    async def _use_if_permitted(
+        self, tool: str, known: Tool | None, arguments: dict[str, Json], question: str = ""
+    ) -> Json:
         refuse_if_stopped(self._frame)
         frame, parts = self._frame, self._dispatch.parts
-        known = parts.registry.tools.get(tool) if tool in self._tools else None
         verdict = judge(
             use_of_tool(frame, tool, {}, parts.clock.now()), facts_of_tool(parts, frame, known), TOOL_GUARDS
         )
@@ -121,8 +145,8 @@ class ToolCalls:
         step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
         if isinstance(step, Fault):
             raise RemitError(step)
-        if step is None and len(parts.guards) > len(GUARDS):
-            permitted = await self._permitted(known, arguments)
+        if step is None and (question or len(parts.guards) > len(GUARDS)):
+            permitted = await self._permitted(known, arguments, question)
             if permitted is not arguments:
                 arguments = permitted
                 given, shown = await self._fitting(known, arguments, arguments)
@@ -146,10 +170,10 @@ class ToolCalls:
             raise RemitError(why)
         return given, shown
 
-    async def _permitted(self, known: Tool, arguments: dict[str, Json]) -> dict[str, Json]:
+    async def _permitted(self, known: Tool, arguments: dict[str, Json], question: str) -> dict[str, Json]:
         """Return the arguments that the team's guards let pass, as a person may have edited them; raise if none are.
 
-        The guards judge the values that tokens stand for.
+        The guards judge the values that tokens stand for. The agent's own *question* is put if no guard put one.
         """
         frame, name, sent, parts = self._frame, known.card.name, arguments, self._dispatch.parts
         approved, questions = NONE, 0
@@ -157,6 +181,8 @@ class ToolCalls:
             raw = restore(arguments, frame.run.known) if frame.run.known else arguments
             request = use_of_tool(frame, name, raw, parts.clock.now())
             verdict = await self._dispatch.judge_tool(request, facts_of_tool(parts, frame, known, approved))
+            if question and not questions and isinstance(verdict, Rewrite):
+                verdict = Ask(question, editable=frozenset({"input"}))
             try:
                 match verdict:
                     case Rewrite(request=passed):
@@ -314,10 +340,7 @@ class ToolCalls:
         named = presentable(tool)
         self._note_use(named)
         repeats.count_unknown_change(self._frame)
-        why = None
-        if error is not None:
-            origin = Origin(agent=self._frame.card.name, tool=named, error=error)
-            why = replace(fault(Code.DELEGATION_FAILED, f"tool {named} failed: {error}"), origin=origin)
+        why = None if error is None else failure_of_tool(self._frame.card.name, named, error)
         self._record_tool(named, isolated(arguments), duration_ms, why)
 
     def _note_use(self, tool: str) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from remit.protocol.errors import Fault, Origin, RemitError, SourceLine
+from remit.protocol.errors import Code, Fault, Origin, RemitError, SourceLine, fault
 
 # Error texts are for people to read.
 MAX_WORDS = 1_000
@@ -25,6 +25,12 @@ _LONGEST_PATH = 200
 _TELLING = 100
 
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def failure_of_tool(agent: str, tool: str, error: str) -> Fault:
+    """Return the fault for a tool that an agent brought along, and that failed with these words."""
+    origin = Origin(agent=agent, tool=tool, error=error)
+    return replace(fault(Code.DELEGATION_FAILED, f"tool {tool} failed: {error}"), origin=origin)
 
 
 def worded(error: BaseException) -> str:
