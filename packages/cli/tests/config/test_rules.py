@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.conditions import ValueBounds
+from remit.policy.conditions import Condition, ValueBounds
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
 from remit.protocol.envelope import Handoff
 from remit.protocol.errors import Code
@@ -79,8 +79,9 @@ def test_a_rule_fits_if_each_of_its_patterns_does(rule: Rule, changes: dict[str,
         (Rule(then="refuse", capability="*"), True, False),
         (Rule(then="refuse"), True, True),
         (Rule(then="refuse", from_="prime", mentions=("eve",)), False, True),
-        (Rule(then="refuse", where={"amount": "> 100"}), True, True),  # the call has no such field
-        (Rule(then="allow", where={"amount": "> 100"}), False, True),
+        (Rule(then="refuse", to="tag", where={"amount": "> 100"}), True, False),  # the call has no such field
+        (Rule(then="allow", to="tag", where={"amount": "> 100"}), False, False),
+        (Rule(then="allow", tool="*", where={"amount": "> 100"}), False, True),
         (Rule(then="refuse", tool="pay", where={"amount": "> 500"}), False, False),
         (Rule(then="refuse", tool="pay", where={"amount": 500, "to": ("eve", "mallory")}), False, True),
         (Rule(then="refuse", tool="pay", where={"amount": 500, "to": ValueBounds(not_in=("eve",))}), False, False),
@@ -91,6 +92,18 @@ def test_a_rule_fits_if_each_of_its_patterns_does(rule: Rule, changes: dict[str,
 def test_a_rule_is_about_calls_or_about_tools_and_their_arguments(rule: Rule, call: bool, use: bool) -> None:
     used = a_request(target="pay", objective="", input={"to": "Eve", "amount": 500}, act="tool")
     assert (matching_rule([rule], a_request()) == 0, matching_rule([rule], used) == 0) == (call, use)
+
+
+def test_only_a_list_whose_values_all_fit_is_allowed_and_one_that_does_is_enough_to_refuse() -> None:
+    used = a_request(target="pay", objective="", input={"to": ["bob", "eve"]}, act="tool")
+    bob: dict[str, Condition] = {"to": "bob"}
+    rules = [Rule(then=then, tool="pay", where=bob) for then in ("allow", "ask", "refuse")]
+    assert [matching_rule([rule], used) for rule in rules] == [None, 0, 0]
+
+
+def test_conditions_need_what_they_are_about() -> None:
+    with pytest.raises(ValueError, match="`where` needs the `tool`"):
+        Rule(then="refuse", where={"amount": "> 100"})
 
 
 def test_a_rule_about_a_tool_speaks_of_its_use() -> None:

@@ -43,12 +43,39 @@ PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "l
         ("tags", "early", False),
         ("tags", "> 3", None),
         ("sure", True, True),
-        ("sure", 1, False),
+        ("sure", 1, None),
+        ("sure", False, False),
+        ("amount", "*", None),
+        ("sum", 12.5, True),
+        ("sum", (12, 13), False),
+        ("amount", True, None),
+        ("to", ("eve",), None),
+        ("to", ValueBounds(not_in=("eve",)), None),
+        ("amount", ValueBounds(in_=("500",)), None),
+        ("amount", ValueBounds(not_in=(500, "eve"), above=1), False),
+        ("to.name", ValueBounds(not_in=("bob", 5)), True),  # 5 is of another kind, and "bob" tells enough
+        ("to.name", ValueBounds(not_in=("bob",), above=1), None),
         ("sure", "> 0", None),
     ],
 )
 def test_a_condition_holds_or_not_or_cannot_be_told(path: str, condition: Condition, expected: bool | None) -> None:
     assert holds(checked_condition(condition), PAY, path) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "condition", "expected"),
+    [
+        (["bob", "carla"], ("bob", "carla"), True),
+        (["bob", "eve"], ("bob", "carla"), False),
+        (["bob", "eve"], ValueBounds(not_in=("eve",)), False),
+        (["bob", {"name": "eve"}], ValueBounds(not_in=("eve",)), None),
+        ([{"name": "bob"}, "eve"], "bob", False),
+        ("bob", "bob", True),
+        ([], "bob", None),
+    ],
+)
+def test_a_condition_holds_for_every_value_of_a_list(value: Any, condition: Condition, expected: bool | None) -> None:
+    assert holds(condition, {"to": value}, "to", every=True) is expected
 
 
 @pytest.mark.parametrize("value", [float("inf"), "1e999", None, [], {"a": 1}, "9" * 400])

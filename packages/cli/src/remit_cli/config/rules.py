@@ -38,8 +38,9 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     where: dict[Pattern, Condition] = {}
     """Conditions on arguments of the tool, or on the input of the call, by name or path (`to.iban`): all hold. A
     value, a list of values, a text with `*`, a comparison (`"> 500"`), or a table of `in`, `not_in`, `above`,
-    `at_least`, `below`, `at_most`. If it cannot be told whether one holds, since the value is missing or of another
-    kind, a rule asks or refuses, and does not allow."""
+    `at_least`, `below`, `at_most`. Of a list, a rule that allows matches if they hold for every value, any other if
+    they hold for one. If it cannot be told whether one holds, since the value is missing or of another kind, a rule
+    asks or refuses, and does not allow."""
     capability: Pattern | None = None
     """The capability that is asked for."""
     user: Pattern = "*"
@@ -55,11 +56,20 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     def __post_init__(self) -> None:
         if self.tool is not None and (self.to != "*" or self.capability is not None):
             raise ValueError("a rule is about a tool (`tool`) or about a call (`to`, `capability`): leave one out")
-        for name, condition in self.where.items():
-            try:
-                checked_condition(condition)
-            except ValueError as error:
-                raise ValueError(f"where.{name}: {error}") from None
+        if self.where and self.tool is None and self.to == "*" and self.capability is None:
+            raise ValueError("`where` needs the `tool`, or the agent (`to`) or `capability`, whose values it is about")
+        _conditions(self)
+
+
+def _conditions(rule: Rule) -> dict[str, Condition]:
+    """Return the conditions of a rule, with comparisons as bounds; raise `ValueError` for one that is malformed."""
+    conditions: dict[str, Condition] = {}
+    for name, condition in rule.where.items():
+        try:
+            conditions[name] = checked_condition(condition)
+        except ValueError as error:
+            raise ValueError(f"where.{name}: {error}") from None
+    return conditions
 
 
 def guard_of(rules: Sequence[Rule]) -> Guard:
@@ -85,13 +95,14 @@ def question_of(rule: Rule, request: Request) -> str:
 
 
 def _finder(rules: Sequence[Rule]) -> Callable[[Request], int | None]:
+    conditions = [_conditions(rule) for rule in rules]
     mentions = [tuple(map(search_word, rule.mentions)) for rule in rules]
     folds = any(word.folded for words in mentions for word in words)
 
     def find(request: Request) -> int | None:
         texts: list[SearchText] | None = None
-        for place, (rule, words) in enumerate(zip(rules, mentions, strict=True)):
-            if not _fits(rule, request):
+        for place, (rule, where, words) in enumerate(zip(rules, conditions, mentions, strict=True)):
+            if not _fits(rule, where, request):
                 continue
             if words:
                 # Read once for all rules.
@@ -130,13 +141,13 @@ def _texts_in(value: Json) -> Iterator[str]:
             yield text_of(value)
 
 
-def _fits(rule: Rule, request: Request) -> bool:
+def _fits(rule: Rule, where: dict[str, Condition], request: Request) -> bool:
     """Return whether the names and values in *request* match; its words are checked separately."""
     return (
         _is_about(rule, request)
         and fnmatchcase(request.origin, rule.from_)
         and fnmatchcase(request.remit.user, rule.user)
-        and all(_may_hold(rule, request, name, condition) for name, condition in rule.where.items())
+        and all(_may_hold(rule, request, name, condition) for name, condition in where.items())
     )
 
 
@@ -155,8 +166,9 @@ def _is_about(rule: Rule, request: Request) -> bool:
 
 def _may_hold(rule: Rule, request: Request, name: str, condition: Condition) -> bool:
     """Return whether a condition holds; what cannot be told counts against whoever wants to act."""
-    found = holds(checked_condition(condition), request.input, name)
-    return rule.then != "allow" if found is None else found
+    allows = rule.then == "allow"
+    verdict = holds(condition, request.input, name, every=allows)
+    return not allows if verdict is None else verdict
 
 
 def _outcome(rule: Rule, request: Request) -> Verdict:

@@ -46,10 +46,11 @@ def checked_condition(condition: Condition) -> Condition:
     return convert({_BOUND[found[1]]: float(found[2])}, ValueBounds)
 
 
-def holds(condition: Condition, arguments: Json, path: str) -> bool | None:
-    """Return whether a condition holds for the value at a *path* such as `to.iban`; of a list, for one of its values.
+def holds(condition: Condition, arguments: Json, path: str, *, every: bool = False) -> bool | None:
+    """Return whether a condition holds for the value at a *path* such as `to.iban`.
 
-    None: it cannot be told, since the value is missing or of another kind.
+    Of a list, it holds for one of its values, or for *every* one. None: it cannot be told, since the value is missing
+    or of another kind.
     """
     value = arguments
     for name in path.split("."):
@@ -57,8 +58,9 @@ def holds(condition: Condition, arguments: Json, path: str) -> bool | None:
             return None
         value = cast("dict[str, Json]", value)[name]
     values = cast("list[Json]", value) if isinstance(value, list) else [value]
-    found = [_fits(condition, each) for each in values]
-    return True if True in found else None if None in found or not found else False
+    verdicts = [_fits(condition, each) for each in values]
+    decisive = not every
+    return decisive if decisive in verdicts else None if None in verdicts or not verdicts else every
 
 
 def _fits(condition: Condition, value: Json) -> bool | None:
@@ -66,37 +68,47 @@ def _fits(condition: Condition, value: Json) -> bool | None:
         case ValueBounds():
             return _within(condition, value)
         case tuple():
-            return any(_equals(each, value) for each in condition)
+            return _is_one_of(condition, value)
         case str():
             return fnmatchcase(value.casefold(), condition.casefold()) if isinstance(value, str) else None
         case _:
             return _equals(condition, value)
 
 
-def _equals(wanted: Scalar, value: Json) -> bool:
-    if isinstance(wanted, str) and isinstance(value, str):
-        return wanted.casefold() == value.casefold()
-    return isinstance(wanted, bool) == isinstance(value, bool) and wanted == value
+def _is_one_of(several: tuple[Scalar, ...], value: Json) -> bool | None:
+    """Return whether a value is one of *several*; None: it is of another kind than all of them."""
+    verdicts = [_equals(each, value) for each in several]
+    return True if True in verdicts else False if False in verdicts else None
+
+
+def _equals(wanted: Scalar, value: Json) -> bool | None:
+    if isinstance(wanted, str):
+        return wanted.casefold() == value.casefold() if isinstance(value, str) else None
+    if isinstance(wanted, bool):
+        return wanted == value if isinstance(value, bool) else None
+    number = _number(value)
+    return None if number is None else wanted == number
 
 
 def _within(bounds: ValueBounds, value: Json) -> bool | None:
-    if bounds.in_ is not None and not any(_equals(each, value) for each in bounds.in_):
-        return False
-    if bounds.not_in is not None and any(_equals(each, value) for each in bounds.not_in):
-        return False
-    limits = bounds.above, bounds.at_least, bounds.below, bounds.at_most
-    if limits == (None, None, None, None):
-        return True
-    number = _number(value)
-    if number is None:
-        return None
-    above, at_least, below, at_most = limits
-    return (
-        (above is None or number > above)
-        and (at_least is None or number >= at_least)
-        and (below is None or number < below)
-        and (at_most is None or number <= at_most)
-    )
+    verdicts: list[bool | None] = []
+    if bounds.in_ is not None:
+        verdicts.append(_is_one_of(bounds.in_, value))
+    if bounds.not_in is not None:
+        listed = _is_one_of(bounds.not_in, value)
+        verdicts.append(None if listed is None else not listed)
+    above, at_least, below, at_most = limits = bounds.above, bounds.at_least, bounds.below, bounds.at_most
+    if limits != (None, None, None, None):
+        number = _number(value)
+        verdicts.append(
+            None
+            if number is None
+            else (above is None or number > above)
+            and (at_least is None or number >= at_least)
+            and (below is None or number < below)
+            and (at_most is None or number <= at_most)
+        )
+    return False if False in verdicts else None if None in verdicts else True
 
 
 def _number(value: Json) -> float | None:
