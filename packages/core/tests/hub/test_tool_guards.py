@@ -383,3 +383,83 @@ async def test_after_a_restart_a_tool_of_its_own_is_not_used_again(make_hub: Mak
         async with make(stays=False) as hub:
             response = await hub.ask("teller", "go", user="u-1", request_id="1")
     assert (response.result, ledger) == ("paid", [{"to": "bob"}])
+
+
+@pytest.mark.parametrize("by", ["guard", "person"])
+async def test_what_a_guard_or_a_person_changes_has_tokens_for_a_tool_that_may_not_see(
+    make_hub: MakeHub, by: str
+) -> None:
+    def judge(request: Request) -> Verdict:
+        if by == "guard":
+            return Rewrite(replace(request, input={**arguments(request), "amount": 3}))
+        return ALLOW if arguments(request)["amount"] == 3 else Ask("May it be paid?", editable=frozenset({"input"}))
+
+    async def edits(question: Question) -> Decision:
+        return Decision(agreed=True, by="ann", edits={"input": {**arguments(question.request), "amount": 3}})
+
+    hub = make_hub(guards=[guards_tool(judge)], approver=edits, redaction=finds_iban)
+    bank = Bank(hub, [])
+
+    @hub.agent("boss", tools=["pay"])
+    async def boss(brief: Brief) -> object:
+        return await brief.use("pay", to=brief.text, amount=500)
+
+    async with hub:
+        response = await hub.ask("boss", IBAN, user="u-1")
+    ((to, amount),) = bank.ledger
+    assert (to[:6], amount, response.result) == ("[IBAN:", 3, f"paid 3 to {IBAN}")
+
+
+async def test_a_refusal_that_names_a_raw_value_reaches_the_agent_without_it(make_hub: MakeHub) -> None:
+    def refuses(request: Request) -> Verdict:
+        return Refuse(fault(Code.PERMISSION_DENIED, f"nothing is paid to {arguments(request)['to']}"))
+
+    hub = make_hub(guards=[guards_tool(refuses)], redaction=finds_iban)
+    bank, messages = Bank(hub, []), list[str]()
+
+    @hub.agent("boss", tools=["pay"])
+    async def boss(brief: Brief) -> str:
+        try:
+            await brief.use("pay", to=brief.text, amount=500)
+        except RemitError as error:
+            messages.append(error.fault.message)
+        return "done"
+
+    async with hub:
+        assert (await hub.ask("boss", IBAN, user="u-1")).ok
+    assert (len(messages), IBAN in messages[0], bank.ledger) == (1, False, [])
+
+
+async def test_after_a_restart_a_use_that_was_refused_is_not_taken_for_the_next_one(make_hub: MakeHub) -> None:
+    at_work, codes, stays = asyncio.Event(), list[Code](), [True]
+
+    def make() -> Hub:
+        hub = make_hub(guards=[over(400, Refuse(fault(Code.PERMISSION_DENIED, "too much")))])
+
+        @hub.tool()
+        async def pay(to: str, amount: int) -> str:
+            return f"paid {amount} to {to}"
+
+        @hub.agent("teller", tools=["pay"], resumable=True)
+        async def teller(brief: Brief) -> Any:
+            try:
+                await brief.use("pay", to="eve", amount=500)
+            except RemitError as error:
+                codes.append(error.fault.code)
+            paid = await brief.use("pay", to="bob", amount=5)
+            at_work.set()
+            if stays[0]:
+                await asyncio.Event().wait()
+            return paid
+
+        return hub
+
+    async with asyncio.timeout(PATIENCE_S):
+        async with make() as hub:
+            asking = asyncio.create_task(hub.ask("teller", "go", user="u-1", request_id="1"))
+            await at_work.wait()
+        await asking
+        stays[0] = False
+        async with make() as hub:
+            assert (await hub.ask("teller", "go", user="u-1", request_id="1")).result == "paid 5 to bob"
+    assert codes == [Code.PERMISSION_DENIED] * 2

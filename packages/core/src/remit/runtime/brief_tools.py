@@ -13,7 +13,6 @@ from remit.policy.restoring import restore, reveal_arguments, token_given, token
 from remit.policy.verdict import Ask, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light
 from remit.protocol.card import ToolCard
-from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -24,6 +23,7 @@ from remit.runtime.brief import OwnTool, as_arguments, plain_arguments
 from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.admission import facts_of_tool, use_of_tool
+from remit.runtime.delegation.approval import asked_before
 from remit.runtime.delegation.response import isolated, presentable, revealed
 from remit.runtime.frames import Frame
 from remit.runtime.lent_models import TOOL_CALLER, ToolCaller
@@ -97,7 +97,7 @@ class ToolCalls:
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         known = self._dispatch.parts.registry.tools.get(tool) if tool in self._tools else None
-        return await self._use_if_permitted(tool, known, arguments)
+        return await self._use_if_permitted(tool if known else presentable(tool), known, arguments)
 
     async def use_own(
         self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, *, repeatable: bool
@@ -125,11 +125,12 @@ class ToolCalls:
         verdict = judge(
             use_of_tool(frame, tool, {}, parts.clock.now()), facts_of_tool(parts, frame, known), TOOL_GUARDS
         )
+        path, keys = f"{frame.path}.{frame.calls + 1}", parts.redactor.keys
         if known is None or not isinstance(verdict, Rewrite):
             assert isinstance(verdict, Refuse), "these guards never ask, and refuse where there is no card"
-            why = self._still_true(tool, arguments, verdict.fault)
+            why = self._still_true(tool, path, arguments, verdict.fault)
             if why.code is not Code.RECORD_LIMIT_EXCEEDED:  # nothing is added to a record that is full
-                self._record_tool(presentable(tool), None, 0, why)
+                self._record_tool(tool, None, 0, why)
             await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
             raise RemitError(why)
         try:
@@ -137,24 +138,22 @@ class ToolCalls:
         except RemitError as error:
             self._record_tool(tool, None, 0, error.fault)
             raise
-        given, shown = await self._fitting(known, arguments, arguments)
+        given, shown = await self._fitting(known, path, arguments, arguments)
         frame.calls += 1
-        path, keys = f"{frame.path}.{frame.calls}", parts.redactor.keys
         # An edit by a person does not change which use it is: after a restart the agent asks for the same again.
         digest = journal.tool_digest(frame.run, tool, arguments, keys)
         step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
         if isinstance(step, Fault):
             raise RemitError(step)
         if step is None and (question or len(parts.guards) > len(GUARDS)):
-            permitted = await self._permitted(known, arguments, question)
-            if permitted is not arguments:
-                arguments = permitted
-                given, shown = await self._fitting(known, arguments, arguments)
+            sent, arguments = arguments, await self._permitted(known, path, arguments, question)
+            if arguments is not sent:
+                given, shown = await self._fitting(known, path, arguments, sent)
         value = await self._use(known, arguments, given, shown, path, digest, step)
         return await self._as_agent_gets(value, arguments) if known.card.sees else value
 
     async def _fitting(
-        self, known: Tool, arguments: dict[str, Json], sent: dict[str, Json]
+        self, known: Tool, path: str, arguments: dict[str, Json], sent: dict[str, Json]
     ) -> tuple[dict[str, Json], Held]:
         """Return the arguments as the tool gets them, with the raw values that it may see; raise if they do not fit."""
         frame, card = self._frame, known.card
@@ -165,20 +164,24 @@ class ToolCalls:
             self._warn_of_tokens(known, given)
         if problems := misfits(card.input_schema, given, arguments):
             why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {card.name}", problems=problems)
-            why = self._still_true(card.name, sent, why)
+            why = self._still_true(card.name, path, sent, why)
             await self._record_use(card.name, arguments, 0, why)
             raise RemitError(why)
         return given, shown
 
-    async def _permitted(self, known: Tool, arguments: dict[str, Json], question: str) -> dict[str, Json]:
+    async def _permitted(self, known: Tool, path: str, arguments: dict[str, Json], question: str) -> dict[str, Json]:
         """Return the arguments that the team's guards let pass, as a person may have edited them; raise if none are.
 
-        The guards judge the values that tokens stand for. The agent's own *question* is put if no guard put one.
+        The guards judge the values that tokens stand for, and the tool gets tokens again. The agent's own *question* is
+        put if no guard put one.
         """
         frame, name, sent, parts = self._frame, known.card.name, arguments, self._dispatch.parts
         approved, questions = NONE, 0
         while True:
-            raw = restore(arguments, frame.run.known) if frame.run.known else arguments
+            raw = arguments
+            if frame.run.known:
+                light = is_light(arguments)
+                raw = restore(raw, frame.run.known) if light else await aside.run(restore, raw, frame.run.known)
             request = use_of_tool(frame, name, raw, parts.clock.now())
             verdict = await self._dispatch.judge_tool(request, facts_of_tool(parts, frame, known, approved))
             if question and not questions and isinstance(verdict, Rewrite):
@@ -187,41 +190,38 @@ class ToolCalls:
                 match verdict:
                     case Rewrite(request=passed):
                         same = passed.input == request.input
-                        return arguments if same else plain_arguments(name, as_arguments(name, passed.input))
+                        return arguments if same else await self._with_tokens(name, passed.input, sent)
                     case Refuse(fault=why):
                         raise RemitError(why)
                     case Ask() as ask:
-                        before = self._asked_before(ask.question, arguments)
+                        before = asked_before(frame, ask.question, arguments)
                         edits = await self._dispatch.approval.consult(frame, request, ask, questions, before=before)
                         refuse_if_stopped(frame)
                         approved, questions = (NONE if edits else approved) | {ask.question}, questions + 1
                         if "input" in edits:
-                            arguments = plain_arguments(name, as_arguments(name, edits["input"]))
+                            arguments = await self._with_tokens(name, edits["input"], sent)
             except RemitError as error:
-                why = self._still_true(name, sent, error.fault)
+                # Guards saw raw values, and may have named them.
+                why = parts.redactor.clean(self._still_true(name, path, sent, error.fault), frame.run.sealing)
                 await self._record_use(name, arguments, 0, why)
                 raise RemitError(why) from error
-            await self._fitting(known, arguments, sent)  # guards read only what fits
+            await self._fitting(known, path, arguments, sent)  # guards read only what fits
 
-    def _asked_before(self, question: str, arguments: dict[str, Json]) -> int:
-        """Count a question about a use of a tool, and return how often the same was asked before."""
-        if self._frame.questions is None:
-            self._frame.questions = {}
-        key = question, encode(arguments)
-        before = self._frame.questions.get(key, 0)
-        self._frame.questions[key] = before + 1
-        return before
+    async def _with_tokens(self, tool: str, given: Json, sent: dict[str, Json]) -> dict[str, Json]:
+        """Return arguments from a guard or a person with tokens, but for the raw values that the agent *sent*."""
+        arguments, what = plain_arguments(tool, as_arguments(tool, given)), f"what was changed for tool {tool}"
+        clean, mine = await self._dispatch.parts.redactor.strike_given(self._frame.run, arguments, sent, what)
+        return restore(clean, mine)
 
-    def _still_true(self, tool: str, arguments: dict[str, Json], why: Fault) -> Fault:
+    def _still_true(self, tool: str, path: str, arguments: dict[str, Json], why: Fault) -> Fault:
         """Return why a tool is not used; if it was used at this place before a restart, say that."""
         frame, keys = self._frame, self._dispatch.parts.redactor.keys
         if not frame.run.steps:
             return why
         digest = journal.tool_digest(frame.run, tool, arguments, keys)
-        path = f"{frame.path}.{frame.calls + 1}"
         if journal.recall(frame.run, path, digest, keys, repeatable=False) is None:
             return why
-        what = f"tool {presentable(tool)} was used before the restart, and cannot be used now: {why.message}"
+        what = f"tool {tool} was used before the restart, and cannot be used now: {why.message}"
         return fault(Code.OUTCOME_UNKNOWN, what, detail=why.detail)
 
     async def _use(

@@ -14,7 +14,8 @@ from remit.policy.restoring import of_kinds, restore
 from remit.policy.verdict import Detector, Sealing
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import File, texts_of
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
@@ -124,6 +125,26 @@ class Redactor:
         if of_user:
             run.held.update(struck)
         self._vault.seal(run.scope, taken.sealed)
+
+    async def strike_given(self, run: Run, given: T, own: Json, what: str) -> tuple[T, Held]:
+        """Return what a person or a guard gave with tokens for personal data, and the raw values that stand in *own*.
+
+        Its receiver gave *own* itself, and so may have these back.
+        """
+        struck: dict[str, Raw] = {}
+        mine: dict[str, Raw] = {}
+        if run.sealing is None:
+            return given, mine
+        try:
+            given = await aside.run(strike, given, run.sealing, struck)
+            await aside.run(strike, own, run.sealing, mine)
+        except Exception as error:
+            log.error("a detector failed on %s: %s", what, self.worded(error))
+            why = f"{what} could not be redacted ({type(error).__name__}), so it is withheld"
+            raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
+        if struck:
+            self.keep(run, struck, of_user=True)
+        return given, mine
 
     def _by_field_name(self, fresh: Mapping[str, Raw]) -> dict[str, str]:
         """Return the values that only their field names revealed, with their kinds."""

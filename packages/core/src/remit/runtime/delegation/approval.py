@@ -37,7 +37,6 @@ SHOWN = 200
 # For how long a yes counts for the same request if it could not begin: no longer than its outcome would be kept, so
 # that it never lets the same request begin a second time.
 AGREED_MS = 24 * 3_600_000
-APPROVED_BEFORE = "A person approved this request when it was sent before."
 
 
 class PersonDeclined(RemitError):
@@ -231,7 +230,7 @@ class Approvals:
         """Ask a person for an agent at work and return whether they agreed."""
         try:
             request = frame.recorded or frame.request
-            await self.consult(frame, request, Ask(question), 0, before=_asked_before(frame, question))
+            await self.consult(frame, request, Ask(question), 0, before=asked_before(frame, question))
         except RemitError as error:
             if error.fault.code is not Code.APPROVAL_DECLINED:
                 raise
@@ -245,7 +244,7 @@ class Approvals:
         fields = default_fields(form)
         request = replace(frame.recorded or frame.request, input=fields)
         try:
-            ask, before = Ask(question, editable=frozenset({"input"})), _asked_before(frame, question, form)
+            ask, before = Ask(question, editable=frozenset({"input"})), asked_before(frame, question, form)
             edits = await self.consult(frame, request, ask, 0, form, before)
         except RemitError as error:
             if error.fault.code is not Code.APPROVAL_DECLINED:
@@ -259,21 +258,8 @@ class Approvals:
 
         What stands in the form is the agent's own, and stays as it is.
         """
-        run, redactor = frame.run, self.parts.redactor
-        if run.sealing is None:
-            return given
-        struck: dict[str, str | int] = {}
-        mine: dict[str, str | int] = {}
-        try:
-            given = await aside.run(strike, given, run.sealing, struck)
-            await aside.run(strike, form, run.sealing, mine)
-        except Exception as error:
-            log.error("a detector failed on %s: %s", frame.path, redactor.worded(error))
-            why = f"what a person filled in could not be redacted ({type(error).__name__}), so it is withheld"
-            raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
-        if struck:
-            redactor.keep(run, struck, of_user=True)
-        return restore(revealed(frame, given), mine)
+        clean, mine = await self.parts.redactor.strike_given(frame.run, given, form, "what a person filled in")
+        return restore(revealed(frame, clean), mine)
 
     async def consult(
         self, parent: Frame, request: Request, ask: Ask, questions: int, form: Schema | None = None, before: int = 0
@@ -301,11 +287,11 @@ def _content(request: Request, text: str) -> bytes:
     return text.encode() + digest(replace(request, session=None, parent_session=None))
 
 
-def _asked_before(frame: Frame, question: str, form: Schema | None = None) -> int:
-    """Count a question that an agent asks, and return how often it has asked the same before."""
+def asked_before(frame: Frame, question: str, about: Json = None) -> int:
+    """Count a question that an agent asks about a form or arguments, and return how often it has asked the same."""
     if frame.questions is None:
         frame.questions = {}
-    key = question, b"" if form is None else encode(form)
+    key = question, b"" if about is None else encode(about)
     before = frame.questions.get(key, 0)
     frame.questions[key] = before + 1
     return before
