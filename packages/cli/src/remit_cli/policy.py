@@ -116,6 +116,17 @@ def explain(
     text, value = read_task(objective, given, capability)
     if is_tool and (origin == USER or not isinstance(value, dict)):
         raise click.UsageError("--tool needs an agent as FROM, and an object as --input: its arguments")
+    of_calls = {
+        "OBJECTIVE": objective,
+        "--capability": capability,
+        "--budget": budget,
+        "--deadline": deadline_ms,
+        "--tools": tools,
+        "--simple": simple or None,
+        "--lacks-data": lacks_data or None,
+    }
+    if is_tool and (without := [name for name, option in of_calls.items() if option is not None]):
+        raise click.UsageError(f"{' and '.join(without)}: not for the use of a tool, which has --input alone")
     call = Call(
         target=target,
         objective=text,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from properties import share
-from remit import Brief, Call, Hub, Limits
+from remit import Brief, Call, Hub, Limits, Response
 from remit_testing.memory import MemoryStore
 from samples import code_of
 from waiting import PATIENCE_S
@@ -221,3 +221,51 @@ async def test_a_run_that_is_cancelled_leaves_nobody_in_the_queue() -> None:
         hub.cancel("1", "enough")
         assert (await asking).status == "cancelled"
     assert asked == ["0"]
+
+
+async def test_a_queued_call_that_gives_up_waiting_leaves_its_place_to_others() -> None:
+    """It has its place then, and waits for the slot of its caller, which another one has taken meanwhile."""
+    hub = Hub(store=MemoryStore(), limits=Limits(max_fan_out=1))
+    holds, given_up = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("worker")
+    async def worker(brief: Brief) -> str:
+        if brief.text == "1":
+            await holds.wait()
+        return brief.text
+
+    @hub.agent("boss", may_call=["worker"], concurrency=1)
+    async def boss(brief: Brief) -> object:
+        if brief.text == "holder":
+            holds.set()
+            await given_up.wait()
+            return None
+        first, second = (asyncio.create_task(brief.delegate("worker", objective=text, queued=True)) for text in "12")
+        return await give_up(brief, first, second)
+
+    async def give_up(brief: Brief, *calls: asyncio.Task[Response]) -> object:
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        calls[1].cancel()
+        given_up.set()
+        await asyncio.wait(calls)
+        return (await brief.delegate("worker", objective="third", queued=True)).result
+
+    assert worker
+    async with hub, asyncio.timeout(PATIENCE_S):
+        response, _ = await asyncio.gather(*(hub.ask("boss", text, user="u-1") for text in ("go", "holder")))
+    assert response.result == "third"
+
+
+async def test_nothing_at_once_is_an_error_of_the_caller() -> None:
+    crowd = Crowd()
+
+    @crowd.hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> str:
+        with pytest.raises(ValueError, match="at_once is 0"):
+            await brief.map([Call(target="worker", objective="x")], at_once=0)
+        return "refused"
+
+    async with crowd.hub:
+        assert (await crowd.hub.ask("boss", "go", user="u-1")).result == "refused"

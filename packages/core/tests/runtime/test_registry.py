@@ -213,3 +213,29 @@ async def test_a_later_companion_that_looks_for_no_agents_leaves_an_earlier_one_
     async with hub:
         assert (await hub.ask("elsewhere", "hello", user="ann")).status == "refused"
     assert looked == ["elsewhere"]
+
+
+async def test_a_hub_whose_companion_cannot_be_opened_is_closed_and_opens_later(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    class Bus:
+        async def open(self) -> None:
+            calls.append("open")
+            if len(calls) == 1:
+                raise OSError("no route")
+
+        async def drain(self, within_s: float) -> None: ...
+
+        async def leave(self) -> None: ...
+
+        async def close(self) -> None:
+            calls.append("close")
+
+    hub = Hub(store=tmp_path / "hub.db")
+    hub.agent("clerk")(answer)
+    hub.accompany(Bus())
+    with pytest.raises(OSError, match="no route"):
+        await hub.__aenter__()
+    async with hub:
+        assert (await hub.ask("clerk", user="u")).result == "ok"
+    assert calls == ["open", "close", "open", "close"]

@@ -268,10 +268,13 @@ class Brief:
     async def map(self, calls: Sequence[Call], *, at_once: int | None = None) -> list[Response]:
         """Ask for all calls, *at_once* at a time, and return the responses in the order of the calls.
 
-        At most as many as the fan-out limit allows run at a time; the others wait for a place.
+        At most as many as the fan-out limit allows run at a time; the others wait for a place, unless the team has the
+        limit refuse them.
         """
         import asyncio  # what describes an agent is read without an event loop
 
+        if at_once is not None and at_once < 1:
+            raise ValueError(f"at_once is {at_once}: at least one call must run at a time")
         responses: list[Response | None] = [None] * len(calls)
         waiting = iter(enumerate(calls))  # shared, so that calls begin in their order
 

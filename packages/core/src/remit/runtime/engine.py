@@ -259,10 +259,14 @@ class Lifecycle:
             raise
         self.is_open = True
         self.loop, self._process = asyncio.get_running_loop(), os.getpid()
-        for each in self.companions:
-            await each.open()
-        if engine.shared_limits is not None:
-            engine.shared_limits.open()
+        try:
+            for each in self.companions:
+                await each.open()
+            if engine.shared_limits is not None:
+                engine.shared_limits.open()
+        except BaseException:
+            await self.close()
+            raise
 
     def running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the event loop of the open hub; raises a `RuntimeError` in a process that was forked since."""

@@ -215,7 +215,7 @@ class Frame:
     asked_of: dict[tuple[str, str | None], list[PastCall]] | None = None
     """Its past calls, by callee and capability, or by tool."""
     past_call: PastCall | None = None
-    """The caller\'s entry about this call, until it is answered."""
+    """The caller's entry about this call, until it is answered."""
     news: int = 0
     """How many of its calls and tools may have changed something and were not repetitions."""
     changes_before: int = 0
@@ -432,16 +432,21 @@ class PlaceInQueue:
         if not self._place.locked() and self._parent.in_flight() < self._limit:
             await self._place.acquire()  # returns at once
             return
-        async with SlotGivenUp(self._parent):
-            await self._place.acquire()
-            try:
+        has_place = False
+        try:
+            async with SlotGivenUp(self._parent):  # which may be cancelled while it gets the slot back
+                has_place = await self._place.acquire()
                 # Calls of the same agent that do not wait may have taken places meanwhile.
-                while self._parent.children and self._parent.in_flight() >= self._limit > 0:
-                    others = [child.outcome for child in self._parent.children]
+                while self._parent.in_flight() >= self._limit > 0 and (others := self._unfinished()):
                     await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-            except BaseException:
+        except BaseException:
+            if has_place:
                 self._place.release()
-                raise
+            raise
+
+    def _unfinished(self) -> list[asyncio.Future[Response]]:
+        # One whose settlement failed stays among the children, and there is nothing to wait for.
+        return [child.outcome for child in self._parent.children or () if not child.outcome.done()]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -97,5 +97,6 @@ def _preview(
     root = root_request(origin, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=limits)
     caller = Frame(root, parts.registry.agents[origin], Run(root, 0, None, sealing), None, now)
     attempt = replace(attempt_at(caller, call, parts.registry.agents), entry=entry)
-    request = draft(caller, call, attempt.card, attempt.path, limits.root_time_ms, 0, limits)
+    left_ms, is_remote = limits.root_time_ms, attempt.is_remote
+    request = draft(caller, call, attempt.card, attempt.path, left_ms, 0, limits, is_remote=is_remote)
     return request, facts_of_call(parts, attempt, request, caller.card, now, repeated=False)

@@ -1,7 +1,6 @@
 """How long texts are kept, and what opens the upkeep that removes the rest."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from remit.plugin import brought, install_command, named
@@ -96,12 +95,15 @@ class Upkeep(Protocol):
 
 def open_upkeep(engine: str, *place: object, **options: object) -> Upkeep:
     """Return the upkeep of a store of an engine, as an installed plugin brings it, or raise `StoreError`."""
+    missing = None
     for bring in brought("upkeep"):
         if (address := bring().get(engine)) is not None:
-            with suppress(ImportError):  # the plugin is there, and the package that it needs for this is not
+            try:
                 return named(address)(*place, **options)
-    why = f"no installed plugin removes anything from a store in {engine}"
-    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=f"Install it: {install_command()}"))
+            except ImportError as error:  # the plugin is there, and the package that it needs for this is not
+                missing = error
+    why = f"no installed plugin removes anything from a store in {engine}" + (f" ({missing})" if missing else "")
+    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=f"Install it: {install_command()}")) from missing
 
 
 def _days(ms: int) -> str:

@@ -150,7 +150,8 @@ def draft(
     created_ms: int,
     limits: Limits,
     caller: AgentCard | None = None,
-    is_remote: bool = False,
+    *,
+    is_remote: bool,
 ) -> Request:
     """Return the request with which *parent* would make *call*; it is not judged yet.
 
@@ -518,7 +519,7 @@ class Dispatch:
                     else:
                         return self._start(attempt, made, verdict, key, inspection)
                 case Heavy():
-                    sent = self._draft_now(parent, attempt.sent, attempt.card, attempt.path).request
+                    sent = self._draft(attempt, attempt.sent).request
                     inspection = await self.admission.look_through(request, facts, parent.run, of_user=False, sent=sent)
                 case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier and earlier.response:
                     return self._answered_before(parent, request, earlier.response)
@@ -533,19 +534,15 @@ class Dispatch:
         target = attempt.call.target if attempt.route is None else attempt.route.names[0]
         return None if target is None else self.parts.registry.agents.get(target)
 
-    def _draft(self, attempt: CallAttempt) -> DraftedRequest:
-        """Return the request that a call makes now, with a person's edits."""
-        return self._draft_now(attempt.parent, attempt.call, attempt.card, attempt.path, is_remote=attempt.is_remote)
-
-    def _draft_now(
-        self, parent: Frame, call: Call, card: AgentCard | None, path: str, *, is_remote: bool = False
-    ) -> DraftedRequest:
-        parts, clock = self.parts, self.parts.clock
+    def _draft(self, attempt: CallAttempt, sent: Call | None = None) -> DraftedRequest:
+        """Return the request that a call makes now: with a person's edits, or as it was *sent*."""
+        parts, clock, parent = self.parts, self.parts.clock, attempt.parent
         now = clock.now()
         # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         caller = parts.registry.agents[parent.card.name].card
         left_ms, wall_ms = parent.time_left_ms(now), clock.wall_ms()
-        request = draft(parent, call, card, path, left_ms, wall_ms, parts.limits, caller, is_remote)
+        call, card, is_remote = sent or attempt.call, attempt.card, attempt.is_remote
+        request = draft(parent, call, card, attempt.path, left_ms, wall_ms, parts.limits, caller, is_remote=is_remote)
         return DraftedRequest(request, caller, now)
 
     def _start_again(self, attempt: CallAttempt, last: PassedCall) -> Frame | None:
@@ -596,7 +593,7 @@ class Dispatch:
         run = parent.run
         if verdict.struck:
             # Guards, and people they ask, may have added raw values that the caller did not send.
-            sent = self._draft_now(parent, attempt.sent, entry.card, attempt.path).request
+            sent = self._draft(attempt, attempt.sent).request
             self.admission.holds(parent, sent, inspection)
             self.admission.keep(run, verdict.struck, inspection, of_user=False)
         if clean.handoff is not None:
@@ -652,7 +649,7 @@ class Dispatch:
         """Return the part of the caller's conversation that the callee should see, before it is cut to fit."""
         parts, parent, call, entry = self.parts, attempt.parent, attempt.call, attempt.entry
         card = entry.card if entry is not None else None
-        request = draft(parent, call, card, attempt.path, 0, 0, parts.limits)
+        request = draft(parent, call, card, attempt.path, 0, 0, parts.limits, is_remote=False)
         room, of = parent.request.remit.context_tokens, parent.request.session or parent.path
         room = room if call.context_tokens is None else min(room, call.context_tokens)
         # A remote agent keeps what it was shown as such, and not as part of its conversation.
