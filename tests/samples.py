@@ -46,6 +46,6 @@ def code_of(outcome: Response | Delegation | Verdict) -> Code | None:
     return why.code if why else None
 
 
-def said(call: Call) -> dict[str, Any]:
+def arguments_of(call: Call) -> dict[str, Any]:
     """What a call says, as the arguments of `brief.delegate`."""
     return {name: value for name, value in asdict(call).items() if value != getattr(Call(), name)}

@@ -111,7 +111,7 @@ def test_a_step_with_another_device_belongs_to_its_run_and_is_told_in_a_sentence
     step = SharedStep(side="asks", profile="reviewer", device="d-2", event="Stop", by="api", via="api", state="stopped")
     record = Record(seq=1, kind=Kind.SHARED, at_ms=5, run=RUN, session=RUN, body=step)
     node = Tree().feed(record)
-    assert (node.path, node.agent, node.said) == (RUN, "reviewer", "Stop")
+    assert (node.path, node.agent, node.last_message) == (RUN, "reviewer", "Stop")
     assert sentence(record, node) == "reviewer with device d-2: Stop by api, now stopped"
 
 

@@ -8,7 +8,7 @@ from remit import Brief, RemitError
 
 async def not_a_number(brief: Brief) -> list[Any]:
     """Say NaN wherever an agent can, and return what is said of it."""
-    found: list[Any] = []
+    outcomes: list[Any] = []
 
     async def nan() -> float:
         return math.nan
@@ -24,8 +24,8 @@ async def not_a_number(brief: Brief) -> list[Any]:
         lambda: brief.once("inf", inf),
     ):
         try:
-            found.append([await attempt()])
+            outcomes.append([await attempt()])
         except RemitError as error:
-            found.append([error.fault.code, *(f"{each.path}: {each.message}" for each in error.fault.problems)])
-    found.append(await brief.state())
-    return found
+            outcomes.append([error.fault.code, *(f"{each.path}: {each.message}" for each in error.fault.problems)])
+    outcomes.append(await brief.state())
+    return outcomes

@@ -43,12 +43,12 @@ async def connected(code: str) -> AsyncGenerator[PipedProcess]:
 async def test_lines_go_in_and_come_out() -> None:
     async with connected("print(input().upper())") as process:
         await process.write(b"hello")
-        assert await process.said.readline() == b"HELLO\n"
+        assert await process.stdout.readline() == b"HELLO\n"
 
 
 async def test_one_that_ends_when_its_stdin_is_closed_is_not_signalled() -> None:
     async with connected("print('up', flush=True); import sys; sys.stdin.read(); sys.exit(3)") as process:
-        await process.said.readline()
+        await process.stdout.readline()
     assert await process.exited == 3
     assert process.ended_by_itself is None
 
@@ -61,13 +61,13 @@ async def test_how_it_ended_by_itself_is_known() -> None:
 
 async def test_one_that_will_not_end_is_killed() -> None:
     async with connected(IGNORES_SIGTERM + WAITS) as process:
-        await process.said.readline()
+        await process.stdout.readline()
     assert await process.exited == -9
 
 
 async def test_what_it_started_ends_with_it() -> None:
     async with connected(HAS_A_CHILD) as process:
-        child = int(await process.said.readline())
+        child = int(await process.stdout.readline())
         assert is_alive(child)
     await gone(child)
 
@@ -75,7 +75,7 @@ async def test_what_it_started_ends_with_it() -> None:
 async def test_who_does_not_wait_for_its_end_has_it_killed() -> None:
     process = running(IGNORES_SIGTERM + WAITS)
     await process.connect()
-    await process.said.readline()
+    await process.stdout.readline()
     ending = asyncio.create_task(process.end())
     await asyncio.sleep(0)
     ending.cancel()

@@ -18,11 +18,11 @@ def test_the_first_start_need_not_wait() -> None:
 
 
 def test_each_failure_in_a_row_makes_the_pause_longer_up_to_the_last() -> None:
-    pause, found = RestartPause((0.0, 1.0, 4.0), Watch()), list[tuple[int, float]]()
+    pause, pauses = RestartPause((0.0, 1.0, 4.0), Watch()), list[tuple[int, float]]()
     for _ in range(4):
         pause.fail()
-        found.append((pause.failures, pause.left_s()))
-    assert found == [(1, 0.0), (2, 1.0), (3, 4.0), (4, 4.0)]
+        pauses.append((pause.failures, pause.left_s()))
+    assert pauses == [(1, 0.0), (2, 1.0), (3, 4.0), (4, 4.0)]
 
 
 def test_a_pause_ends_with_time() -> None:

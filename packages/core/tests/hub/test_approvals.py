@@ -92,9 +92,9 @@ def agent(request: pytest.FixtureRequest) -> str:
 
 async def questions(hub: Hub, count: int = 1) -> list[Question]:
     """Wait until so many questions are pending, and return them."""
-    while len(found := await hub.pending()) < count:
+    while len(pending := await hub.pending()) < count:
         await asyncio.sleep(0)
-    return found
+    return pending
 
 
 async def answer(hub: Hub, *, agreed: bool = True, by: str = "ann", edits: dict[str, object] | None = None) -> Question:
@@ -108,12 +108,12 @@ async def approvals(hub: Hub, run: str) -> list[Approval]:
     return [record.body for record in await hub.store.records(run=run) if isinstance(record.body, Approval)]
 
 
-def always(decision: Decision | bool | None, asked: list[Question] | None = None) -> Any:
+def always(decision: Decision | bool | None, questions: list[Question] | None = None) -> Any:
     """Return the approver that always says the same."""
 
     async def approver(question: Question) -> Decision | bool | None:
-        if asked is not None:
-            asked.append(question)
+        if questions is not None:
+            questions.append(question)
         return decision
 
     return approver
@@ -132,13 +132,13 @@ async def test_a_person_in_another_process_agrees_and_the_request_goes_on(
         (question,) = await questions(hub)
         await decide_elsewhere(tmp_path / "hub.db", question.id, Decision(agreed=True, by="ann", reason="fine"))
         reply = await asking
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
         assert await hub.pending() == []
     assert (reply.status, reply.result, team.given) == (Status.SUCCESS, "did pay bob", [("pay bob", None)])
     assert (question.text, question.request.target, question.request.remit.user) == ("Pay?", "b", "u-1")
     path = reply.run if agent == "b" else f"{reply.run}.1"
     put = Approval(delegation=path, agent="b", id=question.id, question="Pay?")
-    assert told == [put, replace(put, agreed=True, by="ann", reason="fine")]
+    assert recorded == [put, replace(put, agreed=True, by="ann", reason="fine")]
 
 
 async def test_a_person_in_another_process_declines_and_nothing_is_done(
@@ -151,11 +151,11 @@ async def test_a_person_in_another_process_declines_and_nothing_is_done(
         (question,) = await questions(hub)
         await decide_elsewhere(tmp_path / "hub.db", question.id, Decision(agreed=False, by="ben", reason="too much"))
         reply = await asking
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
     assert reply.fault is not None
     assert (reply.status, code_of(reply), team.given) == (Status.REFUSED, Code.APPROVAL_DECLINED, [])
     assert "by ben (too much)" in reply.fault.message
-    assert [(each.agreed, each.by, each.reason) for each in told] == [(None, "", ""), (False, "ben", "too much")]
+    assert [(each.agreed, each.by, each.reason) for each in recorded] == [(None, "", ""), (False, "ben", "too much")]
 
 
 async def test_a_root_that_a_person_declined_is_declined_again_and_nobody_is_asked(make_hub: MakeHub) -> None:
@@ -190,7 +190,7 @@ async def test_a_root_that_was_approved_and_could_not_begin_is_not_asked_about_a
     make_hub: MakeHub,
 ) -> None:
     """Decision 6: what a person decided about a request holds for it when it is sent again."""
-    asked: list[Question] = []
+    questions_asked: list[Question] = []
     hosted = iter([False, True, True, True])
 
     def away(request: Request, facts: Facts) -> Verdict:
@@ -199,7 +199,7 @@ async def test_a_root_that_was_approved_and_could_not_begin_is_not_asked_about_a
             return ALLOW
         return Refuse(fault(Code.DELEGATION_UNAVAILABLE, "nobody hosts b"))
 
-    hub = make_hub(guards=[asks("Pay?"), away], approver=always(Decision(agreed=True, by="ann"), asked))
+    hub = make_hub(guards=[asks("Pay?"), away], approver=always(Decision(agreed=True, by="ann"), questions_asked))
     team = Team(hub)
     async with team.hub:
         refused = await team.ask("b", request_id="1")
@@ -211,12 +211,12 @@ async def test_a_root_that_was_approved_and_could_not_begin_is_not_asked_about_a
     assert done.warnings == ("A person approved this request when it was sent before.",)
     # Neither another content nor another id is what was agreed to.
     assert [other_text.warnings, other_id.warnings] == [(), ()]
-    assert [each.request.id for each in asked] == ["1", "2", "3"]
+    assert [each.request.id for each in questions_asked] == ["1", "2", "3"]
 
 
 async def test_a_root_that_was_edited_and_could_not_begin_is_asked_about_again(make_hub: MakeHub) -> None:
     """What is sent again is not what was agreed to."""
-    asked: list[Question] = []
+    questions_asked: list[Question] = []
     hosted = iter([False, True])
 
     def away(request: Request, facts: Facts) -> Verdict:
@@ -225,12 +225,12 @@ async def test_a_root_that_was_edited_and_could_not_begin_is_asked_about_again(m
         return Refuse(fault(Code.DELEGATION_UNAVAILABLE, "nobody hosts b"))
 
     edited = Decision(agreed=True, by="ann", edits={"objective": "pay ben"})
-    approver = always(edited, asked)
+    approver = always(edited, questions_asked)
     team = Team(make_hub(guards=[asks("Pay?", editable=frozenset({"objective"})), away], approver=approver))
     async with team.hub:
         await team.ask("b", request_id="1")
         await team.ask("b", request_id="1")
-    assert [each.request.objective for each in asked] == ["pay bob", "pay bob"]
+    assert [each.request.objective for each in questions_asked] == ["pay bob", "pay bob"]
 
 
 async def test_nobody_answers_in_time_and_the_question_is_gone(make_hub: MakeHub, agent: str) -> None:
@@ -238,10 +238,10 @@ async def test_nobody_answers_in_time_and_the_question_is_gone(make_hub: MakeHub
     team = Team(make_hub(guards=[asks("Pay?")], approver="inbox", limits=Limits(approval_timeout_ms=50)))
     async with team.hub as hub:
         reply = await team.reply(agent)
-        (asked,) = [each.id for each in await approvals(hub, reply.run)]
+        (question,) = [each.id for each in await approvals(hub, reply.run)]
         assert await hub.pending() == []
         with pytest.raises(RemitError):
-            await hub.decide(asked, agreed=True, by="ann")
+            await hub.decide(question, agreed=True, by="ann")
     assert reply.fault is not None
     assert (code_of(reply), team.given) == (Code.APPROVAL_DECLINED, [])
     assert "within 50 ms" in reply.fault.message
@@ -325,10 +325,10 @@ async def test_two_guards_ask_one_after_the_other_about_one_request(make_hub: Ma
         first = await answer(hub, by="ann")
         second = await answer(hub, by="ben")
         reply = await asking
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
     assert reply.ok
     assert first.id != second.id
-    assert [(each.question, each.agreed, each.by) for each in told] == [
+    assert [(each.question, each.agreed, each.by) for each in recorded] == [
         ("Pay?", None, ""),
         ("Pay?", True, "ann"),
         ("Really?", None, ""),
@@ -412,10 +412,10 @@ async def test_what_a_person_changed_is_what_is_done_and_recorded(make_hub: Make
         asking = group.create_task(team.reply(agent, input={"amount": 100}))
         await answer(hub, edits={"objective": "pay eve", "input": {"amount": 5}})
         reply = await asking
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
         (summary,) = [each for each in await hub.delegations(reply.run) if each.target == "b"]
     assert (reply.result, team.given) == ("did pay eve", [("pay eve", {"amount": 5})])
-    assert [each.edited for each in told] == [(), ("input", "objective")]
+    assert [each.edited for each in recorded] == [(), ("input", "objective")]
     assert (summary.objective, summary.status) == ("pay eve", Status.SUCCESS)
 
 
@@ -464,9 +464,9 @@ async def test_an_approver_whose_edit_could_not_be_carried_has_declined(
     )
     async with team.hub as hub:
         reply = await team.reply(agent)
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
     assert (code_of(reply), team.given) == (Code.APPROVAL_DECLINED, [])
-    assert [(each.agreed, each.by) for each in told] == [(None, ""), (False, "script")]
+    assert [(each.agreed, each.by) for each in recorded] == [(None, ""), (False, "script")]
 
 
 async def test_an_edit_is_judged_like_what_it_replaces(make_hub: MakeHub, agent: str) -> None:
@@ -636,8 +636,8 @@ async def test_a_detector_that_fails_lets_nobody_be_asked(make_hub: MakeHub, age
             raise ValueError(f"cannot read {text}")
         return []
 
-    asked: list[Question] = []
-    hub = make_hub(guards=[asks("Pay?")], approver=always(True, asked), redaction=detector)
+    questions_asked: list[Question] = []
+    hub = make_hub(guards=[asks("Pay?")], approver=always(True, questions_asked), redaction=detector)
     replies: list[Response] = []
     ran: list[str] = []
 
@@ -658,7 +658,7 @@ async def test_a_detector_that_fails_lets_nobody_be_asked(make_hub: MakeHub, age
         assert shown.status is Status.REFUSED
         assert "bob" not in shown.fault.message
         assert "bob" not in repr(await hub.store.records(run=response.run))
-    assert (asked, ran) == ([], [])
+    assert (questions_asked, ran) == ([], [])
 
 
 # ── approvers that are someone else's code ────────────────────────────────────────────────────────────────────────────
@@ -713,9 +713,9 @@ async def test_what_is_not_plainly_a_yes_is_none(make_hub: MakeHub, agent: str, 
     team = Team(make_hub(guards=[asks("Pay?", editable=BOTH)], approver=always(given)))
     async with team.hub as hub:
         reply = await team.reply(agent)
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
     assert (code_of(reply), team.given) == (Code.APPROVAL_DECLINED, [])
-    assert [each.agreed for each in told] == [None, False]
+    assert [each.agreed for each in recorded] == [None, False]
 
 
 async def test_nobody_is_asked_in_a_hub_without_an_approver(make_hub: MakeHub, agent: str) -> None:
@@ -775,9 +775,9 @@ async def test_a_question_is_kept_and_answered_whatever_its_words_are(make_hub: 
         asking = group.create_task(team.reply(agent))
         question = await answer(hub)
         reply = await asking
-        told = await approvals(hub, reply.run)
+        recorded = await approvals(hub, reply.run)
     assert reply.ok, reply.fault
-    assert (question.text, [each.question for each in told]) == (text, [text, text])
+    assert (question.text, [each.question for each in recorded]) == (text, [text, text])
 
 
 async def test_a_refusal_does_not_repeat_a_question_without_end(make_hub: MakeHub, agent: str) -> None:
@@ -794,14 +794,14 @@ async def test_a_guard_whose_question_is_none_lets_nothing_pass_without_a_yes(
     make_hub: MakeHub, agent: str, text: Any
 ) -> None:
     """Decision 1: whoever asked gets a response, and no surprise."""
-    asked: list[Question] = []
-    team = Team(make_hub(guards=[asks(text)], approver=always(False, asked)))
+    questions_asked: list[Question] = []
+    team = Team(make_hub(guards=[asks(text)], approver=always(False, questions_asked)))
     async with team.hub as hub:
         reply = await team.reply(agent)
         await hub.store.records(run=reply.run)
         assert [run.state for run in await hub.store.runs() if run.state != "finished"] == []
     assert (reply.status, team.given) == (Status.REFUSED, [])
-    assert [type(each.text) for each in asked] in ([], [str])
+    assert [type(each.text) for each in questions_asked] in ([], [str])
 
 
 # ── slots and clocks ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -936,12 +936,12 @@ async def test_a_caller_that_waits_for_a_person_in_one_task_can_delegate_in_anot
     @hub.agent("top", may_call=["b", "c"])
     async def top(brief: Brief) -> list[str]:
         async with asyncio.TaskGroup() as group:
-            asked = group.create_task(brief.delegate("b", objective="pay bob"))
+            delegation = group.create_task(brief.delegate("b", objective="pay bob"))
             waiting.set()
             await turned.wait()
             left.append(brief.time_left_ms())
             free = await brief.delegate("c", objective="x")
-        return [asked.result().status, free.status]
+        return [delegation.result().status, free.status]
 
     async with hub, asyncio.TaskGroup() as group:
         asking = group.create_task(team.ask("top", deadline_ms=5_000))

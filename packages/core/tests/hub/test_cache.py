@@ -46,8 +46,8 @@ class Scene:
         def caller(name: str) -> None:
             @self.hub.agent(name, may_call=["*"])
             async def ask(brief: Brief) -> Any:
-                said: dict[str, Any] = {"input": brief.input, **self.options}
-                self.responses.append(response := await brief.delegate(capability=capability.code, **said))
+                options: dict[str, Any] = {"input": brief.input, **self.options}
+                self.responses.append(response := await brief.delegate(capability=capability.code, **options))
                 return response.result
 
         caller("caller")
@@ -730,7 +730,7 @@ async def test_an_answer_above_one_that_was_read_elsewhere_is_not_kept_either() 
         return (await brief.delegate("lead", capability="LEAD", handoff=handoff)).unwrap()
 
     async with hub:
-        came = [(await hub.ask("boss", said, user="ann", session=said)).unwrap() for said in ("one", "two")]
+        came = [(await hub.ask("boss", text, user="ann", session=text)).unwrap() for text in ("one", "two")]
     assert came == [["one"], ["two"]]
     assert len(ran) == 2
 

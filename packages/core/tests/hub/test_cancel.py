@@ -289,11 +289,11 @@ async def test_however_a_run_is_ended_all_below_it_is_gone_and_the_end_is_record
         await until(lambda: len(tree.cleaned) == tree.nodes)
         (run,) = await hub.store.runs()
         response = await hub.store.wait(run.run)
-        told = await hub.delegations(run.run)
+        delegations = await hub.delegations(run.run)
         await settle()
     assert response.status is (Status.TIMEOUT if end is by_its_deadline else Status.CANCELLED)
-    assert len(told) == tree.nodes == 31
-    assert {each.status for each in told} <= {response.status, Status.CANCELLED}
+    assert len(delegations) == tree.nodes == 31
+    assert {each.status for each in delegations} <= {response.status, Status.CANCELLED}
 
 
 async def test_cancelling_one_delegation_leaves_its_siblings_and_its_caller(hub: Hub) -> None:
@@ -351,11 +351,11 @@ class Person:
     """Somebody who is asked and takes their time."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.was_asked = asyncio.Event()
         self.makes_up_their_mind = asyncio.Event()
 
-    async def __call__(self, asked: Question) -> bool:
-        self.asked.set()
+    async def __call__(self, question: Question) -> bool:
+        self.was_asked.set()
         await self.makes_up_their_mind.wait()
         return True
 
@@ -376,7 +376,7 @@ async def test_closing_the_hub_does_not_wait_for_a_person(make_hub: Callable[...
 
     await hub.__aenter__()
     asking = asyncio.create_task(hub.ask("a", user="u-1"))
-    await person.asked.wait()
+    await person.was_asked.wait()
     closing = asyncio.create_task(hub.__aexit__(None, None, None))
     done, _ = await asyncio.wait({closing}, timeout=PATIENCE_S)
     person.makes_up_their_mind.set()
@@ -442,8 +442,8 @@ async def test_an_agent_can_give_up_one_delegation_and_go_on(hub: Hub) -> None:
 
     async with hub, no_task_left():
         response = await hub.ask("a", user="u-1")
-        told = await hub.delegations(response.run)
-    assert (response.result, [each.status for each in told]) == ("went on", [Status.SUCCESS, Status.CANCELLED])
+        delegations = await hub.delegations(response.run)
+    assert (response.result, [each.status for each in delegations]) == ("went on", [Status.SUCCESS, Status.CANCELLED])
 
 
 # ── who ignores it ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -517,9 +517,9 @@ async def test_a_callee_that_swallows_cancellation_is_abandoned(make_hub: Callab
         stubborn.let_go.set()
         await stubborn.gone.wait()
         await settle()
-        told = await notices(hub, response.run)
-        assert [(notice.agent, "abandoned" in notice.text) for notice in told] == [("stubborn", True)] * 2
-        assert "dropped" in told[1].text
+        recorded = await notices(hub, response.run)
+        assert [(notice.agent, "abandoned" in notice.text) for notice in recorded] == [("stubborn", True)] * 2
+        assert "dropped" in recorded[1].text
         assert (await hub.ask("helper", user="u-1")).unwrap() == "helped"
     assert stubborn.after == ["swallowed", "refused", Code.CANCELLED, Code.CANCELLED, Code.CANCELLED]
     assert did == ["helped", "helped"], "abandoned code can neither delegate nor use a tool"
@@ -551,8 +551,8 @@ async def test_a_stubborn_callee_holds_nobody_up_who_cancels_and_is_named_alone(
                 (run,) = await hub.store.runs()
                 assert run.response is not None
                 assert run.response.status is Status.CANCELLED
-                told = await notices(hub, run.run)
-                assert {each.agent for each in told if each.code is not Code.CANCELLED} == {"stubborn"}
+                recorded = await notices(hub, run.run)
+                assert {each.agent for each in recorded if each.code is not Code.CANCELLED} == {"stubborn"}
         await asyncio.wait({asking})
         stubborn.let_go.set()
         await stubborn.gone.wait()
@@ -693,9 +693,9 @@ async def test_a_delegation_that_nobody_waits_for_ends_with_the_one_who_asked(hu
         assert cleaned.is_set()
         (left_behind,) = background
         reply = await left_behind
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     assert (response.result, reply.status) == ("done already", Status.CANCELLED)
-    assert [each.status for each in told] == [Status.SUCCESS, Status.CANCELLED]
+    assert [each.status for each in delegations] == [Status.SUCCESS, Status.CANCELLED]
 
 
 @pytest.mark.parametrize("cancelled", ["the task", "the run"])

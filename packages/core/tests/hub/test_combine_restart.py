@@ -114,25 +114,25 @@ class Race:
         @hub.agent("racer", resumable=True, may_call=["*"])
         async def racer(brief: Brief) -> object:
             self.do("racer")
-            found = await self._combined(brief, "slow", "quick")
-            after = await brief.delegate("later", objective="go on", input=found[0])
+            answers = await self._combined(brief, "slow", "quick")
+            after = await brief.delegate("later", objective="go on", input=answers[0])
             await self.reach("at the end")
-            return [*found, shown(after), brief.remit.tokens - brief.tokens_left()]
+            return [*answers, shown(after), brief.remit.tokens - brief.tokens_left()]
 
         @hub.agent("photo-finish", resumable=True, may_call=["*"])
         async def photo_finish(brief: Brief) -> object:
             self.do("photo-finish")
-            found = await self._combined(brief, "right", "left")
-            after = await brief.delegate("later", objective="go on", input=found[0])
+            answers = await self._combined(brief, "right", "left")
+            after = await brief.delegate("later", objective="go on", input=answers[0])
             await self.reach("at the end")
-            return [*found, shown(after)]
+            return [*answers, shown(after)]
 
         @hub.agent("collector", resumable=True, may_call=["*"])
         async def collector(brief: Brief) -> object:
             self.do("collector")
-            found = await self._combined(brief, "nobody", "left", "dawdler", strategy="merge-all")
+            answers = await self._combined(brief, "nobody", "left", "dawdler", strategy="merge-all")
             await self.reach("at the end")
-            return found
+            return answers
 
         if self._life == "second":
             hub.agent("nobody")(one_of_two)  # whom the first life did not have
@@ -141,11 +141,11 @@ class Race:
         async def turncoat(brief: Brief) -> object:
             self.do("turncoat")
             if self._life == "first":
-                found = shown(await brief.delegate("left", objective="x"))
+                answers = shown(await brief.delegate("left", objective="x"))
             else:
-                found = await self._combined(brief, "left", "dawdler")
+                answers = await self._combined(brief, "left", "dawdler")
             await self.reach("at the end")
-            return [found, shown(await brief.delegate("later", objective="go on"))]
+            return [answers, shown(await brief.delegate("later", objective="go on"))]
 
 
 # ── the tests ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,10 +226,10 @@ def test_an_agent_that_takes_another_way_is_not_given_what_it_asked_for_before(t
 async def live(folder: Path, agent: str, stop_at: str, number: str) -> None:
     """Ask once and print how it ended; say when *stop_at* is reached, and wait there for ever."""
     race = Race(folder, stop_at, number)
-    heard = combining.ParallelCalls.next
+    wait_for_next = combining.ParallelCalls.next
 
     async def heard_of(self: combining.ParallelCalls) -> int:
-        place = await heard(self)
+        place = await wait_for_next(self)
         await race.reach(f"heard {self.responses[place].result}")
         return place
 

@@ -89,9 +89,9 @@ class Team:
         return (await self.questions())[0]
 
     async def questions(self, count: int = 1) -> list[Question]:
-        while len(found := await self.hub.pending()) < count:
+        while len(pending := await self.hub.pending()) < count:
             await asyncio.sleep(0)
-        return found
+        return pending
 
 
 @pytest.fixture
@@ -240,20 +240,20 @@ async def test_a_run_that_is_cancelled_while_it_is_made_durable_asks_nobody(
 
 async def test_an_approver_that_does_not_notice_a_cancellation_saves_nothing(make_hub: MakeHub) -> None:
     """X15: a yes that comes with the cancellation, or after it, is none. (So ends Python's own `wait_for`.)"""
-    asked = asyncio.Event()
+    question_posed = asyncio.Event()
 
     async def stubborn(question: Question) -> bool:
-        asked.set()
+        question_posed.set()
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         return True
 
     for agent in ("a", "b"):
         team = Team(make_hub, approver=stubborn)
-        asked.clear()
+        question_posed.clear()
         async with team.hub as hub, asyncio.TaskGroup() as group:
             asking = group.create_task(team.ask(agent, request_id=agent))
-            await asked.wait()
+            await question_posed.wait()
             assert hub.cancel(agent)
             assert code_of(await asking) is Code.CANCELLED
         assert "b" not in team.ran
@@ -416,7 +416,7 @@ async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_waits_
         await occupied.wait()
         write(tmp_path, f"UPDATE request SET lease_until_ms = 0 WHERE lease_until_ms = {later}")
         await eventually(
-            lambda: hub.store.records(run=run.run), when=lambda found: "resumed after a restart" in str(found)
+            lambda: hub.store.records(run=run.run), when=lambda records: "resumed after a restart" in str(records)
         )
         occupier.cancel()
         await asyncio.wait({occupier})
@@ -430,11 +430,11 @@ async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_waits_
 
 async def test_every_hub_on_a_store_is_told_to_reload(make_hub: MakeHub, tmp_path: Path) -> None:
     """Decision 14: with who wants it, and once for each time that it was said."""
-    heard: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
+    reloads: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
 
     def hears(name: str) -> Any:
         async def reload(control: ControlCommand) -> None:
-            heard.put_nowait((name, control.by, control.reason))
+            reloads.put_nowait((name, control.by, control.reason))
 
         return reload
 
@@ -443,17 +443,17 @@ async def test_every_hub_on_a_store_is_told_to_reload(make_hub: MakeHub, tmp_pat
     second.on_reload(hears("second"))
     async with first, second, asyncio.timeout(PATIENCE_S):
         await elsewhere(tmp_path, "", "reload", "ann", "new limits")
-        told = {await heard.get(), await heard.get()}
-    assert told == {("first", "ann", "new limits"), ("second", "ann", "new limits")}
-    assert heard.empty()
+        names_told = {await reloads.get(), await reloads.get()}
+    assert names_told == {("first", "ann", "new limits"), ("second", "ann", "new limits")}
+    assert reloads.empty()
 
 
 async def test_a_reload_that_fails_does_not_keep_the_hub_from_listening(make_hub: MakeHub, tmp_path: Path) -> None:
     """A mistake in a team file is the commonest reason; runs can still be cancelled, and a mended one loaded."""
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    reasons: asyncio.Queue[str] = asyncio.Queue()
 
     async def reload(control: ControlCommand) -> None:
-        heard.put_nowait(control.reason)
+        reasons.put_nowait(control.reason)
         if control.reason == "wrong":
             raise ValueError("line 3 of the team file")
 
@@ -461,7 +461,7 @@ async def test_a_reload_that_fails_does_not_keep_the_hub_from_listening(make_hub
     team.hub.on_reload(reload)
     async with team.hub as hub, asyncio.timeout(PATIENCE_S):
         await hub.store.control("", "reload", "ann", "wrong")
-        assert await heard.get() == "wrong"
+        assert await reasons.get() == "wrong"
         asking = asyncio.create_task(team.ask("b"))
         question = await team.question()
         await hub.store.control(question.request.run, "cancel", "ann", "")
@@ -469,7 +469,7 @@ async def test_a_reload_that_fails_does_not_keep_the_hub_from_listening(make_hub
         hub.cancel(question.request.run)
         assert done, "the hub does not hear any more"
         await hub.store.control("", "reload", "ann", "mended")
-        assert await heard.get() == "mended"
+        assert await reasons.get() == "mended"
 
 
 async def test_a_reload_that_takes_its_time_does_not_keep_a_run_from_being_cancelled(make_hub: MakeHub) -> None:

@@ -279,16 +279,16 @@ async def test_an_agent_that_may_not_delegate_is_offered_nobody(hub: Hub) -> Non
     hub.agent("far")(says("far"))
     hub.agent("near")(says("near"))
 
-    @hub.agent("asked", may_call=["far", "near"])
-    async def asked(brief: Brief) -> list[str]:
+    @hub.agent("callee", may_call=["far", "near"])
+    async def callee(brief: Brief) -> list[str]:
         return sorted(brief.available_delegates)
 
-    @hub.agent("prime", may_call=["asked"])
+    @hub.agent("prime", may_call=["callee"])
     async def prime(brief: Brief) -> list[list[str]]:
         return [
-            (await brief.delegate("asked", objective="1")).unwrap(),
-            (await brief.delegate("asked", objective="2", may_delegate=False)).unwrap(),
-            (await brief.delegate("asked", objective="3", targets=["near"])).unwrap(),
+            (await brief.delegate("callee", objective="1")).unwrap(),
+            (await brief.delegate("callee", objective="2", may_delegate=False)).unwrap(),
+            (await brief.delegate("callee", objective="3", targets=["near"])).unwrap(),
         ]
 
     async with hub:
@@ -317,10 +317,10 @@ async def test_an_answer_can_be_a_delegation_hop_after_hop(hub: Hub) -> None:
 
     async with hub:
         response = await hub.ask("a", "query", user="u-1")
-        told = await hub.delegations(response.run)
+        tree = await hub.delegations(response.run)
     assert (response.result, response.target, response.path) == ("c did query, refined", "a", ("a", "b", "c"))
     assert (response.confidence, response.status) == (0.7, Status.SUCCESS)
-    assert [(each.origin, each.target, each.depth) for each in told] == [("user", "a", 0), ("a", "b", 1), ("b", "c", 2)]
+    assert [(each.origin, each.target, each.depth) for each in tree] == [("user", "a", 0), ("a", "b", 1), ("b", "c", 2)]
 
 
 async def test_an_answer_can_be_several_delegations_that_become_one(hub: Hub) -> None:
@@ -524,8 +524,8 @@ async def test_an_agent_that_delegates_always_gets_a_response(hub: Hub, options:
     async with hub:
         response = await hub.ask("a", user="u-1")
         assert response.unwrap() == "b"
-        told = await hub.delegations(response.run)
-    assert [each.status for each in told] == [Status.SUCCESS, Status.REFUSED, Status.SUCCESS]
+        delegations = await hub.delegations(response.run)
+    assert [each.status for each in delegations] == [Status.SUCCESS, Status.REFUSED, Status.SUCCESS]
 
 
 @pytest.mark.parametrize("target", ["", "x" * 500, "a\nb", "user", "*"])
@@ -592,11 +592,11 @@ async def test_a_team_may_set_other_limits(make_hub: Callable[..., Hub]) -> None
 
 async def test_handing_on_with_ai_blend_is_refused_before_anybody_is_asked() -> None:
     """C5: never silently merged; one call alone needs no blending."""
-    hub, asked = Hub(store=MemoryStore()), list[str]()
+    hub, objectives = Hub(store=MemoryStore()), list[str]()
 
     @hub.agent("one")
     async def one(brief: Brief) -> str:
-        asked.append(brief.objective)
+        objectives.append(brief.objective)
         return "one"
 
     @hub.agent("boss", may_call=["one"])
@@ -608,7 +608,7 @@ async def test_handing_on_with_ai_blend_is_refused_before_anybody_is_asked() -> 
     assert boss
     async with hub:
         several = await hub.ask("boss", "2", user="u-1")
-        assert asked == []
+        assert objectives == []
         single = await hub.ask("boss", "1", user="u-1")
     assert several.fault is not None
     assert several.fault.code is Code.RESULT_VALIDATION_FAILED

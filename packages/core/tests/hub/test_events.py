@@ -58,7 +58,7 @@ def a_team(path: Path, **options: Any) -> Hub:
     return hub
 
 
-def told(record: Record) -> str:
+def summary(record: Record) -> str:
     """A record in a few words."""
     match record.body:
         case Request() as request:
@@ -90,12 +90,12 @@ STORY = [
 
 
 async def read(records: AsyncGenerator[Record, None] | Events, count: int = 1_000_000) -> list[Record]:
-    found: list[Record] = []
+    collected: list[Record] = []
     async for record in records:
-        found.append(record)
-        if len(found) == count:
+        collected.append(record)
+        if len(collected) == count:
             break
-    return found
+    return collected
 
 
 async def test_a_stream_tells_a_run_in_order_as_it_is_recorded(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_a_stream_tells_a_run_in_order_as_it_is_recorded(tmp_path: Path) -
     async with a_team(tmp_path) as hub:
         records = await read(hub.stream("boss", "go", user="u"))
         await hub.store.flush()
-        assert [told(record) for record in records] == STORY
+        assert [summary(record) for record in records] == STORY
         assert records == await hub.store.records(run=records[0].run)
 
 
@@ -127,14 +127,14 @@ async def test_a_stream_tells_of_no_other_run(tmp_path: Path) -> None:
     async with a_team(tmp_path) as hub, asyncio.TaskGroup() as group:
         tasks = [group.create_task(read(hub.stream("boss", str(each), user="u"))) for each in range(10)]
     stories = [task.result() for task in tasks]
-    assert [[told(record) for record in story] for story in stories] == [STORY] * 10
+    assert [[summary(record) for record in story] for story in stories] == [STORY] * 10
     assert [len({record.run for record in story}) for story in stories] == [1] * 10
 
 
 async def test_a_stream_of_a_refused_request_tells_the_refusal_and_ends(tmp_path: Path) -> None:
     async with a_team(tmp_path) as hub:
         records = await read(hub.stream("nobody", user="u"))
-    assert [told(record) for record in records] == ["refused nobody"]
+    assert [summary(record) for record in records] == ["refused nobody"]
     assert records[0].seq > 0
 
 
@@ -184,9 +184,9 @@ async def test_events_tell_of_every_run_in_the_order_of_the_record(tmp_path: Pat
             async with asyncio.TaskGroup() as group:
                 for each in range(5):
                     group.create_task(hub.ask("boss", str(each), user="u"))
-            heard = await read(events, 5 * len(STORY))
-        assert heard == await hub.store.records()
-        assert [record.seq for record in heard] == list(range(1, 5 * len(STORY) + 1))
+            records = await read(events, 5 * len(STORY))
+        assert records == await hub.store.records()
+        assert [record.seq for record in records] == list(range(1, 5 * len(STORY) + 1))
 
 
 async def test_every_listener_hears_everything_from_the_moment_it_listens(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_every_listener_hears_everything_from_the_moment_it_listens(tmp_pa
             with hub.events() as late:
                 await hub.ask("helper", user="u")
         first, second = await read(early), await read(late)
-    assert [told(record) for record in second] == ["started helper", "progress helping", "result helper success"]
+    assert [summary(record) for record in second] == ["started helper", "progress helping", "result helper success"]
     assert first[-3:] == second
     assert len(first) == 6
 
@@ -250,11 +250,11 @@ async def test_a_listener_that_never_reads_does_not_hold_up_the_hub() -> None:
         with hub.events() as idle, hub.events() as eager:
             task = asyncio.create_task(read(eager))
             assert (await hub.ask("chatty", user="u")).ok
-        heard, lost = await task, await read(idle)
+        received, lost = await task, await read(idle)
     # On a busy machine the watchdog may have something to tell as well.
-    assert [record.seq for record in heard] == list(range(1, len(heard) + 1))
-    assert [each.kind for each in heard].count(Kind.PROGRESS) == BACKLOG
-    assert lost == heard[-len(lost) :]
+    assert [record.seq for record in received] == list(range(1, len(received) + 1))
+    assert [each.kind for each in received].count(Kind.PROGRESS) == BACKLOG
+    assert lost == received[-len(lost) :]
     assert BACKLOG - 1 <= len(lost) <= BACKLOG
 
 
@@ -315,12 +315,12 @@ async def test_whoever_follows_a_run_hears_of_it_alone_and_the_store_has_one_lis
             assert isinstance(going, ActiveRun)
             assert (await going.task).ok
         # The first still hears: that another left who followed the same is nothing to it.
-        heard = [[record async for record in until_result(events)] for events in followed]
+        received = [[record async for record in until_result(events)] for events in followed]
         for events in followed:
             events.close()
             events.close()
         assert store.listening == 0
-    for request, records in zip(sent, heard, strict=True):
+    for request, records in zip(sent, received, strict=True):
         assert {record.run for record in records} == {request.run}
         assert {record.kind for record in records} == {Kind.STARTED, Kind.PROGRESS, Kind.DELTA, Kind.RESULT}
 

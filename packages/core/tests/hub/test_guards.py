@@ -81,9 +81,9 @@ async def test_what_a_guard_rewrites_is_what_the_callee_gets_and_what_is_recorde
         reply = await team.reply()
         root = await hub.ask("b", input="secret", user="u-1")
         records = [*await hub.store.records(run=reply.run), *await hub.store.records(run=root.run)]
-    asked = [each.body.input for each in records if isinstance(each.body, Request) and each.body.target == "b"]
+    inputs = [each.body.input for each in records if isinstance(each.body, Request) and each.body.target == "b"]
     assert (reply.result, root.result) == ("did [redacted]", "did [redacted]")
-    assert (team.ran, asked) == (["[redacted]"] * 2, ["[redacted]"] * 2)
+    assert (team.ran, inputs) == (["[redacted]"] * 2, ["[redacted]"] * 2)
 
 
 async def test_a_rewritten_input_is_still_held_to_the_capabilitys_schema(make_hub: Callable[..., Hub]) -> None:
@@ -166,19 +166,19 @@ async def test_a_rewrite_cannot_give_a_callee_more_than_its_caller_has(
 
 async def test_a_person_is_not_asked_the_same_twice_nor_without_end(make_hub: Callable[..., Hub]) -> None:
     """C6: a question that was agreed to counts as answered; a guard that always finds another is not satisfied."""
-    asked: list[str] = []
+    questions: list[str] = []
 
     async def patient(question: Question) -> bool:
-        asked.append(question.text)
+        questions.append(question.text)
         return True
 
     team = Team(make_hub, on_b(lambda request, facts: Ask("Sure?")), patient)
     async with team.hub:
         assert (await team.reply()).ok
-    assert asked == ["Sure?"]
+    assert questions == ["Sure?"]
     numbers = iter(range(1_000))
     team = Team(make_hub, on_b(lambda request, facts: Ask(f"Sure? ({next(numbers)})")), patient)
     async with team.hub:
         reply = await team.reply()
     assert code_of(reply) == (Status.REFUSED, Code.APPROVAL_DECLINED)
-    assert (team.ran, len(asked) < 20) == ([], True)
+    assert (team.ran, len(questions) < 20) == ([], True)

@@ -34,7 +34,7 @@ from remit.policy.verdict import ALLOW
 from remit.runtime.delegation.routing import NEWEST, tracks
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
-from samples import said
+from samples import arguments_of
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True, hedge_ms=500)
@@ -69,8 +69,8 @@ class Worker:
             finally:
                 self.ended.set()
 
-        said: dict[str, Any] = {"capabilities": [LOOK], **options}
-        scene.hub.add(name, work, **said)
+        fields: dict[str, Any] = {"capabilities": [LOOK], **options}
+        scene.hub.add(name, work, **fields)
 
 
 class Scene:
@@ -98,7 +98,7 @@ class Scene:
         return [await self.delegate(brief)]
 
     async def delegate(self, brief: Brief) -> Response:
-        return await brief.delegate(**said(self.call))
+        return await brief.delegate(**arguments_of(self.call))
 
     def start(self) -> "asyncio.Task[Response]":
         return asyncio.create_task(self.hub.ask("boss", user="u", request_id="r"))
@@ -113,7 +113,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def told(tree: list[Delegation]) -> list[tuple[str, str, Status | None]]:
+def outcomes_of(tree: list[Delegation]) -> list[tuple[str, str, Status | None]]:
     return [(each.id.partition(".")[2], each.target, each.status) for each in tree]
 
 
@@ -141,7 +141,7 @@ async def test_the_first_good_answer_counts_and_the_other_is_cancelled(several: 
         tree = await scene.tree()
         records = await scene.store.records()
     assert (response.result, response.usage) == (["quick"], Usage(prompt=200))
-    assert told(tree) == [
+    assert outcomes_of(tree) == [
         ("", "boss", Status.SUCCESS),
         ("1", "slow", Status.CANCELLED),
         ("1+1", "quick", Status.SUCCESS),
@@ -243,7 +243,7 @@ async def test_if_both_fail_a_third_gets_what_they_left() -> None:
         assert (await task).result == ["third"]
         tree = await scene.tree()
     assert third.granted == [(700, 9_500)]
-    assert told(tree)[1:] == [
+    assert outcomes_of(tree)[1:] == [
         ("1", "first", Status.FAILED),
         ("1+1", "second", Status.FAILED),
         ("1+2", "third", Status.SUCCESS),
@@ -297,13 +297,13 @@ async def test_if_nobody_else_may_be_asked_the_first_is_waited_for(fails: bool) 
 
 
 async def test_nobody_waits_for_a_person_once_there_is_an_answer() -> None:
-    asked, withdrawn = asyncio.Event(), asyncio.Event()
+    asking, withdrawn = asyncio.Event(), asyncio.Event()
 
     def ask_first(request: Request, facts: Facts) -> Verdict:
         return Ask("May it?") if request.target == "second" else ALLOW
 
     async def never(_: object) -> bool:
-        asked.set()
+        asking.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -316,7 +316,7 @@ async def test_nobody_waits_for_a_person_once_there_is_an_answer() -> None:
         task = scene.start()
         await first.begun.wait()
         scene.clock.advance(0.5)
-        await asked.wait()
+        await asking.wait()
         first.go.set()
         assert (await task).result == ["first"]
         assert withdrawn.is_set()
@@ -324,13 +324,13 @@ async def test_nobody_waits_for_a_person_once_there_is_an_answer() -> None:
 
 
 async def test_the_time_in_which_a_person_is_asked_does_not_make_it_slow() -> None:
-    asked, answer = asyncio.Event(), asyncio.Event()
+    asking, answer = asyncio.Event(), asyncio.Event()
 
     def ask_first(request: Request, facts: Facts) -> Verdict:
         return Ask("May it?") if request.target == "helper" and not facts.approved else ALLOW
 
     async def agree(_: object) -> bool:
-        asked.set()
+        asking.set()
         await answer.wait()
         return True
 
@@ -347,7 +347,7 @@ async def test_the_time_in_which_a_person_is_asked_does_not_make_it_slow() -> No
     helper.go.set()
     async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
-        await asked.wait()
+        await asking.wait()
         scene.clock.advance(3)
         await turns()
         answer.set()
@@ -508,10 +508,10 @@ def resumable(path: Path, clock: ManualClock, over: asyncio.Event, reached: asyn
 
     @scene.hub.agent("root", resumable=True, may_call=["*"])
     async def root(brief: Brief) -> Any:
-        found = (await scene.delegate(brief)).result
+        answer = (await scene.delegate(brief)).result
         reached.set()
         await over.wait()
-        return found
+        return answer
 
     return scene
 

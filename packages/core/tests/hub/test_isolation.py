@@ -64,9 +64,9 @@ async def beside_a_sibling(hub: Hub, agent: str, **options: Any) -> Response:
         response = await hub.ask("prime", user="u-1")
         assert response.unwrap() == "unharmed"
         assert (await hub.ask("sibling", user="u-2")).unwrap() == "unharmed"
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     reply = replies[0]
-    assert [(each.target, each.status) for each in told if each.depth < 2] == [
+    assert [(each.target, each.status) for each in delegations if each.depth < 2] == [
         ("prime", Status.SUCCESS),
         (agent, reply.status),
         ("sibling", Status.SUCCESS),
@@ -275,9 +275,9 @@ async def test_a_flood_of_progress_is_cut_off_with_a_notice(make_hub: Callable[.
 
     async with hub:
         response = await hub.ask("chatty", user="u-1")
-        told = await records(hub, response.run)
-    reports = [record.body for record in told if isinstance(record.body, Progress)]
-    cut = [record.body.text for record in told if isinstance(record.body, Notice)]
+        recorded = await records(hub, response.run)
+    reports = [record.body for record in recorded if isinstance(record.body, Progress)]
+    cut = [record.body.text for record in recorded if isinstance(record.body, Notice)]
     assert (response.result, len(reports), len(cut)) == ("done", 10, 1)
     assert max(len(report.text) for report in reports) <= 2_000
 
@@ -543,24 +543,24 @@ def test_waiting_in_an_async_agent_is_an_error_and_not_the_end_of_the_hub(make_h
 async def test_changing_an_input_later_changes_neither_what_the_callee_has_nor_the_record(hub: Hub) -> None:
     """K12: what one agent gives another is said, not shared."""
     changed = asyncio.Event()
-    said: dict[str, Any] = {"rows": [1, 2]}
+    given: dict[str, Any] = {"rows": [1, 2]}
     handoff = Handoff(data={"rows": [1, 2]}, prior_outputs={"x": {"rows": [1, 2]}}, constraints={"max": [1, 2]})
-    heard: list[object] = []
+    inputs: list[object] = []
 
     @hub.agent("b")
     async def b(brief: Brief) -> str:
         await changed.wait()
-        told = brief.handoff
-        heard.extend([brief.input, told.data, told.prior_outputs["x"], told.constraints["max"]])
+        handed = brief.handoff
+        inputs.extend([brief.input, handed.data, handed.prior_outputs["x"], handed.constraints["max"]])
         return "x"
 
     @hub.agent("a", may_call=["b"])
     async def a(brief: Brief) -> str:
         async with asyncio.TaskGroup() as group:
-            group.create_task(brief.delegate("b", input=said, handoff=handoff))
+            group.create_task(brief.delegate("b", input=given, handoff=handoff))
             for _ in range(3):
                 await asyncio.sleep(0)
-            for rows in (said["rows"], handoff.data["rows"], handoff.prior_outputs["x"]["rows"]):
+            for rows in (given["rows"], handoff.data["rows"], handoff.prior_outputs["x"]["rows"]):
                 rows.append("changed")
             handoff.constraints["max"].append("changed")
             changed.set()
@@ -568,15 +568,15 @@ async def test_changing_an_input_later_changes_neither_what_the_callee_has_nor_t
 
     async with hub:
         response = await hub.ask("a", user="u-1")
-        asked = [each.body for each in await records(hub, response.run) if isinstance(each.body, Request)][1]
-    assert heard == [{"rows": [1, 2]}, {"rows": [1, 2]}, {"rows": [1, 2]}, [1, 2]]
-    assert asked.handoff is not None
-    assert (asked.input, asked.handoff.data) == ({"rows": [1, 2]}, {"rows": [1, 2]})
+        request = [each.body for each in await records(hub, response.run) if isinstance(each.body, Request)][1]
+    assert inputs == [{"rows": [1, 2]}, {"rows": [1, 2]}, {"rows": [1, 2]}, [1, 2]]
+    assert request.handoff is not None
+    assert (request.input, request.handoff.data) == ({"rows": [1, 2]}, {"rows": [1, 2]})
 
 
 async def test_a_callee_that_changes_what_it_was_given_changes_neither_the_callers_nor_the_record(hub: Hub) -> None:
     """K12: in place, as code that tidies up its input does."""
-    said: dict[str, Any] = {"rows": [1, 2]}
+    given: dict[str, Any] = {"rows": [1, 2]}
     handoff = Handoff(data={"rows": [1, 2]})
 
     @hub.agent("b")
@@ -587,15 +587,15 @@ async def test_a_callee_that_changes_what_it_was_given_changes_neither_the_calle
 
     @hub.agent("a", may_call=["b"])
     async def a(brief: Brief) -> str:
-        return (await brief.delegate("b", input=said, handoff=handoff)).unwrap()
+        return (await brief.delegate("b", input=given, handoff=handoff)).unwrap()
 
     async with hub:
         response = await hub.ask("a", user="u-1")
-        asked = [each.body for each in await records(hub, response.run) if isinstance(each.body, Request)][1]
-    assert (said, handoff.data) == ({"rows": [1, 2]}, {"rows": [1, 2]})
-    assert asked.handoff is not None
-    assert asked.input == {"rows": [1, 2]}
-    assert asked.handoff.data == {"rows": [1, 2]}
+        request = [each.body for each in await records(hub, response.run) if isinstance(each.body, Request)][1]
+    assert (given, handoff.data) == ({"rows": [1, 2]}, {"rows": [1, 2]})
+    assert request.handoff is not None
+    assert request.input == {"rows": [1, 2]}
+    assert request.handoff.data == {"rows": [1, 2]}
 
 
 async def test_changing_a_result_later_changes_neither_what_the_caller_has_nor_the_record(hub: Hub) -> None:
@@ -655,24 +655,24 @@ async def changed_afterwards(value: dict[str, Any]) -> AsyncGenerator[dict[str, 
 async def test_changing_what_was_asked_at_the_root_changes_nothing(hub: Hub) -> None:
     """K12: the same holds between a program and its hub."""
     started, go_on = asyncio.Event(), asyncio.Event()
-    heard: list[object] = []
+    inputs: list[object] = []
 
     @hub.agent("a")
     async def a(brief: Brief) -> dict[str, Any]:
         started.set()
         await go_on.wait()
-        heard.append(brief.input)
+        inputs.append(brief.input)
         return brief.input
 
     async with hub:
-        async with changed_afterwards({"rows": [1]}) as said:
-            asking = asyncio.create_task(hub.ask("a", input=said, user="u-1"))
+        async with changed_afterwards({"rows": [1]}) as given:
+            asking = asyncio.create_task(hub.ask("a", input=given, user="u-1"))
             await started.wait()
         go_on.set()
         response = await asking
         response.result["rows"].append("changed")
         last = (await records(hub, response.run))[-1]
-    assert heard == [{"rows": [1]}]
+    assert inputs == [{"rows": [1]}]
     assert isinstance(last.body, Response)
     assert last.body.result == {"rows": [1]}
 

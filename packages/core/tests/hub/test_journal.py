@@ -337,8 +337,8 @@ async def test_a_call_that_was_refused_before_gets_no_tokens_of_the_calls_that_c
     tmp_path: Path, agent: str, point: str, diverges: bool, result: list[str], executed: dict[str, int]
 ) -> None:
     """What later calls were granted or spent is kept for them until the code makes them again."""
-    response, found = await taken_up(tmp_path, point, agent, diverges=diverges)
-    assert (response.result, found) == (result, executed)
+    response, executions = await taken_up(tmp_path, point, agent, diverges=diverges)
+    assert (response.result, executions) == (result, executed)
     assert response.usage.total == BUDGET
 
 
@@ -559,17 +559,17 @@ def test_a_hub_that_is_killed_is_followed_by_one_that_takes_its_run_up(
     tmp_path: Path, agent: str, point: str, outcome: object, executed: str
 ) -> None:
     """Decision 4, with kill -9: finished steps are not done again, and what cannot be known is said so."""
-    _, found = killed_and_restarted(tmp_path, agent, point)
+    _, executions = killed_and_restarted(tmp_path, agent, point)
     words = executed.split()
     counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-    assert (found, Journey(tmp_path).executed()) == (outcome, counts)
+    assert (executions, Journey(tmp_path).executed()) == (outcome, counts)
 
 
 @pytest.mark.processes
 def test_a_hub_whose_code_was_changed_before_the_restart_does_not_use_the_old_results(tmp_path: Path) -> None:
     """Decision 4: path, index, digest."""
-    _, found = killed_and_restarted(tmp_path, "root", "at the end", diverges=True)
-    assert found == [UNKNOWN, "once done", "look done", "pay done"]
+    _, executions = killed_and_restarted(tmp_path, "root", "at the end", diverges=True)
+    assert executions == [UNKNOWN, "once done", "look done", "pay done"]
     assert Journey(tmp_path).executed()["steady"] == 1
 
 

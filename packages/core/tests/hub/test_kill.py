@@ -138,16 +138,16 @@ def listen_then_kill(
 
 def listen(nursery: Nursery, acknowledged: dict[str, object]) -> set[str]:
     """Hear everything until the process has ended; return which requests were answered."""
-    heard: set[str] = set()
-    while "dead" not in (said := nursery.hear()):
-        take(said, acknowledged)
-        heard.add(said["id"])
-    return heard
+    answered: set[str] = set()
+    while "dead" not in (message := nursery.hear()):
+        take(message, acknowledged)
+        answered.add(message["id"])
+    return answered
 
 
-def take(said: dict[str, Any], acknowledged: dict[str, object]) -> Literal[1]:
+def take(message: dict[str, Any], acknowledged: dict[str, object]) -> Literal[1]:
     """Note an answer, and see that it is the one that was given before."""
-    assert acknowledged.setdefault(said["id"], said["answer"]) == said["answer"]
+    assert acknowledged.setdefault(message["id"], message["answer"]) == message["answer"]
     return 1
 
 

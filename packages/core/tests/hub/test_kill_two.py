@@ -48,10 +48,10 @@ class Turns:
         try:
             while (life := self.next(place)) is not None:
                 with self._lock:
-                    heard = {id: self.acknowledged[id] for id in life.again}
-                listen_then_kill(nursery, nursery.start(life), heard, chance)
+                    answers = {id: self.acknowledged[id] for id in life.again}
+                listen_then_kill(nursery, nursery.start(life), answers, chance)
                 with self._lock:
-                    for id, answer in heard.items():
+                    for id, answer in answers.items():
                         assert self.acknowledged.setdefault(id, answer) == answer, id
         except BaseException as error:  # noqa: BLE001 - raised again by the test, in its own thread
             self.failures.append(error)

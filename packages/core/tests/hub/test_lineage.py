@@ -122,7 +122,7 @@ async def test_the_second_hop_is_refused_where_one_is_allowed(hub: Hub) -> None:
 
     async with hub:
         response = await hub.ask("prime", "receipt", user="u-1", max_depth=1)
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     (refusal,) = refusals
     assert refusal.fault is not None
     assert (response.result, ran) == ("extracted without tags", ["prime", "byte"])
@@ -130,7 +130,7 @@ async def test_the_second_hop_is_refused_where_one_is_allowed(hub: Hub) -> None:
     assert refusal.fault.message == (
         "Delegation depth limit reached (1/1). Cannot delegate further. Return results to parent."
     )
-    assert [(each.target, each.depth, each.status) for each in told] == [
+    assert [(each.target, each.depth, each.status) for each in delegations] == [
         ("prime", 0, Status.SUCCESS),
         ("byte", 1, Status.SUCCESS),
         ("tag", 2, Status.REFUSED),
@@ -272,9 +272,9 @@ async def test_four_at_once_are_refused_whole_before_any_starts(hub: Hub) -> Non
 
     async with hub:
         response = await hub.ask("prime", user="u-1")
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     assert (response.result, sorted(ran)) == ("success,success,success", ["byte", "crystal", "tag"])
-    assert [each.status for each in told[1:5]] == [Status.REFUSED] * 4, "refusals are in the record"
+    assert [each.status for each in delegations[1:5]] == [Status.REFUSED] * 4, "refusals are in the record"
 
 
 async def test_a_fourth_call_beside_three_in_flight_is_refused_too(hub: Hub) -> None:
@@ -361,12 +361,12 @@ async def test_every_refusal_says_whether_it_can_be_recovered_from_and_what_to_d
             await brief.delegate("hangs", deadline_ms=5),
             await brief.delegate("nobody"),
         ]
-        told: list[list[object]] = []
+        refusals: list[list[object]] = []
         for reply in replies:
             assert reply.fault is not None
             assert reply.fault.suggestion
-            told.append([reply.status, reply.fault.code, reply.fault.recoverable])
-        return told
+            refusals.append([reply.status, reply.fault.code, reply.fault.recoverable])
+        return refusals
 
     async with hub:
         response = await hub.ask("prime", user="u-1")

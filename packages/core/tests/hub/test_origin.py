@@ -58,9 +58,9 @@ async def test_a_tool_that_raises_is_named_with_its_line(hub: Hub) -> None:
         response = await hub.ask("clerk", user="u-1")
     origin = origin_of(response)
     assert (origin.agent, origin.tool, origin.line) == ("clerk", "look_up", RAISED_AT)
-    told = response.outward().fault
-    assert told is not None
-    assert told.message == "tool look_up of clerk failed; the reason is on record at its hub"
+    outward = response.outward().fault
+    assert outward is not None
+    assert outward.message == "tool look_up of clerk failed; the reason is on record at its hub"
 
 
 async def test_a_fault_that_was_raised_on_purpose_keeps_its_words_everywhere(hub: Hub) -> None:
@@ -84,10 +84,10 @@ async def test_what_others_are_told_has_neither_the_place_nor_the_exceptions_tex
         response = await hub.ask("clerk", user="u-1")
     assert response.fault is not None
     assert faulty_code.SECRET in response.fault.message
-    told = response.outward()
-    assert told.fault is not None
-    assert (told.status, told.fault.code, told.fault.origin) == (Status.FAILED, Code.DELEGATION_FAILED, None)
-    assert told.fault.message == "clerk failed; the reason is on record at its hub"
+    outward = response.outward()
+    assert outward.fault is not None
+    assert (outward.status, outward.fault.code, outward.fault.origin) == (Status.FAILED, Code.DELEGATION_FAILED, None)
+    assert outward.fault.message == "clerk failed; the reason is on record at its hub"
 
 
 async def test_the_log_has_it_at_error_and_without_personal_data(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
@@ -97,12 +97,12 @@ async def test_the_log_has_it_at_error_and_without_personal_data(hub: Hub, caplo
             response = await hub.ask("clerk", user="u-1")
     (record,) = [each for each in caplog.records if each.name == "remit"]
     assert record.levelno == logging.ERROR
-    said = record.getMessage()
-    assert "agent clerk failed on" in said
-    assert "in with_mail: raise ValueError" in said
-    assert "faulty_code.py:" in said
+    message = record.getMessage()
+    assert "agent clerk failed on" in message
+    assert "in with_mail: raise ValueError" in message
+    assert "faulty_code.py:" in message
     origin = origin_of(response)
-    assert "ada@example.org" not in said + origin.error + str(origin.frames)
+    assert "ada@example.org" not in message + origin.error + str(origin.frames)
     assert "[EMAIL:" in origin.error
 
 
@@ -113,9 +113,9 @@ async def test_a_very_long_exception_leaves_no_trace_of_its_text_either(hub: Hub
 
     async with hub:
         response = await hub.ask("clerk", user="u-1")
-    told = response.outward().fault
-    assert told is not None
-    assert "secret" not in told.message
+    outward = response.outward().fault
+    assert outward is not None
+    assert "secret" not in outward.message
     assert origin_of(response).agent == "clerk"
 
 

@@ -18,7 +18,7 @@ from remit.runtime.delegation.routing import NEWEST, tracks
 from remit.runtime.ports import StoreError
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
-from samples import said
+from samples import arguments_of
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)
@@ -60,7 +60,7 @@ class Scene:
 
         @self.hub.agent("boss", may_call=["*"])
         async def boss(brief: Brief) -> list[str]:
-            return [(await brief.delegate(**said(call))).target for call in self.calls]
+            return [(await brief.delegate(**arguments_of(call))).target for call in self.calls]
 
     def add(self, name: str, does: Behaviour | None = None, *, capability: Capability = LOOK, **options: Any) -> None:
         async def work(brief: Brief) -> Any:
@@ -134,8 +134,8 @@ async def test_what_is_remembered_is_what_the_hub_knew_itself() -> None:
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "no"))
 
     scene.add("strict", refuse, capability=Capability(code="PAY"))
-    asked = ("quick", "slow", "broken", "broken", "quick", "broken", "broken", "slow", "broken", "quick", "broken")
-    scene.calls = [Call(target=name, capability="LOOK", input=place) for place, name in enumerate(asked)]
+    callees = ("quick", "slow", "broken", "broken", "quick", "broken", "broken", "slow", "broken", "quick", "broken")
+    scene.calls = [Call(target=name, capability="LOOK", input=place) for place, name in enumerate(callees)]
     scene.calls += [Call(target="strict", capability="PAY"), Call(target="strict", objective="not by capability")]
     async with scene.hub:
         await scene.run()
@@ -144,15 +144,15 @@ async def test_what_is_remembered_is_what_the_hub_knew_itself() -> None:
         clock.advance(77)
         records = await store.recent(NEWEST)
         now, wall_ms = clock.now(), clock.wall_ms()
-    found = tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000)
+    remembered = tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000)
     assert (
-        found.keys()
+        remembered.keys()
         == scene.known.keys()
         == {("LOOK", "quick"), ("LOOK", "slow"), ("LOOK", "broken"), ("PAY", "strict")}
     )
     for at, known in scene.known.items():
         for field in known.__struct_fields__:
-            assert getattr(found[at], field) == pytest.approx(getattr(known, field), abs=0.001), (at, field)
+            assert getattr(remembered[at], field) == pytest.approx(getattr(known, field), abs=0.001), (at, field)
     assert scene.known["LOOK", "broken"].ejections == 1
 
 
@@ -283,9 +283,9 @@ async def test_answers_that_were_kept_or_waited_for_say_nothing_about_who_gave_t
         await scene.run()
         records = await store.recent(NEWEST)
         now, wall_ms = clock.now(), clock.wall_ms()
-    found = tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000)["LOOK", "expert"]
+    track = tracks(records, lambda at_ms: now - (wall_ms - at_ms) / 1_000)["LOOK", "expert"]
     known = scene.known["LOOK", "expert"]
-    assert (round(found.successes, 3), round(found.failures, 3)) == (
+    assert (round(track.successes, 3), round(track.failures, 3)) == (
         round(known.successes, 3),
         round(known.failures, 3),
     )

@@ -8,10 +8,10 @@ from remit_testing.memory import MemoryStore
 
 async def texts(brief: Brief, reference: Any) -> Any:
     try:
-        found = await brief.history(reference, ContextFilter(roles=frozenset({"user"})))
+        messages = await brief.history(reference, ContextFilter(roles=frozenset({"user"})))
     except RemitError as error:
         return str(error.fault.code)
-    return [message.text for message in found]
+    return [message.text for message in messages]
 
 
 def office() -> Hub:
@@ -49,9 +49,9 @@ async def test_a_specialist_reads_the_conversation_that_it_is_given() -> None:
     async with office() as hub:
         await hub.ask("desk", "I like tea", user="u-1", session="s-1")
         response = await hub.ask("desk", "Ask", user="u-1", session="s-1")
-    heard = response.unwrap()
-    assert "I like tea" in heard["clerk"]
-    assert "I like tea" in heard["scribe"]
+    conversations = response.unwrap()
+    assert "I like tea" in conversations["clerk"]
+    assert "I like tea" in conversations["scribe"]
 
 
 async def test_a_caller_cannot_give_what_it_could_not_show() -> None:

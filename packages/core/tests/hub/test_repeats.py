@@ -191,18 +191,18 @@ async def test_an_agent_that_asks_for_nearly_the_same_again_and_again_is_warned_
     async def boss(brief: Brief) -> list[int]:
         last = "Please find out at last how many bolts are left in the store"
         came = [await brief.delegate("store", objective=text) for text in (*TEXTS, last)]
-        return [place for place, each in enumerate(came) if any(IN_CIRCLES in said for said in each.warnings)]
+        return [place for place, each in enumerate(came) if any(IN_CIRCLES in warning for warning in each.warnings)]
 
     async with hub:
         response = await hub.ask("boss", "x", user="u")
     assert response.result == warned
-    assert sum(IN_CIRCLES in said for said in response.warnings) == len(warned)
+    assert sum(IN_CIRCLES in warning for warning in response.warnings) == len(warned)
 
 
 async def test_an_agent_that_fails_alike_again_and_again_is_in_circles() -> None:
     shop = Shop()
     root = await shop.run(*[Call(target="store", capability="ORDER", input="fail")] * 4)
-    assert [IN_CIRCLES in said for said in root.warnings] == [True]
+    assert [IN_CIRCLES in warning for warning in root.warnings] == [True]
 
 
 async def test_a_tool_that_is_used_in_circles_is_named_in_the_record() -> None:
@@ -249,12 +249,12 @@ CASES: list[tuple[list[dict[str, Any]], int]] = [
 @pytest.mark.parametrize(("others", "ran"), CASES)
 async def test_what_is_handed_over_with_a_call_makes_it_another_question(others: list[Any], ran: int) -> None:
     """X5: two equal calls that only read, with other rows to add up, have two answers."""
-    hub, asked = Hub(store=MemoryStore(), clock=ManualClock()), list[Any]()
+    hub, handed = Hub(store=MemoryStore(), clock=ManualClock()), list[Any]()
 
     @hub.agent("sums", capabilities=[Capability(code="SUM", read_only=True)])
     async def sums(brief: Brief) -> int:
-        asked.append(brief.handoff.data)
-        return len(asked)
+        handed.append(brief.handoff.data)
+        return len(handed)
 
     @hub.agent("boss", may_call=["sums"])
     async def boss(brief: Brief) -> Any:

@@ -13,7 +13,7 @@ from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
-from samples import said
+from samples import arguments_of
 from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)
@@ -48,15 +48,15 @@ class Scene:
 
     async def ask(self, brief: Brief) -> list[Response]:
         """Ask one after another."""
-        return [await brief.delegate(**said(call)) for call in self.calls]
+        return [await brief.delegate(**arguments_of(call)) for call in self.calls]
 
     def add(self, name: str, does: Behaviour | None = None, **options: Any) -> None:
         async def work(brief: Brief) -> Any:
             self.ran.append(name)
             return name if does is None else await does(brief)
 
-        said: dict[str, Any] = {"capabilities": [LOOK, PAY], **options}
-        self.hub.add(name, work, **said)
+        fields: dict[str, Any] = {"capabilities": [LOOK, PAY], **options}
+        self.hub.add(name, work, **fields)
 
     async def run(self, user: str = "u") -> list[Any]:
         return (await self.hub.ask("boss", user=user)).unwrap()
@@ -270,9 +270,9 @@ async def test_the_same_asked_again_is_answered_as_before_whoever_else_could_do_
     scene.add("one", lambda brief: asyncio.sleep(0, "one"))
     scene.add("two")
     async with scene.hub:
-        found = await scene.run()
-    assert [code for _, _, code in found] == [None, None, None]
-    assert found[1][0] == found[0][0]
+        answers = await scene.run()
+    assert [code for _, _, code in answers] == [None, None, None]
+    assert answers[1][0] == answers[0][0]
     assert len(scene.ran) == 2
 
 
@@ -351,20 +351,20 @@ async def test_a_caller_that_gives_up_ends_whoever_was_asked_instead(several: bo
         assert [each.in_flight for each in await scene.hub.ranking("LOOK")] == [0, 0]
 
 
-class Told(NamedTuple):
+class RunLog(NamedTuple):
     """What an agent that is run again was told, each time."""
 
     ran: list[str]
-    heard: list[list[str]]
+    chosen_targets: list[list[str]]
 
 
-def resumable(path: Path, told: Told, over: asyncio.Event, reached: asyncio.Event, names: list[str]) -> Hub:
+def resumable(path: Path, log: RunLog, over: asyncio.Event, reached: asyncio.Event, names: list[str]) -> Hub:
     hub = Hub(store=path, durability="process")
 
     def add(name: str) -> None:
         @hub.agent(name, capabilities=[LOOK])
         async def work(brief: Brief) -> str:
-            told.ran.append(f"{name} {brief.input}")
+            log.ran.append(f"{name} {brief.input}")
             if name == "broken":
                 raise ZeroDivisionError
             return name
@@ -374,39 +374,39 @@ def resumable(path: Path, told: Told, over: asyncio.Event, reached: asyncio.Even
 
     @hub.agent("root", resumable=True, may_call=["*"])
     async def root(brief: Brief) -> list[str]:
-        heard = [(await brief.delegate(capability="LOOK", input=number)).target for number in (1, 2)]
-        told.heard.append(heard)
+        chosen_targets = [(await brief.delegate(capability="LOOK", input=number)).target for number in (1, 2)]
+        log.chosen_targets.append(chosen_targets)
         reached.set()
         await over.wait()
-        return [*heard, (await brief.delegate(capability="LOOK", input=3)).target]
+        return [*chosen_targets, (await brief.delegate(capability="LOOK", input=3)).target]
 
     return hub
 
 
 async def test_a_run_that_is_taken_up_again_goes_the_way_that_it_went(tmp_path: Path) -> None:
     """Decision 4: whom it went to is found by the journal's digest, whoever would be chosen now."""
-    told, over, reached = Told([], []), asyncio.Event(), asyncio.Event()
-    async with resumable(tmp_path / "hub.db", told, over, reached, ["broken", "first", "second"]) as hub:
+    log, over, reached = RunLog([], []), asyncio.Event(), asyncio.Event()
+    async with resumable(tmp_path / "hub.db", log, over, reached, ["broken", "first", "second"]) as hub:
         task = asyncio.create_task(hub.ask("root", user="u", request_id="1"))
         await reached.wait()
     await asyncio.wait({task})
-    assert told.ran == ["broken 1", "first 1", "first 2"]
+    assert log.ran == ["broken 1", "first 1", "first 2"]
     over.set()
-    async with resumable(tmp_path / "hub.db", told, over, reached, ["second", "first", "broken"]) as hub:
+    async with resumable(tmp_path / "hub.db", log, over, reached, ["second", "first", "broken"]) as hub:
         hub._parts.ledger.recall({})  # pyright: ignore[reportPrivateUsage] - it does not remember who did well
         response = await hub.ask("root", user="u", request_id="1")
-    assert told.heard == [["first", "first"], ["first", "first"]]
+    assert log.chosen_targets == [["first", "first"], ["first", "first"]]
     assert (response.status, response.result) == (Status.SUCCESS, ["first", "first", "second"])
-    assert told.ran == ["broken 1", "first 1", "first 2", "second 3"]
+    assert log.ran == ["broken 1", "first 1", "first 2", "second 3"]
 
 
 async def test_one_that_is_gone_cannot_be_spoken_for_by_another(tmp_path: Path) -> None:
-    told, over, reached = Told([], []), asyncio.Event(), asyncio.Event()
-    async with resumable(tmp_path / "hub.db", told, over, reached, ["first"]) as hub:
+    log, over, reached = RunLog([], []), asyncio.Event(), asyncio.Event()
+    async with resumable(tmp_path / "hub.db", log, over, reached, ["first"]) as hub:
         task = asyncio.create_task(hub.ask("root", user="u", request_id="1"))
         await reached.wait()
     await asyncio.wait({task})
     over.set()
-    async with resumable(tmp_path / "hub.db", told, over, reached, ["second"]) as hub:
+    async with resumable(tmp_path / "hub.db", log, over, reached, ["second"]) as hub:
         await hub.ask("root", user="u", request_id="1")
-    assert told.ran == ["first 1", "first 2", "second 3"]
+    assert log.ran == ["first 1", "first 2", "second 3"]

@@ -85,9 +85,9 @@ async def test_without_a_filter_a_callee_sees_no_messages(hub: Hub) -> None:
     assert (shown[1].view, shown[1].messages, shown[1].known) == (View(), (), ())
 
 
-@pytest.mark.parametrize(("role", "said"), [("tool", "never passed on"), ("asistant", "assistant")])
+@pytest.mark.parametrize(("role", "message"), [("tool", "never passed on"), ("asistant", "assistant")])
 async def test_a_filter_for_roles_that_cannot_be_shown_is_refused_before_anything_starts(
-    hub: Hub, role: str, said: str
+    hub: Hub, role: str, message: str
 ) -> None:
     shown = team(hub, ContextFilter(roles=frozenset({role})))
     async with hub:
@@ -96,7 +96,7 @@ async def test_a_filter_for_roles_that_cannot_be_shown_is_refused_before_anythin
     assert (shown, refused.status) == ([], Status.REFUSED)
     assert refused.fault is not None
     assert refused.fault.code is Code.INPUT_VALIDATION_FAILED
-    assert said in refused.fault.problems[0].message
+    assert message in refused.fault.problems[0].message
 
 
 # ── nothing twice ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -264,12 +264,12 @@ async def test_no_agent_can_say_what_the_user_answered(hub: Hub) -> None:
 
 async def test_a_limit_that_returns_to_an_earlier_value_is_the_newest_again(hub: Hub) -> None:
     known: list[list[str]] = []
-    said = iter([("constraint", "at most 800"), ("fact", "two rooms"), ("constraint", "at most 600")] * 2)
+    notes = iter([("constraint", "at most 800"), ("fact", "two rooms"), ("constraint", "at most 600")] * 2)
 
     @hub.agent("clerk")
     async def clerk(brief: Brief) -> str:
         known.append([note.text for note in brief.known])
-        for kind, text in islice(said, 1):
+        for kind, text in islice(notes, 1):
             brief.note(kind, text)  # pyright: ignore[reportArgumentType]
         return "noted"
 
@@ -413,21 +413,21 @@ async def test_a_summary_says_what_the_conversation_came_to(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "taken"),
+    ("text", "taken"),
     [("They chose SQLite and 64 MB.", True), ("They chose Oracle and 64 MB.", False), ("They chose 65 MB.", False)],
 )
-async def test_a_models_summary_counts_only_if_all_it_says_was_said(make_hub: MakeHub, told: str, taken: bool) -> None:
+async def test_a_models_summary_counts_only_if_all_it_says_was_said(make_hub: MakeHub, text: str, taken: bool) -> None:
     from remit import Usage
 
     async def summarize(source: str, tokens: int) -> tuple[str, Usage]:
         assert "SQLite" in source
-        return told, Usage(prompt=100, completion=10)
+        return text, Usage(prompt=100, completion=10)
 
     hub = make_hub(summarizer=summarize)
     shown = team(hub, ContextFilter(last_messages=1, include_summary=True))
     async with hub:
         response = await hub.ask("planner", "We decided to use SQLite in 64 MB.", user="u", session="s")
-    assert (shown[0].view.summary == told) is taken
+    assert (shown[0].view.summary == text) is taken
     assert response.usage.total == 110
 
 
@@ -484,7 +484,7 @@ async def test_a_run_that_is_taken_up_again_is_shown_the_same(make_hub: MakeHub)
 async def test_a_delegation_that_asks_for_more_context_than_there_may_be_is_told_so() -> None:
     """O5: cut, and said."""
     hub = Hub(store=MemoryStore())
-    said: list[tuple[str, ...]] = []
+    warnings: list[tuple[str, ...]] = []
 
     @hub.agent("clerk")
     async def clerk(brief: Brief) -> int:
@@ -494,9 +494,9 @@ async def test_a_delegation_that_asks_for_more_context_than_there_may_be_is_told
     async def boss(brief: Brief) -> list[Any]:
         for tokens in (9_000, 4_000, None):
             reply = await brief.delegate("clerk", objective=f"go {tokens}", context_tokens=tokens)
-            said.append(reply.warnings)
+            warnings.append(reply.warnings)
         (one,) = await brief.fan_out([Call(target="clerk", objective="x", context_tokens=5_000)])
-        said.append(one.warnings)
+        warnings.append(one.warnings)
         return []
 
     assert clerk
@@ -505,7 +505,7 @@ async def test_a_delegation_that_asks_for_more_context_than_there_may_be_is_told
         response = await hub.ask("boss", user="u-1")
     assert response.ok
     cut = "At most 4,000 tokens of context are passed on here, not {} as `context_tokens` asks for."
-    assert [len(each) for each in said] == [1, 0, 0, 1]
-    assert said[0][0].startswith(cut.format("9,000"))
-    assert said[3][0].startswith(cut.format("5,000"))
+    assert [len(each) for each in warnings] == [1, 0, 0, 1]
+    assert warnings[0][0].startswith(cut.format("9,000"))
+    assert warnings[3][0].startswith(cut.format("5,000"))
     assert response.warnings == ()

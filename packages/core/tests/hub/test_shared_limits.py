@@ -40,9 +40,9 @@ def a_hub(folder: Path, *, fails: set[str] | None = None, rate: Rate | None = No
 
 
 def limits_of(hub: Hub) -> SharedLimits:
-    found = hub._engine.shared_limits  # pyright: ignore[reportPrivateUsage]
-    assert found is not None
-    return found
+    shared = hub._engine.shared_limits  # pyright: ignore[reportPrivateUsage]
+    assert shared is not None
+    return shared
 
 
 @asynccontextmanager
@@ -54,8 +54,8 @@ async def two_hubs(folder: Path, **options: Any) -> AsyncGenerator[tuple[Hub, Hu
 @pytest.mark.parametrize("target", ["worker", "boss"])
 async def test_hubs_together_call_an_agent_no_oftener_than_its_rate(tmp_path: Path, target: str) -> None:
     async with two_hubs(tmp_path, rate=Rate(calls=5, seconds=LONG_S)) as hubs:
-        asked = [hub.ask(target, f"piece {number}", user="u") for number in range(5) for hub in hubs]
-        done = await asyncio.gather(*asked)
+        calls = [hub.ask(target, f"piece {number}", user="u") for number in range(5) for hub in hubs]
+        done = await asyncio.gather(*calls)
     if target == "worker":
         assert [code_of(each) for each in done].count(None) == 5
         assert {code_of(each) for each in done} == {None, Code.RATE_LIMITED}

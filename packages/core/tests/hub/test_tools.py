@@ -72,10 +72,10 @@ async def test_a_tool_that_the_card_does_not_name_cannot_be_used(hub: Hub, used:
 
     async with hub:
         response = await hub.ask("a", user="u-1")
-        told = await tool_records(hub, response.run)
+        uses = await tool_records(hub, response.run)
     assert response.ok, response.fault
     assert (used, response.tool_calls) == (["read"], ("read",))
-    refused = [each for each in told if each.fault is not None]
+    refused = [each for each in uses if each.fault is not None]
     assert [(each.agent, each.tool) for each in refused] == [("a", "delete")]
 
 
@@ -108,9 +108,9 @@ async def test_a_caller_can_restrict_its_callee(hub: Hub, used: list[str]) -> No
         return restricted
 
     async with hub:
-        asked = await hub.ask("asks", user="u-1")
+        direct = await hub.ask("asks", user="u-1")
         handed = await hub.ask("hands-on", user="u-1")
-    assert [*asked.unwrap(), handed.unwrap()] == [{"read": "read", "delete": "TOOL_NOT_ALLOWED"}] * 4
+    assert [*direct.unwrap(), handed.unwrap()] == [{"read": "read", "delete": "TOOL_NOT_ALLOWED"}] * 4
     assert used == ["read"] * 4
 
 
@@ -160,9 +160,9 @@ async def test_an_agent_cannot_give_itself_tools_by_changing_its_brief(hub: Hub,
 
     async with hub:
         response = await hub.ask("sly", user="u-1", tools=["read"])
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     assert (response.result, used) == (["TOOL_NOT_ALLOWED"] * 3, [])
-    assert {each.user for each in told} == {"u-1"}
+    assert {each.user for each in delegations} == {"u-1"}
 
 
 # ── arguments ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -243,11 +243,11 @@ async def test_a_tool_that_raises_is_an_error_that_the_agent_can_catch(hub: Hub)
     async with hub:
         response = await hub.ask("a", user="u-1")
         failed = await hub.ask("careless", user="u-1")
-        told = [each for each in await tool_records(hub, response.run) if not each.begun]
+        uses = [each for each in await tool_records(hub, response.run) if not each.begun]
     assert response.result == ["DELEGATION_FAILED", "RESULT_VALIDATION_FAILED"]
     assert failed.fault is not None
     assert (failed.status, "OSError: disk" in failed.fault.message) == (Status.FAILED, True)
-    assert [each.fault is not None for each in told] == [True, True]
+    assert [each.fault is not None for each in uses] == [True, True]
 
 
 async def test_a_tool_ends_with_the_deadline_of_the_agent_that_uses_it(hub: Hub) -> None:
@@ -287,10 +287,10 @@ async def test_what_a_tool_does_with_its_arguments_does_not_change_the_record(hu
 
     async with hub:
         response = await hub.ask("a", user="u-1")
-        told = await tool_records(hub, response.run)
+        uses = await tool_records(hub, response.run)
     assert response.result == [2, 1, "changed"]
     assert (rows, options) == ([2, 1], {"deep": [1]})
-    assert [each.input for each in told if each.input is not None] == [{"rows": [2, 1], "options": {"deep": [1]}}]
+    assert [each.input for each in uses if each.input is not None] == [{"rows": [2, 1], "options": {"deep": [1]}}]
 
 
 async def test_tools_used_are_named_in_the_response_and_in_the_record(hub: Hub, used: list[str]) -> None:
@@ -304,13 +304,13 @@ async def test_tools_used_are_named_in_the_response_and_in_the_record(hub: Hub, 
 
     async with hub:
         response = await hub.ask("a", user="u-1")
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
         ended = [each for each in await tool_records(hub, response.run) if not each.begun]
     assert response.result == ["read", "write"]
-    assert [each.tool_calls for each in told] == [(), ("read", "write")]
+    assert [each.tool_calls for each in delegations] == [(), ("read", "write")]
     assert [(each.delegation, each.agent, each.tool) for each in ended] == [
-        (told[1].id, "b", "read"),
-        (told[1].id, "b", "write"),
+        (delegations[1].id, "b", "read"),
+        (delegations[1].id, "b", "write"),
     ]
 
 

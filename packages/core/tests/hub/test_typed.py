@@ -367,16 +367,16 @@ def test_a_function_that_declares_nothing_has_no_schemas(hub: Hub) -> None:
 # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def heard(hub: Hub, agent: str) -> tuple[list[str], object]:
+async def streamed(hub: Hub, agent: str) -> tuple[list[str], object]:
     """Return the texts that are told as they come, and the result."""
-    told: list[str] = []
+    texts: list[str] = []
     result: object = None
     async with hub:
         async for record in hub.stream(agent, "go", user="u-1"):
             if isinstance(record.body, Delta):
-                told.append(record.body.text)
+                texts.append(record.body.text)
             result = getattr(record.body, "result", None)
-    return told, result
+    return texts, result
 
 
 async def test_a_function_with_yield_streams_its_texts_which_together_are_the_result(
@@ -397,9 +397,9 @@ async def test_a_function_with_yield_streams_its_texts_which_together_are_the_re
     for agent in (talker, thread, Talker()):
         hub = make_hub(redaction=False)
         hub.add("talker", agent)
-        told, result = await heard(hub, "talker")
-        assert ("".join(told), result) == ("one two three", "one two three")
-        assert len(told) > 1
+        texts, result = await streamed(hub, "talker")
+        assert ("".join(texts), result) == ("one two three", "one two three")
+        assert len(texts) > 1
 
 
 async def test_a_value_that_is_not_a_text_may_come_last_and_is_the_result(hub: Hub) -> None:
@@ -424,11 +424,11 @@ async def test_a_value_that_is_not_a_text_may_come_last_and_is_the_result(hub: H
 
     async with hub:
         quoted = await hub.ask("quoter", user="u-1")
-        told = await hub.ask("sure", user="u-1")
+        response = await hub.ask("sure", user="u-1")
         returned = await hub.ask("returns", user="u-1")
         wrong = await hub.ask("late", user="u-1")
     assert quoted.result == {"total": 2.5, "note": ""}
-    assert (told.result, told.confidence) == ("certain", 0.9)
+    assert (response.result, response.confidence) == ("certain", 0.9)
     assert returned.result == {"n": 3}
     assert wrong.fault is not None
     assert wrong.fault.code is Code.RESULT_VALIDATION_FAILED

@@ -82,8 +82,8 @@ async def test_hubs_on_one_store_share_the_day_also_at_once(tmp_path: Path) -> N
     path = tmp_path / "hub.db"
     first, second = (a_hub(SqliteStore(path, durability="process"), most=1_000, run=300) for _ in range(2))
     async with first, second:
-        asked = [spend(hub, 300) for _ in range(5) for hub in (first, second)]
-        done = await asyncio.gather(*asked)
+        requests = [spend(hub, 300) for _ in range(5) for hub in (first, second)]
+        done = await asyncio.gather(*requests)
     spent = sum(each.usage.prompt for each in done)
     assert spent <= 1_000
     assert spent >= 900

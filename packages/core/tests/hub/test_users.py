@@ -194,8 +194,8 @@ async def test_a_name_that_several_users_give_their_sessions_is_a_session_for_ea
     async with hub:
         for agent, name, sender in (("b", "support", "user"), ("a", None, "a")):
             for turn in ("one", "two"):
-                asked = [hub.ask(agent, f"{turn} of {user}", user=user, session=name) for user in users]
-                replies = await asyncio.gather(*asked)
+                requests = [hub.ask(agent, f"{turn} of {user}", user=user, session=name) for user in users]
+                replies = await asyncio.gather(*requests)
             for user, reply in zip(users, replies, strict=True):
                 assert reply.result == [f"{sender}: one of {user}", "b: []"], reply.fault
         (marked,) = {reply.session for reply in [await hub.ask("b", "three", user="u-4", session="support")]}
@@ -258,12 +258,12 @@ async def test_an_answer_from_another_users_sources_does_not_reach_the_caller(hu
 
     async with hub:
         response = await hub.ask("a", user="u-1")
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
         facts = [await hub.store.facts(user) for user in ("u-1", "u-2")]
-    assert told[1].fault is not None
-    assert told[1].fault.code is Code.USER_MISMATCH
-    assert "User ID mismatch - security violation" in told[1].fault.message
-    assert "payroll" not in told[1].fault.message, "not even its name"
+    assert delegations[1].fault is not None
+    assert delegations[1].fault.code is Code.USER_MISMATCH
+    assert "User ID mismatch - security violation" in delegations[1].fault.message
+    assert "payroll" not in delegations[1].fault.message, "not even its name"
     assert "100" not in str(response.result)
     assert facts == [(), ()]
 
@@ -361,24 +361,24 @@ async def test_every_delegation_is_in_the_record_with_who_whom_for_whom_what_and
 
     async with hub:
         response = await hub.ask("prime", "the user's words", user="u-1")
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
         kinds = [each.kind for each in await recorded(hub, response.run)]
-    assert [(each.origin, each.target, each.user, each.objective, each.status, each.depth) for each in told] == [
+    assert [(each.origin, each.target, each.user, each.objective, each.status, each.depth) for each in delegations] == [
         ("user", "prime", "u-1", "the user's words", Status.SUCCESS, 0),
         ("prime", "fine", "u-1", "do it", Status.SUCCESS, 1),
         ("prime", "breaks", "u-1", "try it", Status.FAILED, 1),
         ("prime", "hangs", "u-1", "wait for it", Status.TIMEOUT, 1),
         ("prime", "prime", "u-1", "ask myself", Status.REFUSED, 1),
     ]
-    assert [each.fault.code if each.fault else None for each in told] == [
+    assert [each.fault.code if each.fault else None for each in delegations] == [
         None,
         None,
         Code.DELEGATION_FAILED,
         Code.TIMEOUT,
         Code.LOOP_DETECTED,
     ]
-    assert told[3].duration_ms >= 40
-    assert told[0].duration_ms >= told[3].duration_ms
+    assert delegations[3].duration_ms >= 40
+    assert delegations[0].duration_ms >= delegations[3].duration_ms
     assert kinds == [
         Kind.STARTED,
         *[Kind.DELEGATION, Kind.RESULT] * 3,

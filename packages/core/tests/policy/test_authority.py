@@ -85,10 +85,10 @@ def test_an_agent_has_what_its_card_and_its_remit_both_name(
 
 @given(cards, remits, remits)
 def test_a_remit_that_is_cut_lets_nothing_through_that_its_caller_could_not_do(
-    caller: AgentCard, held: Remit, asked: Remit
+    caller: AgentCard, held: Remit, wanted: Remit
 ) -> None:
-    cut = within(asked, powers_of(caller, held))
-    assert cut.within(asked)
+    cut = within(wanted, powers_of(caller, held))
+    assert cut.within(wanted)
     for name in NAMES:
         if cut.tools is None or name in cut.tools:
             assert name in caller.tools
@@ -109,8 +109,8 @@ def test_a_request_from_elsewhere_is_cut_only_where_the_caller_counts(card: Agen
 
 def test_to_cut_what_is_within_already_changes_nothing() -> None:
     bound = replace(ROOT, chain=("y@z",), tools=frozen("t"), targets=frozen())
-    asked = request(bound)
-    assert received(asked, AgentCard(name="x", authority="caller"), OWN) is asked
+    wanted = request(bound)
+    assert received(wanted, AgentCard(name="x", authority="caller"), OWN) is wanted
 
 
 @pytest.mark.parametrize(

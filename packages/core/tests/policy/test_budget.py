@@ -34,10 +34,10 @@ FACTS = Facts(target=a_card())
 
 
 @given(counts, st.integers())
-def test_a_callee_never_gets_more_time_than_was_asked_for_or_is_left(asked: int, left: int) -> None:
+def test_a_callee_never_gets_more_time_than_was_asked_for_or_is_left(wanted: int, left: int) -> None:
     """C7: remaining time shrinks at each hop."""
-    granted = grant_time_ms(asked, left)
-    assert 0 <= granted <= asked
+    granted = grant_time_ms(wanted, left)
+    assert 0 <= granted <= wanted
     assert granted <= max(left, 0)
 
 
@@ -49,7 +49,7 @@ def test_a_caller_keeps_half_a_second_or_a_tenth_to_use_the_answer(left: int) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "left", "granted"),
+    ("wanted", "left", "granted"),
     [
         (30_000, 300_000, 30_000),
         (30_000, 30_000, 29_500),
@@ -60,9 +60,9 @@ def test_a_caller_keeps_half_a_second_or_a_tenth_to_use_the_answer(left: int) ->
         (-5, 1_000, 0),
     ],
 )
-def test_time_is_granted_as_the_design_says(asked: int, left: int, granted: int) -> None:
+def test_time_is_granted_as_the_design_says(wanted: int, left: int, granted: int) -> None:
     """C7: a child gets min(asked, left - reserve)."""
-    assert grant_time_ms(asked, left) == granted
+    assert grant_time_ms(wanted, left) == granted
 
 
 def test_a_delegation_with_too_little_time_is_not_started() -> None:
@@ -75,8 +75,8 @@ def test_a_delegation_with_too_little_time_is_not_started() -> None:
 
 
 @given(counts, st.integers())
-def test_a_callee_never_gets_more_tokens_than_were_asked_for_or_are_left(asked: int, left: int) -> None:
-    assert grant_tokens(asked, left) == max(0, min(asked, left))
+def test_a_callee_never_gets_more_tokens_than_were_asked_for_or_are_left(wanted: int, left: int) -> None:
+    assert grant_tokens(wanted, left) == max(0, min(wanted, left))
 
 
 @given(counts, counts)
@@ -116,10 +116,10 @@ def test_nothing_more_is_started_in_a_run_that_overran() -> None:
 
 
 @given(st.text(max_size=100), json_values | st.text(max_size=100), st.integers(1, 200))
-def test_the_short_cut_for_short_requests_says_what_counting_would_say(objective: str, said: Any, budget: int) -> None:
+def test_the_short_cut_for_short_requests_says_what_counting_would_say(objective: str, body: Any, budget: int) -> None:
     """X7: the estimate alone decides."""
-    request = a_request(objective=objective, input=said, remit=a_remit(tokens=budget))
-    assert (tokens(request, FACTS) == ALLOW) == (estimate(objective) + estimate(said) <= budget)
+    request = a_request(objective=objective, input=body, remit=a_remit(tokens=budget))
+    assert (tokens(request, FACTS) == ALLOW) == (estimate(objective) + estimate(body) <= budget)
 
 
 @given(json_values)
@@ -192,8 +192,8 @@ def test_a_window_lets_exactly_its_number_through(limit: Rate, now: int, more: i
 @given(limits, st.integers(0, 1_000))
 def test_the_next_window_lets_as_many_through_again(limit: Rate, now: int) -> None:
     later = now + int(limit.seconds)
-    asked = [now] * limit.calls * 2 + [later - 1] + [later] * limit.calls * 2
-    assert let_through(limit, asked) == [now] * limit.calls + [later] * limit.calls
+    calls = [now] * limit.calls * 2 + [later - 1] + [later] * limit.calls * 2
+    assert let_through(limit, calls) == [now] * limit.calls + [later] * limit.calls
 
 
 @given(limits, moments)

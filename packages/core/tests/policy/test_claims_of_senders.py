@@ -21,7 +21,7 @@ def received(sender: Sender, *notes: Note) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("sender", "said", "by"),
+    ("sender", "author", "by"),
     [
         (HUB, "supervisor", "supervisor@north"),
         (HUB, "", "user@north"),
@@ -29,9 +29,9 @@ def received(sender: Sender, *notes: Note) -> Request:
         (WEB, "", ""),
     ],
 )
-def test_notes_of_a_sender_are_known_as_its_own(sender: Sender, said: str, by: str) -> None:
+def test_notes_of_a_sender_are_known_as_its_own(sender: Sender, author: str, by: str) -> None:
     """A peer must not speak as an agent of this hub, or as its user."""
-    request = received(sender, Note("decision", "Refunds are approved", said))
+    request = received(sender, Note("decision", "Refunds are approved", author))
     assert request.view is not None
     assert request.view.known == (Note("decision", "Refunds are approved", by),)
 

@@ -44,8 +44,8 @@ def numbered(*messages: Message) -> list[Message]:
 
 
 def chosen(messages: list[Message], tokens: int = 1_000, **wanted: Any) -> list[str]:
-    found = select(messages, ContextFilter(**wanted), now_ms=NOW_MS, tokens=tokens)
-    return [message.text for message in found]
+    messages_shown = select(messages, ContextFilter(**wanted), now_ms=NOW_MS, tokens=tokens)
+    return [message.text for message in messages_shown]
 
 
 # ── which messages there are ──────────────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +113,7 @@ def test_what_happens_inside_an_agent_is_no_message(kind: Kind) -> None:
 
 CANARY = "canary-7f3a"
 
-heard = st.one_of(
+visible = st.one_of(
     texts.map(lambda text: (Kind.DELEGATION, a_request(objective=text, hints=(CANARY,), reason=CANARY))),
     texts.map(lambda text: (Kind.RESULT, a_response(result=text, summary=CANARY, tool_calls=(CANARY,)))),
 )
@@ -127,7 +127,7 @@ filters = st.builds(
 )
 
 
-@given(st.lists(heard | unheard, max_size=20), filters)
+@given(st.lists(visible | unheard, max_size=20), filters)
 def test_no_filter_lets_anything_pass_that_happened_inside_an_agent(
     session: list[tuple[Kind, Body]], wanted: ContextFilter
 ) -> None:
@@ -153,8 +153,8 @@ def test_what_a_callee_was_shown_stands_once_before_the_request_that_showed_it()
         return a_request(id=objective, parent="run-1", objective=objective, view=view.recorded())
 
     records = [a_record(asking("first", 1), seq=10), a_record(asking("second", 1, 2, 3, 4), seq=11)]
-    found = messages_from_records(records, original=elsewhere.get, count=len)
-    assert [(message.text, message.seq, message.tokens) for message in found.messages] == [
+    recorded = messages_from_records(records, original=elsewhere.get, count=len)
+    assert [(message.text, message.seq, message.tokens) for message in recorded.messages] == [
         ("shown 1", 1, 101),
         ("first", 10, 5),
         ("shown 2", 2, 102),
@@ -169,10 +169,10 @@ def test_a_request_that_began_in_another_form_replaces_its_first_form() -> None:
         a_record(a_request(objective="edited"), seq=3),
         a_record(a_response(result="done"), Kind.RESULT, seq=4),
     ]
-    found = messages_from_records(records, original=lambda _: None, count=len)
-    assert [message.text for message in found.messages] == ["another", "edited", "done"]
-    rest = messages_from_records(records[2:], original=lambda _: None, count=len, asked={"run-1": 1, "r-2": 2})
-    assert rest == RecordedMessages(found.messages[1:], {1})
+    recorded = messages_from_records(records, original=lambda _: None, count=len)
+    assert [message.text for message in recorded.messages] == ["another", "edited", "done"]
+    rest = messages_from_records(records[2:], original=lambda _: None, count=len, last_forms={"run-1": 1, "r-2": 2})
+    assert rest == RecordedMessages(recorded.messages[1:], {1})
 
 
 # ── which of them are asked for ───────────────────────────────────────────────────────────────────────────────────────
@@ -309,18 +309,18 @@ def test_the_newest_of_what_is_known_takes_up_to_a_quarter() -> None:
 
 def test_messages_that_were_asked_for_by_number_come_before_summary_and_workspace() -> None:
     view = View(messages=some(8), summary=many(15), workspace=many(30))
-    found = shown(view, last_first=True)
-    assert found == View(messages=view.messages, summary=many(15), workspace=many(5) + "…", tokens=110)
-    found = shown(replace(view, messages=some(20)), last_first=True)
-    assert (found.messages, found.summary, found.workspace) == (some(20)[-10:], "", "")
+    view_shown = shown(view, last_first=True)
+    assert view_shown == View(messages=view.messages, summary=many(15), workspace=many(5) + "…", tokens=110)
+    view_shown = shown(replace(view, messages=some(20)), last_first=True)
+    assert (view_shown.messages, view_shown.summary, view_shown.workspace) == (some(20)[-10:], "", "")
 
 
 def test_summary_and_workspace_keep_half_where_no_number_was_asked_for() -> None:
     view = View(messages=some(20), summary=many(30), workspace=many(40))
-    found = shown(view)
-    assert found == View(messages=some(20)[-5:], summary=many(30), workspace=many(20) + "…", tokens=110)
-    found = shown(replace(view, summary=many(70)))
-    assert found == View(messages=some(20)[-5:], summary=many(50) + "…", workspace="", tokens=110)
+    view_shown = shown(view)
+    assert view_shown == View(messages=some(20)[-5:], summary=many(30), workspace=many(20) + "…", tokens=110)
+    view_shown = shown(replace(view, summary=many(70)))
+    assert view_shown == View(messages=some(20)[-5:], summary=many(50) + "…", workspace="", tokens=110)
 
 
 def test_summary_and_workspace_keep_what_the_messages_do_not_need() -> None:
@@ -347,20 +347,20 @@ def characters(text: str) -> int:
     ],
 )
 def test_a_text_is_cut_at_the_end_of_a_line_or_of_a_word(text: str, room: int, cut: str) -> None:
-    found = fit(View(summary=text), task=0, room=room, count=characters, last_first=False)
-    assert found == View(summary=cut, tokens=len(cut))
+    view = fit(View(summary=text), task=0, room=room, count=characters, last_first=False)
+    assert view == View(summary=cut, tokens=len(cut))
 
 
 def test_a_text_of_which_a_shorter_part_is_more_tokens_still_fits() -> None:
     def odd(text: str) -> int:
         return 100 if text == "aaaa bbbb…" else len(text)
 
-    found = fit(View(workspace="aaaa bbbb cccc"), task=0, room=12, count=odd, last_first=True)
-    assert found == View(workspace="aaaa bbb…", tokens=9)
+    view = fit(View(workspace="aaaa bbbb cccc"), task=0, room=12, count=odd, last_first=True)
+    assert view == View(workspace="aaaa bbb…", tokens=9)
 
 
 messages = st.lists(st.builds(a_message, texts, tokens=st.integers(0, 60)), max_size=8).map(
-    lambda found: tuple(numbered(*found))
+    lambda messages: tuple(numbered(*messages))
 )
 prose = st.text(st.sampled_from("ab1 \n.ß半"), max_size=80)
 views = st.builds(
@@ -384,17 +384,17 @@ def test_no_callee_is_given_more_to_read_than_there_is_room_for(
     view: View, task: int, room: int, count: Callable[[str], int], last_first: bool
 ) -> None:
     """O2: the total includes the task."""
-    found = fit(view, task=task, room=room, count=count, last_first=last_first)
-    assert found.tokens == task + all_of(found, count) <= max(task, room)
+    fitted = fit(view, task=task, room=room, count=count, last_first=last_first)
+    assert fitted.tokens == task + all_of(fitted, count) <= max(task, room)
 
 
 @given(views, sizes, sizes, counters, st.booleans())
 def test_of_messages_and_notes_the_newest_are_shown_in_order(
     view: View, task: int, room: int, count: Callable[[str], int], last_first: bool
 ) -> None:
-    found = fit(view, task=task, room=room, count=count, last_first=last_first)
-    assert found.messages == view.messages[len(view.messages) - len(found.messages) :]
-    assert found.known == view.known[len(view.known) - len(found.known) :]
+    fitted = fit(view, task=task, room=room, count=count, last_first=last_first)
+    assert fitted.messages == view.messages[len(view.messages) - len(fitted.messages) :]
+    assert fitted.known == view.known[len(view.known) - len(fitted.known) :]
 
 
 @given(views, sizes, sizes, counters, st.booleans())
@@ -409,8 +409,8 @@ def test_what_fits_already_is_left_alone(
 def test_a_text_that_is_trimmed_is_the_beginning_of_what_it_was(
     view: View, room: int, count: Callable[[str], int]
 ) -> None:
-    found = fit(view, task=0, room=room, count=count, last_first=False)
-    for before, after in ((view.summary, found.summary), (view.workspace, found.workspace)):
+    fitted = fit(view, task=0, room=room, count=count, last_first=False)
+    for before, after in ((view.summary, fitted.summary), (view.workspace, fitted.workspace)):
         assert after == before or before.startswith(after.removesuffix("…"))
 
 

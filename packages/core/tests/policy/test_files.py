@@ -28,7 +28,7 @@ _MAIL = re.compile(r"[a-z]+@[a-z]+\.org")
 
 
 def detect(text: str) -> list[Finding]:
-    return [Finding(*found.span(), "MAIL") for found in _MAIL.finditer(text)]
+    return [Finding(*match.span(), "MAIL") for match in _MAIL.finditer(text)]
 
 
 SEALING = Sealing(KEY, detect)

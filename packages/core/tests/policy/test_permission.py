@@ -160,9 +160,9 @@ def test_a_caller_cannot_pass_on_a_tool_that_its_own_remit_leaves_out() -> None:
 
 @given(name_sets, optional(name_sets), optional(name_sets))
 def test_tools_that_pass_are_both_the_callees_and_the_callers(
-    own: frozenset[str], held: frozenset[str] | None, asked: frozenset[str] | None
+    own: frozenset[str], held: frozenset[str] | None, wanted: frozenset[str] | None
 ) -> None:
     """X11, O6: by any path."""
-    facts = Facts(target=a_card(tools=own), held=a_remit(tools=held), asked_tools=asked)
-    if asked is not None and tools(a_request(), facts) == ALLOW:
-        assert meet(held, asked) == asked <= own
+    facts = Facts(target=a_card(tools=own), held=a_remit(tools=held), asked_tools=wanted)
+    if wanted is not None and tools(a_request(), facts) == ALLOW:
+        assert meet(held, wanted) == wanted <= own

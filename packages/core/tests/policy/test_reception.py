@@ -182,17 +182,17 @@ def test_what_comes_back_to_a_run_in_flight_stands_below_it_whatever_it_claims()
 
 def test_what_a_sender_shows_has_no_numbers_here() -> None:
     """X10: those of its own record are those of other people's here."""
-    said = Message(role="user", text="Hello", name="user", tokens=3, at_ms=5, seq=17, delegation="r.1")
-    view = View(messages=(said,), summary="so far", seen=(3, 4), tokens=9)
+    message = Message(role="user", text="Hello", name="user", tokens=3, at_ms=5, seq=17, delegation="r.1")
+    view = View(messages=(message,), summary="so far", seen=(3, 4), tokens=9)
     shown = taken(Submission(target="tag", user="u-1", view=view, context=ContextFilter(last_messages=3)))
-    assert shown.view == replace(view, messages=(replace(said, seq=0, delegation=""),), seen=())
+    assert shown.view == replace(view, messages=(replace(message, seq=0, delegation=""),), seen=())
     assert shown.context is None
 
 
-@pytest.mark.parametrize("said", [None, "", "nonsense", "00-" + "0" * 32 + "-b7ad6b7169203331-01", TRACE + "-more"])
-def test_a_trace_that_is_none_is_left_out(said: str | None) -> None:
-    assert trace_of(said) is None
-    assert taken(from_hub(traceparent=said), HUB).traceparent is None
+@pytest.mark.parametrize("trace", [None, "", "nonsense", "00-" + "0" * 32 + "-b7ad6b7169203331-01", TRACE + "-more"])
+def test_a_trace_that_is_none_is_left_out(trace: str | None) -> None:
+    assert trace_of(trace) is None
+    assert taken(from_hub(traceparent=trace), HUB).traceparent is None
 
 
 def test_a_trace_is_known_by_its_first_part() -> None:
@@ -363,7 +363,7 @@ CUT = "At most 4,000 tokens of context are passed on here, not 6,000"
 NO_CONVERSATION = "The filter chose nothing, because the request names no conversation."
 
 
-def said(limits: Limits | None = None, **fields: Any) -> list[str]:
+def warnings_about(limits: Limits | None = None, **fields: Any) -> list[str]:
     given: dict[str, Any] = {"target": "coder", "user": "u-1", **fields}
     sent = Submission(**given)
     request = receive(
@@ -379,10 +379,10 @@ def said(limits: Limits | None = None, **fields: Any) -> list[str]:
 
 
 def test_more_context_than_is_allowed_is_told() -> None:
-    assert [each.startswith(CUT) for each in said(context_tokens=6_000)] == [True]
-    assert said(context_tokens=4_000) == []
-    assert said(Limits(context_tokens=8_000), context_tokens=6_000) == []
-    assert said(Limits(context_tokens=2_000), context_tokens=4_000) == []
+    assert [each.startswith(CUT) for each in warnings_about(context_tokens=6_000)] == [True]
+    assert warnings_about(context_tokens=4_000) == []
+    assert warnings_about(Limits(context_tokens=8_000), context_tokens=6_000) == []
+    assert warnings_about(Limits(context_tokens=2_000), context_tokens=4_000) == []
 
 
 @pytest.mark.parametrize(
@@ -397,12 +397,12 @@ def test_more_context_than_is_allowed_is_told() -> None:
 )
 def test_a_filter_without_a_conversation_is_told(wanted: dict[str, Any]) -> None:
     context = ContextFilter(**wanted)
-    assert [each.startswith(NO_CONVERSATION) for each in said(context=context)] == [True]
-    assert said(context=context, session="s-1") == []
-    assert said(context=context, view=View()) == []
-    assert said(context=context, user=None, remit=a_remit()) == []
+    assert [each.startswith(NO_CONVERSATION) for each in warnings_about(context=context)] == [True]
+    assert warnings_about(context=context, session="s-1") == []
+    assert warnings_about(context=context, view=View()) == []
+    assert warnings_about(context=context, user=None, remit=a_remit()) == []
 
 
 @pytest.mark.parametrize("wanted", [{}, {"last_messages": 0}, {"include_workspace": True}, {"known": "none"}])
 def test_a_filter_that_needs_no_conversation_is_not_told(wanted: dict[str, Any]) -> None:
-    assert said(context=ContextFilter(**wanted)) == []
+    assert warnings_about(context=ContextFilter(**wanted)) == []

@@ -29,7 +29,7 @@ _SECRET = re.compile(r"(?P<MAIL>[a-z]+@[a-z]+\.org)|(?P<CARD>(?<!\d)4111\d{12}(?
 
 def detect(text: str) -> list[Finding]:
     """Find e-mail addresses, numbers of sixteen digits that begin with 4111, and a few digits after `pin: `."""
-    return [Finding(*found.span(), found.lastgroup or "") for found in _SECRET.finditer(text)]
+    return [Finding(*match.span(), match.lastgroup or "") for match in _SECRET.finditer(text)]
 
 
 SEALING = Sealing(KEY, detect)
@@ -42,8 +42,8 @@ def token(kind: str, raw: str | int, key: bytes = KEY) -> str:
 
 
 def struck(value: Any, sealing: Sealing = SEALING) -> tuple[Any, dict[str, str | int]]:
-    found: dict[str, str | int] = {}
-    return strike(value, sealing, found), found
+    originals: dict[str, str | int] = {}
+    return strike(value, sealing, originals), originals
 
 
 def detecting(*findings: Finding) -> Sealing:
@@ -72,8 +72,8 @@ planted: st.SearchStrategy[Any] = st.recursive(
 @given(planted)
 def test_what_was_struck_comes_back_whole(value: Any) -> None:
     """X12: redacted on the way, restored for the caller."""
-    clean, found = struck(value)
-    assert restore(clean, found) == value
+    clean, originals = struck(value)
+    assert restore(clean, originals) == value
 
 
 @given(planted)
@@ -85,17 +85,17 @@ def test_nothing_that_was_struck_is_left(value: Any) -> None:
 @given(planted)
 def test_striking_twice_strikes_no_more_than_once(value: Any) -> None:
     clean, _ = struck(value)
-    again, found = struck(clean)
+    again, originals = struck(clean)
     assert again is clean
-    assert found == {}
+    assert originals == {}
 
 
 @given(planted)
 def test_the_same_is_struck_to_the_same_under_one_key_and_to_another_under_another(value: Any) -> None:
     """X12: deterministic within a run, and of no use in any other."""
-    clean, found = struck(value)
-    assert struck(value) == (clean, found)
-    assert not found.keys() & struck(value, Sealing(OTHER_KEY, detect))[1].keys()
+    clean, originals = struck(value)
+    assert struck(value) == (clean, originals)
+    assert not originals.keys() & struck(value, Sealing(OTHER_KEY, detect))[1].keys()
 
 
 @given(planted)
@@ -134,16 +134,16 @@ def test_whatever_an_envelope_says_is_struck_and_comes_back(data: st.DataObject,
         metadata={text: value},
     )
     for envelope in (request, response, Refusal(request=request, response=response)):
-        clean, found = struck(envelope)
-        assert restore(clean, found) == envelope
+        clean, originals = struck(envelope)
+        assert restore(clean, originals) == envelope
         assert not any(secret in encode(clean).decode() for secret in (ALICE, BOB, CARD))
 
 
 @given(st.text(), st.sampled_from(["A", "MAIL", "API_KEY", "X" * 32]), st.binary(min_size=1, max_size=64))
 def test_every_token_is_recognized_as_one(raw: str, kind: str, key: bytes) -> None:
-    found = TOKEN.fullmatch(token(kind, raw, key))
-    assert found is not None
-    assert found[1] == kind
+    match = TOKEN.fullmatch(token(kind, raw, key))
+    assert match is not None
+    assert match[1] == kind
 
 
 def test_text_and_number_of_the_same_digits_have_tokens_of_their_own() -> None:
@@ -156,15 +156,15 @@ def test_text_and_number_of_the_same_digits_have_tokens_of_their_own() -> None:
 
 
 def test_a_text_keeps_everything_but_what_was_found() -> None:
-    clean, found = struck(f"write to {ALICE}, or {BOB}, or {ALICE}!")
+    clean, originals = struck(f"write to {ALICE}, or {BOB}, or {ALICE}!")
     assert clean == f"write to {token('MAIL', ALICE)}, or {token('MAIL', BOB)}, or {token('MAIL', ALICE)}!"
-    assert found == {token("MAIL", ALICE): ALICE, token("MAIL", BOB): BOB}
+    assert originals == {token("MAIL", ALICE): ALICE, token("MAIL", BOB): BOB}
 
 
 def test_half_a_character_is_struck_and_comes_back_like_any_other() -> None:
     text = f"\ud800{ALICE}\udfff"
-    clean, found = struck(text)
-    assert (ALICE in clean, restore(clean, found)) == (False, text)
+    clean, originals = struck(text)
+    assert (ALICE in clean, restore(clean, originals)) == (False, text)
     assert TOKEN.fullmatch(token("X", "\ud800"))
 
 
@@ -197,19 +197,19 @@ def test_a_finding_of_nothing_strikes_nothing(findings: list[Finding]) -> None:
 def test_everything_that_any_finding_names_is_struck(findings: list[Finding], left: str) -> None:
     """X12: a detector of the user's own may find things twice, crosswise or in any order; none of it passes."""
     text = "0123456789"
-    clean, found = struck(text, detecting(*findings))
+    clean, originals = struck(text, detecting(*findings))
     assert TOKEN.sub("", clean) == left
-    assert restore(clean, found) == text
+    assert restore(clean, originals) == text
 
 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40)), max_size=6))
 def test_whatever_a_detector_finds_comes_back_whole(text: str, places: list[tuple[int, int]]) -> None:
     sealing = detecting(*(Finding(start, end, "X") for start, end in places))
-    clean, found = struck(text, sealing)
+    clean, originals = struck(text, sealing)
     gone = {at for start, end in places for at in range(max(start, 0), min(end, len(text)))}
     if not TOKEN.search(text):
         assert TOKEN.sub("", clean) == "".join(char for at, char in enumerate(text) if at not in gone)
-    assert restore(clean, found) == text
+    assert restore(clean, originals) == text
 
 
 @pytest.mark.parametrize("kind", ["mail", "e-mail", "E MAIL", "9LIVES", "", "X" * 40, "[X]", "ÄRZTE", "_X", "a:b"])
@@ -217,20 +217,20 @@ def test_a_kind_that_cannot_be_in_a_token_is_written_so_that_it_can(kind: str) -
     """X12: else the token would be none, and never come back; a number would even stay as it is."""
     sealing = found_by(lambda text: [Finding(0, len(text), kind)] if text else [])
     for value in ("secret", NUMBER):
-        clean, found = struck(value, sealing)
+        clean, originals = struck(value, sealing)
         assert TOKEN.fullmatch(clean)
-        assert restore(clean, found) == value
-    clean, found = struck("secret", sealing)
-    assert restore(f"it is {clean}!", found) == "it is secret!"
+        assert restore(clean, originals) == value
+    clean, originals = struck("secret", sealing)
+    assert restore(f"it is {clean}!", originals) == "it is secret!"
 
 
 def test_a_detector_that_does_not_know_tokens_leaves_them_whole() -> None:
     """X12: what was struck once comes back in one step, however many hops it went through."""
     words = found_by(lambda text: [Finding(*each.span(), "WORD") for each in re.finditer(r"[A-Za-z]{4,}", text)])
-    clean, found = struck("hello big wide world", words)
+    clean, originals = struck("hello big wide world", words)
     again, more = struck(f"{clean} again", words)
     assert again.startswith(clean)
-    assert restore(again, found | more) == "hello big wide world again"
+    assert restore(again, originals | more) == "hello big wide world again"
 
 
 def test_what_only_looks_like_a_token_hides_no_number() -> None:
@@ -244,11 +244,11 @@ def test_what_only_looks_like_a_token_hides_no_number() -> None:
 
 
 def test_a_number_goes_whole_and_comes_back_as_a_number() -> None:
-    clean, found = struck({"card": NUMBER, "sum": 12, "at": [NUMBER, True, None, 1.5]})
+    clean, originals = struck({"card": NUMBER, "sum": 12, "at": [NUMBER, True, None, 1.5]})
     mark = token("CARD", NUMBER)
     assert clean == {"card": mark, "sum": 12, "at": [mark, True, None, 1.5]}
-    assert found == {mark: NUMBER}
-    assert restore(clean, found) == {"card": NUMBER, "sum": 12, "at": [NUMBER, True, None, 1.5]}
+    assert originals == {mark: NUMBER}
+    assert restore(clean, originals) == {"card": NUMBER, "sum": 12, "at": [NUMBER, True, None, 1.5]}
 
 
 def test_a_number_within_a_text_comes_back_as_text() -> None:
@@ -264,17 +264,17 @@ def test_a_number_that_is_no_secret_is_the_same_object() -> None:
 def test_a_number_of_which_part_is_a_secret_goes_whole() -> None:
     """X12: nothing that was found passes; part of a number is no number."""
     sealing = found_by(lambda text: [Finding(0, 6, "PREFIX")] if len(text) > 12 else [])
-    clean, found = struck(NUMBER, sealing)
+    clean, originals = struck(NUMBER, sealing)
     assert clean == token("PREFIX", NUMBER)
-    assert restore(clean, found) == NUMBER
+    assert restore(clean, originals) == NUMBER
 
 
 @pytest.mark.parametrize("value", [1_234_567, -NUMBER, float(NUMBER)], ids=["named", "negative", "float"])
 def test_a_number_in_another_form_is_found_too(value: float) -> None:
     """X12: a short one under a telling name, one with a sign, one that a table has made a fraction of."""
-    clean, found = struck({"pin": value, "n": 1})
+    clean, originals = struck({"pin": value, "n": 1})
     assert TOKEN.fullmatch(str(clean["pin"]))
-    assert restore(clean, found) == {"pin": value, "n": 1}
+    assert restore(clean, originals) == {"pin": value, "n": 1}
 
 
 def test_a_short_number_is_what_its_name_says_or_none() -> None:
@@ -288,18 +288,18 @@ def test_a_short_number_is_what_its_name_says_or_none() -> None:
 def test_what_no_detector_could_look_at_goes_whole() -> None:
     """X12: texts, names and every number that could be somebody's, whatever it is called."""
     value = {"a": "text", "n": 1_234_567, "s": [536_228_726, NUMBER, -1_234_567, 12], "e": ""}
-    clean, found = struck(value, found_by(everything))
+    clean, originals = struck(value, found_by(everything))
     assert TOKEN.sub("", re.sub(r"[\[\]{}',: ]", "", TOKEN.sub("", str(clean)))) == "12"
-    assert restore(clean, found) == value
+    assert restore(clean, originals) == value
 
 
 # ── structure ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_keys_are_struck_and_restored_like_values() -> None:
-    clean, found = struck({ALICE: {BOB: 1}, "x": 2})
+    clean, originals = struck({ALICE: {BOB: 1}, "x": 2})
     assert clean == {token("MAIL", ALICE): {token("MAIL", BOB): 1}, "x": 2}
-    assert restore(clean, found) == {ALICE: {BOB: 1}, "x": 2}
+    assert restore(clean, originals) == {ALICE: {BOB: 1}, "x": 2}
 
 
 def test_the_name_of_a_field_helps_to_tell_what_stands_in_it() -> None:
@@ -310,26 +310,26 @@ def test_the_name_of_a_field_helps_to_tell_what_stands_in_it() -> None:
 
 
 def test_the_name_itself_is_not_struck_again_with_its_value() -> None:
-    clean, found = struck({ALICE: BOB})
-    assert found == {token("MAIL", ALICE): ALICE, token("MAIL", BOB): BOB}
+    clean, originals = struck({ALICE: BOB})
+    assert originals == {token("MAIL", ALICE): ALICE, token("MAIL", BOB): BOB}
     assert clean == {token("MAIL", ALICE): token("MAIL", BOB)}
 
 
 def test_a_name_that_is_no_name_says_nothing() -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     def listening(text: str) -> list[Finding]:
-        asked.append(text)
+        texts.append(text)
         return []
 
     struck({"x" * 65: "value"}, found_by(listening))
-    assert asked == ["x" * 65, "value"]
+    assert texts == ["x" * 65, "value"]
 
 
 def test_a_finding_that_begins_in_the_name_strikes_the_value_alone() -> None:
     sealing = found_by(lambda text: [Finding(0, len(text), "ALL")] if ": " in text else [])
-    clean, found = struck({"name": "value"}, sealing)
-    assert (clean, found) == ({"name": token("ALL", "value")}, {token("ALL", "value"): "value"})
+    clean, originals = struck({"name": "value"}, sealing)
+    assert (clean, originals) == ({"name": token("ALL", "value")}, {token("ALL", "value"): "value"})
 
 
 def test_two_keys_that_are_struck_to_one_lose_nothing() -> None:
@@ -353,10 +353,10 @@ def test_a_text_that_tokens_would_make_too_long_goes_whole(field: str, room: int
         "tool": ToolUse(delegation="d", agent="a", tool=text),
     }
     envelope = envelopes[field]
-    clean, found = struck(envelope)
+    clean, originals = struck(envelope)
     assert getattr(clean, field) == token("TEXT", text)
     assert checked(clean) == clean
-    assert restore(clean, found) == envelope
+    assert restore(clean, originals) == envelope
 
 
 def test_two_keys_that_come_back_as_one_lose_nothing() -> None:
@@ -366,9 +366,9 @@ def test_two_keys_that_come_back_as_one_lose_nothing() -> None:
 
 
 def test_lists_and_tuples_stay_what_they_are() -> None:
-    clean, found = struck((ALICE, [ALICE]))
+    clean, originals = struck((ALICE, [ALICE]))
     assert clean == (token("MAIL", ALICE), [token("MAIL", ALICE)])
-    assert restore(clean, found) == (ALICE, [ALICE])
+    assert restore(clean, originals) == (ALICE, [ALICE])
 
 
 def test_records_are_struck_in_all_that_they_say_and_in_nothing_else() -> None:
@@ -398,11 +398,11 @@ def test_records_are_struck_in_all_that_they_say_and_in_nothing_else() -> None:
 
 def test_a_context_filter_is_struck() -> None:
     request = a_request(context=ContextFilter(keywords=(ALICE,), workspace_files=(f"{BOB}.txt",)))
-    clean, found = struck(request)
+    clean, originals = struck(request)
     assert clean.context == ContextFilter(
         keywords=(token("MAIL", ALICE),), workspace_files=(f"{token('MAIL', BOB)}.txt",)
     )
-    assert restore(clean, found) == request
+    assert restore(clean, originals) == request
 
 
 def test_what_a_source_is_called_is_struck_and_whose_it_is_is_not() -> None:
@@ -650,14 +650,14 @@ def test_names_that_become_one_at_every_level_are_no_trouble() -> None:
     value: Any = ALICE
     for _ in range(60):
         value = {token("MAIL", ALICE): 1, ALICE: value}
-    clean, found = struck(value)
+    clean, originals = struck(value)
     assert ALICE not in str(clean)
-    assert ALICE in str(restore(clean, found))
+    assert ALICE in str(restore(clean, originals))
 
 
 def test_as_deep_as_an_envelope_may_be_is_no_trouble() -> None:
-    clean, found = struck(deep(64))
-    assert restore(clean, found) == deep(64)
+    clean, originals = struck(deep(64))
+    assert restore(clean, originals) == deep(64)
 
 
 @pytest.mark.unwatched
@@ -677,8 +677,8 @@ def test_as_deep_as_an_envelope_may_be_is_no_trouble() -> None:
 def test_a_megabyte_of_anything_is_struck_and_restored_at_once(make: Callable[[], Any]) -> None:
     """What grows with the square of a text does not end before the time-out of a test."""
     value = make()
-    clean, found = struck(value)
-    assert restore(clean, found) == value
+    clean, originals = struck(value)
+    assert restore(clean, originals) == value
     restore(clean, HELD | {f"[MAIL:{n:012}]": "x" for n in range(10_000)})
     assert msgspec.json.encode(clean)
 

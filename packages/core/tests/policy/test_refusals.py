@@ -48,7 +48,7 @@ def facts(**changes: Any) -> Facts:
     return Facts(**known)
 
 
-def asked(*names: str) -> frozenset[str]:
+def name_set(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
@@ -62,7 +62,7 @@ REFUSED: list[tuple[Guard, Request, Facts]] = [
     (known_target, LISTED, facts()),
     (permission, a_request(), facts(caller=PRIME, held=a_remit())),
     (permission, a_request(), facts(caller=MUTED, held=a_remit())),
-    (permission, a_request(), facts(caller=FREE, held=a_remit(targets=asked("byte")))),
+    (permission, a_request(), facts(caller=FREE, held=a_remit(targets=name_set("byte")))),
     (user, a_request(session="s-1"), facts(session_user="u-2", session_agent="tag")),
     (user, a_request(session="s-1"), facts(session_user="u-1", session_agent="byte")),
     (user, a_request(handoff=SHARED), facts()),
@@ -77,8 +77,8 @@ REFUSED: list[tuple[Guard, Request, Facts]] = [
     (delegations, a_request(), facts(limits=FEW, delegations=11, agent_delegations=5)),
     (record, a_request(), facts(limits=FEW, record_bytes=12_345)),
     (deadline, a_request(remit=a_remit(time_ms=19)), facts()),
-    (tools, a_request(), facts(target=CODER, asked_tools=asked("read", "shell", "browse"))),
-    (tools, a_request(), facts(target=CODER, held=READS, asked_tools=asked("read", "write"))),
+    (tools, a_request(), facts(target=CODER, asked_tools=name_set("read", "shell", "browse"))),
+    (tools, a_request(), facts(target=CODER, held=READS, asked_tools=name_set("read", "write"))),
     (tokens, DEAR, facts()),
     (tokens, a_request(remit=a_remit(tokens=0)), facts()),
     (tokens, a_request(), facts(overrun=True)),

@@ -173,11 +173,11 @@ class Caller:
 
     def ask(self, call: str, answer: Json, *, changes: bool = False) -> bool:
         """Return whether a call was wasted."""
-        asked = PastCall(ComparedContent(call), self.past, self.news)
-        self.past.append(asked)
-        self.wasted += asked.note_answer(content_of_answer(answer), self.news, changes=changes)
-        self.news = asked.after
-        return asked.wasted
+        call_made = PastCall(ComparedContent(call), self.past, self.news)
+        self.past.append(call_made)
+        self.wasted += call_made.note_answer(content_of_answer(answer), self.news, changes=changes)
+        self.news = call_made.after
+        return call_made.wasted
 
 
 @pytest.mark.parametrize(

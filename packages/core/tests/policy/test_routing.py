@@ -114,7 +114,7 @@ def test_who_was_overtaken_takes_at_least_as_long_and_has_not_failed() -> None:
 
 
 def test_a_ranking_says_when_each_was_last_heard_of() -> None:
-    found = explain(
+    ranking = explain(
         [
             Candidate(name="heard", track=after([False], now=100.0)),
             Candidate(name="slow", track=overtaken(begun(NEW), 3.0, 90.0)),
@@ -123,7 +123,7 @@ def test_a_ranking_says_when_each_was_last_heard_of() -> None:
         ],
         101.5,
     )
-    assert {each.name: each.ago_ms for each in found} == {"heard": 1_500, "busy": None, "slow": 11_500, "ahead": 0}
+    assert {each.name: each.ago_ms for each in ranking} == {"heard": 1_500, "busy": None, "slow": 11_500, "ahead": 0}
 
 
 def test_five_failures_in_a_row_put_it_last_for_thirty_seconds_and_then_for_longer() -> None:
@@ -171,7 +171,7 @@ def test_everyone_who_may_be_asked_is_ranked_once(known: list[tuple[float, float
 
 
 def test_a_ranking_says_why_each_stands_where_it_does() -> None:
-    found = explain(
+    ranking = explain(
         [
             Candidate(name="left", track=GOOD, wait_ms=500),
             Candidate(name="ejected", track=TrackRecord(failures=5, ejected_until=30.0)),
@@ -182,7 +182,7 @@ def test_a_ranking_says_why_each_stands_where_it_does() -> None:
         ],
         0.0,
     )
-    assert [(each.name, each.why) for each in found] == [
+    assert [(each.name, each.why) for each in ranking] == [
         ("probed", "asked next, to see whether it has recovered"),
         ("good", "95% success, 1000 ms, 0 in progress"),
         ("dear", "95% success, 1000 ms, 2 in progress, 700 tokens"),
@@ -190,7 +190,7 @@ def test_a_ranking_says_why_each_stands_where_it_does() -> None:
         ("ejected", "asked last for 30000 ms: it failed 5 times in a row"),
         ("left", "not called for 500 ms: it failed too often, or was asked too often"),
     ]
-    assert (found[2].latency_ms, found[2].tokens, found[2].in_flight) == (1_000, 700, 2)
+    assert (ranking[2].latency_ms, ranking[2].tokens, ranking[2].in_flight) == (1_000, 700, 2)
 
 
 UNAVAILABLE = {Code.DELEGATION_UNAVAILABLE, Code.OVERLOADED, Code.RATE_LIMITED}

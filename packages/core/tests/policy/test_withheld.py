@@ -114,9 +114,9 @@ def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
         "properties": {"email": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}, "all": {"$ref": "#/$defs/Loop"}}
     }
     schema = {"$ref": "#/$defs/Node", "$defs": {"Node": node, "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}] * 2}}}
-    found = fields_asking(schema)
-    assert found["next.next.email"] == "EMAIL"
-    assert len(found) < 20
+    fields = fields_asking(schema)
+    assert fields["next.next.email"] == "EMAIL"
+    assert len(fields) < 20
 
 
 # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,10 +154,10 @@ def test_what_is_nested_too_deep_is_left_alone() -> None:
 
 
 def test_the_warning_names_what_got_it_the_field_and_the_key() -> None:
-    told = token_given("tool", "find", "customer.email", "EMAIL").details
-    assert "tool find got a token" in told
-    assert "`customer.email`" in told
-    assert told.endswith('tools.find.sees = ["EMAIL"]')
+    details = token_given("tool", "find", "customer.email", "EMAIL").details
+    assert "tool find got a token" in details
+    assert "`customer.email`" in details
+    assert details.endswith('tools.find.sees = ["EMAIL"]')
     assert key_to_add("capability", "SEND", "IBAN") == 'capabilities.SEND.sees = ["IBAN"]'
     assert key_to_add("tool", "a.b", "IBAN") == 'tools."a.b".sees = ["IBAN"]'
     assert key_to_add("tool", "a.b", "IBAN", "mcp.a.sees.b") == 'mcp.a.sees.b = ["IBAN"]'
@@ -167,20 +167,20 @@ def test_the_warning_names_what_got_it_the_field_and_the_key() -> None:
 
 
 def test_a_tool_is_given_the_kinds_that_it_sees_in_all_arguments_or_in_one() -> None:
-    said: dict[str, Any] = {"to": EMAIL, "text": [f"{EMAIL} {PHONE} {FORGED}"], "n": 1}
+    arguments: dict[str, Any] = {"to": EMAIL, "text": [f"{EMAIL} {PHONE} {FORGED}"], "n": 1}
     raw = HELD[EMAIL]
-    assert reveal_arguments(said, HELD, frozenset({"EMAIL"})) == (
+    assert reveal_arguments(arguments, HELD, frozenset({"EMAIL"})) == (
         {"to": raw, "text": [f"{raw} {PHONE} {FORGED}"], "n": 1},
         {EMAIL: raw},
     )
-    assert reveal_arguments(said, HELD, {"to": frozenset({"EMAIL"})}) == (said | {"to": raw}, {EMAIL: raw})
+    assert reveal_arguments(arguments, HELD, {"to": frozenset({"EMAIL"})}) == (arguments | {"to": raw}, {EMAIL: raw})
 
 
 @pytest.mark.parametrize("sees", [frozenset[str](), frozenset({"IBAN"}), {"n": frozenset({"EMAIL"})}])
 def test_where_there_is_nothing_to_put_in_the_arguments_are_the_same(sees: Any) -> None:
-    said: dict[str, Any] = {"to": EMAIL, "n": 1}
-    given, shown = reveal_arguments(said, HELD, sees)
-    assert given is said
+    arguments: dict[str, Any] = {"to": EMAIL, "n": 1}
+    given, shown = reveal_arguments(arguments, HELD, sees)
+    assert given is arguments
     assert shown == {}
 
 

@@ -132,7 +132,7 @@ def test_a_capability_is_found_by_its_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wrong"),
+    ("fields", "wrong"),
     [
         ({}, []),
         ({"read_only": True, "hedge_ms": 0, "cache_ms": 0, "cache_similar": True}, []),
@@ -144,9 +144,9 @@ def test_a_capability_is_found_by_its_code() -> None:
     ],
 )
 def test_only_what_changes_nothing_is_asked_of_two_or_answered_from_similar_requests(
-    said: dict[str, Any], wrong: list[str]
+    fields: dict[str, Any], wrong: list[str]
 ) -> None:
-    assert list(Capability(code="LOOK", **said).contradictions()) == wrong
+    assert list(Capability(code="LOOK", **fields).contradictions()) == wrong
 
 
 # ── traces ────────────────────────────────────────────────────────────────────────────────────────────────────────────

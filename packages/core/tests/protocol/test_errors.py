@@ -120,7 +120,7 @@ def test_a_raised_fault_without_advice_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "wait_ms", "said"),
+    ("code", "wait_ms", "suggestion"),
     [
         (Code.RATE_LIMITED, 1_500, "Wait 2 s and try again."),
         (Code.RATE_LIMITED, None, "Wait a while and try again."),
@@ -129,20 +129,20 @@ def test_a_raised_fault_without_advice_is_one_line() -> None:
         (Code.DELEGATION_UNAVAILABLE, None, "Try again later or use an alternative."),
     ],
 )
-def test_advice_to_wait_gives_the_time_where_it_is_known(code: Code, wait_ms: int | None, said: str) -> None:
-    assert fault(code, "no", retry_after_ms=wait_ms).suggestion == said
+def test_advice_to_wait_gives_the_time_where_it_is_known(code: Code, wait_ms: int | None, suggestion: str) -> None:
+    assert fault(code, "no", retry_after_ms=wait_ms).suggestion == suggestion
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "said"),
+    ("milliseconds", "words"),
     [(0, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (1_001, "2 s"), (119_000, "119 s"), (119_001, "2 minutes")],
 )
-def test_a_time_to_wait_is_never_told_shorter_than_it_is(milliseconds: int, said: str) -> None:
-    assert duration(milliseconds) == said
+def test_a_time_to_wait_is_never_told_shorter_than_it_is(milliseconds: int, words: str) -> None:
+    assert duration(milliseconds) == words
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "sentences"),
     [
         (("it failed", "Try again."), "it failed. Try again."),
         (("it failed.", "Install: pip install x"), "it failed. Install: pip install x."),
@@ -150,8 +150,8 @@ def test_a_time_to_wait_is_never_told_shorter_than_it_is(milliseconds: int, said
         (("", ""), ""),
     ],
 )
-def test_sentences_do_not_run_together(parts: tuple[str, ...], said: str) -> None:
-    assert in_sentences(*parts) == said
+def test_sentences_do_not_run_together(parts: tuple[str, ...], sentences: str) -> None:
+    assert in_sentences(*parts) == sentences
 
 
 def test_every_advice_of_the_table_is_a_sentence() -> None:
@@ -186,7 +186,7 @@ TOLD = fault(Code.DELEGATION_FAILED, "clerk failed; the reason is on record at i
 
 
 @pytest.mark.parametrize(
-    ("why", "told"),
+    ("why", "outward"),
     [
         (WHY, TOLD),
         (
@@ -197,10 +197,10 @@ TOLD = fault(Code.DELEGATION_FAILED, "clerk failed; the reason is on record at i
         (TOLD, TOLD),
     ],
 )
-def test_a_fault_is_told_without_its_place_and_without_an_exceptions_text(why: Fault, told: Fault) -> None:
-    assert why.outward() == told
+def test_a_fault_is_told_without_its_place_and_without_an_exceptions_text(why: Fault, outward: Fault) -> None:
+    assert why.outward() == outward
     failed = a_response(status=Status.FAILED, result=None, fault=why)
-    assert failed.outward() == replace(failed, fault=told)
+    assert failed.outward() == replace(failed, fault=outward)
 
 
 def test_a_place_is_that_of_the_innermost_frame() -> None:
@@ -216,7 +216,7 @@ def record(kind: Kind, body: Response | Refusal | ToolUse) -> Record:
 def test_records_are_told_alike() -> None:
     failed = a_response(status=Status.FAILED, result=None, fault=WHY)
     use = ToolUse(delegation="r", agent="clerk", tool="look", fault=WHY)
-    for kind, body, told in (
+    for kind, body, outward_body in (
         (Kind.RESULT, failed, replace(failed, fault=TOLD)),
         (
             Kind.REFUSED,
@@ -227,7 +227,7 @@ def test_records_are_told_alike() -> None:
         (Kind.RESULT, a_response(), a_response()),
         (Kind.RESULT, a_response(metadata={MODEL: {"name": "m"}, "page": 3}), a_response(metadata={"page": 3})),
     ):
-        assert outward(record(kind, body)) == record(kind, told)
+        assert outward(record(kind, body)) == record(kind, outward_body)
 
 
 def test_what_only_the_operator_is_told_stays_here() -> None:
@@ -242,10 +242,10 @@ def test_what_only_the_operator_is_told_stays_here() -> None:
 
 def test_of_a_store_that_fails_others_are_told_neither_its_path_nor_the_systems_words() -> None:
     full = fault(Code.STORE_UNAVAILABLE, "/var/lib/hub.db: the disk is full (FullError)", retry_after_ms=5)
-    told = full.outward()
-    assert (told.code, told.retry_after_ms, told.recoverable) == (Code.STORE_UNAVAILABLE, 5, True)
-    assert told.message == "the store cannot record now, so nothing may start and no answer may leave"
-    assert told.suggestion == "Send the same request id again later."
+    outward = full.outward()
+    assert (outward.code, outward.retry_after_ms, outward.recoverable) == (Code.STORE_UNAVAILABLE, 5, True)
+    assert outward.message == "the store cannot record now, so nothing may start and no answer may leave"
+    assert outward.suggestion == "Send the same request id again later."
 
 
 def test_the_fields_that_are_never_sent_are_fields_of_a_fault() -> None:

@@ -323,8 +323,8 @@ def test_what_is_no_finite_number_is_refused(number: str) -> None:
 
 
 def test_a_sentence_that_only_looks_like_a_huge_integer_is_a_sentence() -> None:
-    said = '{"n": 99999999999999999999, "n": [[[ \\'
-    assert decode_request(with_input(encode(said))).input == said
+    text = '{"n": 99999999999999999999, "n": [[[ \\'
+    assert decode_request(with_input(encode(text))).input == text
 
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -283,9 +283,9 @@ def test_what_cannot_be_written_is_named_where_it_stands(value: Any, problem: Pr
     for given in (value, Answer(value)):
         with pytest.raises(RemitError) as raised:
             checked(given) if isinstance(given, Answer) else plain(given)
-        (found,) = raised.value.fault.problems
-        assert found.path.replace("$.result", "$", 1) == problem.path
-        assert found.message.startswith(problem.message)
+        (reported,) = raised.value.fault.problems
+        assert reported.path.replace("$.result", "$", 1) == problem.path
+        assert reported.message.startswith(problem.message)
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:

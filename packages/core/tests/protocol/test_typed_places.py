@@ -34,7 +34,7 @@ def problems(value: object, kind: Any) -> list[Problem]:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "found"),
+    ("value", "kind", "expected"),
     [
         ({}, Order, [Problem("$.item", MISSING)]),
         (
@@ -61,8 +61,8 @@ def problems(value: object, kind: Any) -> list[Problem]:
         ("dim", Literal["on", "off"], [Problem("$", "Invalid enum value 'dim'; expected one of 'on', 'off'")]),
     ],
 )
-def test_a_place_is_one_of_the_value(value: object, kind: Any, found: list[Problem]) -> None:
-    assert problems(value, kind) == found
+def test_a_place_is_one_of_the_value(value: object, kind: Any, expected: list[Problem]) -> None:
+    assert problems(value, kind) == expected
 
 
 @pytest.mark.parametrize("kind", [object, dict[str, object], list[object]])

@@ -66,11 +66,11 @@ class Whole(Struct, forbid_unknown_fields=True):
     ],
 )  # fmt: skip
 def test_each_wrong_field_is_named_with_what_was_expected(value: Any, wrong: list[tuple[Any, str | None]]) -> None:
-    found = list(wrong_fields(value, Whole))
+    parts = list(wrong_fields(value, Whole))
     expected = [
-        WrongPart(place, found[at].message if message is None else message) for at, (place, message) in enumerate(wrong)
+        WrongPart(place, parts[at].message if message is None else message) for at, (place, message) in enumerate(wrong)
     ]
-    assert found == expected
+    assert parts == expected
 
 
 def test_wrong_fields_of_a_part_are_named_from_where_it_stands() -> None:

@@ -103,9 +103,9 @@ CODES = [
 
 
 def test_each_guard_explains_itself_also_after_an_objection() -> None:
-    told = explain(WRONG, WRONG_FACTS)
-    assert [name for name, _ in told] == [*ORDER, "redaction"]
-    assert [(name, verdict.fault.code) for name, verdict in told if isinstance(verdict, Refuse)] == CODES
+    explanation = explain(WRONG, WRONG_FACTS)
+    assert [name for name, _ in explanation] == [*ORDER, "redaction"]
+    assert [(name, verdict.fault.code) for name, verdict in explanation if isinstance(verdict, Refuse)] == CODES
 
 
 def test_of_many_objections_the_first_in_order_is_the_one_that_is_given() -> None:

@@ -98,11 +98,11 @@ async def test_an_allow_list_agrees_to_whom_it_names_and_leaves_the_rest_to_othe
 
 async def test_the_approvers_are_asked_in_order_until_one_answers() -> None:
     """C6: None means that it is not for this one to say; a no is an answer."""
-    asked: list[str] = []
+    approvers_asked: list[str] = []
 
     def saying(name: str, answer: Decision | bool | None) -> Any:
         async def approver(question: Question) -> Decision | bool | None:
-            asked.append(name)
+            approvers_asked.append(name)
             return answer
 
         return approver
@@ -113,7 +113,7 @@ async def test_the_approvers_are_asked_in_order_until_one_answers() -> None:
     assert await first_of([silent, yes, no])(question) is YES
     assert await first_of([silent])(question) is None
     assert await first_of([])(question) is None
-    assert asked == ["silent", "no", "silent", "yes", "silent"]
+    assert approvers_asked == ["silent", "no", "silent", "yes", "silent"]
 
 
 # ── the inbox ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -270,12 +270,12 @@ def test_an_empty_name_means_no_question_however_few_there_are(pending: int) -> 
 def test_what_is_found_is_the_one_that_was_meant_or_nothing(ids: set[str], name: str) -> None:
     """One law: a name never means one of several."""
     try:
-        found = find([a_question(id) for id in sorted(ids)], name)
+        question = find([a_question(id) for id in sorted(ids)], name)
     except RemitError:
         assert name not in ids
         return
-    others = {id for id in ids if id != found.id}
-    assert found.id == name or not [id for id in others if id.startswith(name) or id.endswith(name)]
+    others = {id for id in ids if id != question.id}
+    assert question.id == name or not [id for id in others if id.startswith(name) or id.endswith(name)]
 
 
 async def test_a_question_is_answered_once(store: MemoryStore) -> None:
@@ -291,9 +291,9 @@ async def test_of_two_who_answer_at_once_one_is_told_that_it_was_too_late() -> N
 
     class Overtaking(MemoryStore):
         async def pending(self) -> list[Question]:
-            found = await super().pending()
-            await self.decide(found[0].id, YES)
-            return found
+            questions = await super().pending()
+            await self.decide(questions[0].id, YES)
+            return questions
 
     store = Overtaking()
     await store.open()
@@ -382,7 +382,7 @@ def test_every_field_that_may_not_be_changed_is_named_with_those_that_may() -> N
 
 
 def test_an_edit_is_copied_so_that_nobody_can_change_it_afterwards() -> None:
-    said = {"input": {"amounts": [1]}}
-    copy = check_edits(a_question(editable=frozenset({"input"})), said)
-    said["input"]["amounts"].append(10**6)
+    edits = {"input": {"amounts": [1]}}
+    copy = check_edits(a_question(editable=frozenset({"input"})), edits)
+    edits["input"]["amounts"].append(10**6)
     assert copy == {"input": {"amounts": [1]}}

@@ -90,9 +90,9 @@ def test_two_tools_cannot_have_one_name() -> None:
 )
 def test_a_limit_that_makes_no_sense_is_refused_when_the_agent_is_registered(field: str, value: Any) -> None:
     fault = wrong(lambda: Hub(store=MemoryStore()).agent("clerk", **{field: value})(answer))
-    told = fault.message + "".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
-    assert "clerk" in told
-    assert field in told
+    message = fault.message + "".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
+    assert "clerk" in message
+    assert field in message
 
 
 @pytest.mark.parametrize("field", ["may_call", "tools"])

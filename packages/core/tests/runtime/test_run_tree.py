@@ -19,7 +19,7 @@ REFUSED = a_response(status=Status.REFUSED, result=None, fault=fault(Code.LOOP_D
 REFUSAL = Refusal(request=a_request(), response=REFUSED)
 
 
-def told(*bodies: Body) -> list[Delegation]:
+def delegations_of(*bodies: Body) -> list[Delegation]:
     tree = Tree()
     for seq, body in enumerate(bodies):
         tree.feed(Record(seq=seq + 1, kind=Kind.NOTICE, at_ms=1_000 + seq, run="run-1", session="s-1", body=body))
@@ -27,7 +27,7 @@ def told(*bodies: Body) -> list[Delegation]:
 
 
 def line(**changes: Any) -> Delegation:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": "run-1",
         "parent": None,
         "origin": "prime",
@@ -37,11 +37,11 @@ def line(**changes: Any) -> Delegation:
         "depth": 1,
         "started_ms": 1_000,
     }
-    return Delegation(**told | changes)
+    return Delegation(**fields | changes)
 
 
 def test_a_delegation_under_way_has_no_end_yet() -> None:
-    assert told(a_request(), PROGRESS, TOOL, NOTICE) == [line()]
+    assert delegations_of(a_request(), PROGRESS, TOOL, NOTICE) == [line()]
 
 
 def test_a_delegation_that_ended_is_one_line_with_a_preview_of_200_characters() -> None:
@@ -49,7 +49,7 @@ def test_a_delegation_that_ended_is_one_line_with_a_preview_of_200_characters() 
     response = a_response(
         result="x" * 300, duration_ms=12, usage=Usage(prompt=3, completion=4), tool_calls=("read", "write")
     )
-    assert told(a_request(), response) == [
+    assert delegations_of(a_request(), response) == [
         line(
             status=Status.SUCCESS,
             preview="x" * 200,
@@ -61,13 +61,13 @@ def test_a_delegation_that_ended_is_one_line_with_a_preview_of_200_characters() 
 
 
 def test_a_refused_delegation_says_why_it_never_started() -> None:
-    assert told(REFUSAL) == [line(status=Status.REFUSED, fault=REFUSED.fault)]
+    assert delegations_of(REFUSAL) == [line(status=Status.REFUSED, fault=REFUSED.fault)]
 
 
 def test_delegations_stand_in_the_order_in_which_they_were_asked_for() -> None:
     child = a_request(id="run-1.1", parent="run-1", origin="tag", target="byte", remit=a_remit(depth=2))
     ended = a_response(id="run-1.1", target="byte", result={"n": 1})
-    assert told(a_request(), child, ended, a_response(result=None)) == [
+    assert delegations_of(a_request(), child, ended, a_response(result=None)) == [
         line(status=Status.SUCCESS),
         line(
             id="run-1.1",
@@ -83,7 +83,7 @@ def test_delegations_stand_in_the_order_in_which_they_were_asked_for() -> None:
 
 
 def test_a_response_to_a_request_that_is_not_there_tells_nothing() -> None:
-    assert told(a_response()) == []
+    assert delegations_of(a_response()) == []
 
 
 def test_a_response_whose_request_was_lost_does_not_end_the_run() -> None:
@@ -145,8 +145,8 @@ def test_a_tree_that_forgets_what_has_ended_keeps_what_still_runs() -> None:
         request = a_request(id=path, parent=parent, origin="tag", target="byte", remit=a_remit(depth=2))
         return request, a_response(id=path, target="byte")
 
-    (asked, ended), (below, ended_below) = child("run-1.1", "run-1"), child("run-1.1.1", "run-1.1")
-    feed(a_request(), asked, below, ended)
+    (above, ended), (below, ended_below) = child("run-1.1", "run-1"), child("run-1.1.1", "run-1.1")
+    feed(a_request(), above, below, ended)
     tree.forget(tree.nodes["run-1.1"])
     assert sorted(tree.nodes) == ["run-1", "run-1.1", "run-1.1.1"]
     feed(ended_below)

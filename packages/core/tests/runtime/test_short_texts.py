@@ -162,17 +162,17 @@ class Scene:
         assert isinstance(judge(request, self.facts(attempt, request), GUARDS), Rewrite)
         self.last = passed_call(request, self.parent, attempt.call, CALLEE, CALLER, self.parts.limits, GUARDS)
 
-    def drafted(self, said: str, left_ms: int, at_once: int | None) -> tuple[CallAttempt, Request]:
-        call = Call(target="tag", objective=said, max_tokens=100)
+    def drafted(self, text: str, left_ms: int, at_once: int | None) -> tuple[CallAttempt, Request]:
+        call = Call(target="tag", objective=text, max_tokens=100)
         attempt = attempt_at(self.parent, call, self.parts.registry.agents, at_once=at_once)
         return attempt, draft(self.parent, call, CALLEE.card, attempt.path, left_ms, 8, self.parts.limits)
 
     def facts(self, attempt: CallAttempt, request: Request) -> Facts:
         return facts_of_call(cast("RuntimeContext", self.parts), attempt, request, CALLER, 0.0, repeated=False)
 
-    def passes(self, said: str = "two", left_ms: int = 60_000, at_once: int | None = None, **changes: Any) -> bool:
+    def passes(self, text: str = "two", left_ms: int = 60_000, at_once: int | None = None, **changes: Any) -> bool:
         """Return whether one more text passes the one look; if so, it passes all guards."""
-        attempt, request = self.drafted(said, left_ms, at_once)
+        attempt, request = self.drafted(text, left_ms, at_once)
         attempt = replace(attempt, **changes)
         assert self.last is not None
         assert draft_again(self.last, attempt.call, attempt.path, left_ms, 8, 100) == request

@@ -64,13 +64,13 @@ class WatchedLoop:
 async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[WatchedLoop]:
     monkeypatch.setattr(engine, "BLOCKED_S", 0.01)
     loop = asyncio.get_running_loop()
-    found = WatchedLoop(loop)
-    monkeypatch.setattr(loop, "call_soon_threadsafe", found.call_soon_threadsafe)
-    found.watchdog.start()
+    watched_loop = WatchedLoop(loop)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", watched_loop.call_soon_threadsafe)
+    watched_loop.watchdog.start()
     try:
-        yield found
+        yield watched_loop
     finally:
-        found.watchdog.stop()
+        watched_loop.watchdog.stop()
 
 
 class Named(logging.Handler):
@@ -79,17 +79,17 @@ class Named(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.heard = threading.Event()
+        self.logged = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if "blocks the event loop" in record.getMessage():
             self.lines.append(record.getMessage())
-            self.heard.set()
+            self.logged.set()
 
     def block(self) -> None:
         """Block the loop until somebody was named for it."""
-        self.heard.clear()
-        assert self.heard.wait(PATIENCE_S)
+        self.logged.clear()
+        assert self.logged.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -111,10 +111,10 @@ async def test_a_loop_without_an_agent_at_work_is_asked_nothing(monkeypatch: pyt
         await eventually(lambda: loop.questions >= 3)
         loop.at_work.remove(frame)
         await eventually(lambda: loop.begun.rests == 2)
-        looks, asked = loop.looks, loop.questions
+        looks, questions = loop.looks, loop.questions
         loop.watchdog.wake()
         await eventually(lambda: loop.begun.rests == 3)
-        assert (loop.looks, loop.questions) == (looks + 1, asked)
+        assert (loop.looks, loop.questions) == (looks + 1, questions)
     assert loop.reported == []
 
 

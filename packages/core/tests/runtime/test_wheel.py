@@ -89,7 +89,7 @@ def test_whatever_is_added_when_each_is_called_back_once_at_its_time(
     """Each call-back adds another item, as a delegation that is told to stop gets its grace time."""
     clock = ManualClock()
     planned: dict[int, float] = {}
-    heard: dict[int, float] = {}
+    called_at: dict[int, float] = {}
     left = list(renewals)
 
     def add(wait: float) -> None:
@@ -98,8 +98,8 @@ def test_whatever_is_added_when_each_is_called_back_once_at_its_time(
         wheel.add(item, planned[item])
 
     def hear(item: int, tick: int) -> None:
-        assert item not in heard
-        heard[item] = clock.now()
+        assert item not in called_at
+        called_at[item] = clock.now()
         if left:
             add(left.pop())
 
@@ -108,7 +108,7 @@ def test_whatever_is_added_when_each_is_called_back_once_at_its_time(
         add(wait)
     for seconds in (*turns, *[2.0] * (len(renewals) + 1)):
         clock.advance(seconds)
-    lateness = {item: heard[item] - planned[item] for item in planned}
+    lateness = {item: called_at[item] - planned[item] for item in planned}
     assert [late for late in lateness.values() if not -NEARLY <= late <= TICK_S + NEARLY] == []
 
 

@@ -166,15 +166,15 @@ async def test_what_can_wait_is_written_after_its_time_or_with_what_cannot() -> 
 
 
 async def test_what_is_told_is_heard_in_the_loop_in_order() -> None:
-    heard: list[tuple[int, bool]] = []
+    received: list[tuple[int, bool]] = []
     main = threading.current_thread()
     async with started(Desk()) as desk:
         for number in range(3):
             await asyncio.to_thread(
-                desk.group.tell, lambda n: heard.append((n, threading.current_thread() is main)), number
+                desk.group.tell, lambda n: received.append((n, threading.current_thread() is main)), number
             )
-        await eventually(lambda: len(heard) == 3)
-    assert heard == [(0, True), (1, True), (2, True)]
+        await eventually(lambda: len(received) == 3)
+    assert received == [(0, True), (1, True), (2, True)]
 
 
 async def test_the_earlier_of_two_timers_counts() -> None:

@@ -139,16 +139,16 @@ events = st.one_of(
 )
 
 
-def a_request_of(asked: Asked, said: int) -> Request:
+def a_request_of(question: Asked, recorded: int) -> Request:
     """Return the request, which can only show what was said before."""
-    shown = [number for number in asked.shows if number <= said]
+    shown = [number for number in question.shows if number <= recorded]
     view = View(messages=tuple(Message(role="user", text="", tokens=seq % 7, seq=seq) for seq in shown))
     return replace(
-        a_request(asked.run),
-        parent=asked.parent,
-        session=asked.session,
-        objective=asked.text,
-        input=asked.input,
+        a_request(question.run),
+        parent=question.parent,
+        session=question.session,
+        objective=question.text,
+        input=question.input,
         view=view if shown else None,
     )
 
@@ -242,8 +242,8 @@ def converse(store: Store, session: str, count: int, start: int = 0) -> None:
 
 
 async def texts_of(store: Store, session: str, **wanted: Any) -> list[str]:
-    found = await store.messages(session, ContextFilter(**wanted), now_ms=0, tokens=PLENTY)
-    return [message.text for message in found]
+    messages = await store.messages(session, ContextFilter(**wanted), now_ms=0, tokens=PLENTY)
+    return [message.text for message in messages]
 
 
 class Indexed(NamedTuple):
@@ -260,9 +260,9 @@ def indexed(path: Path) -> Indexed:
         "SELECT count(DISTINCT number), count(id), count(iif(id <= words, id, NULL))"
         " FROM conversation JOIN message ON conversation = number"
     )
-    (found,) = connection.execute(sql).fetchall()
+    (row,) = connection.execute(sql).fetchall()
     connection.close()
-    return Indexed(*found)
+    return Indexed(*row)
 
 
 async def test_nothing_is_indexed_before_someone_asks(tmp_path: Path) -> None:

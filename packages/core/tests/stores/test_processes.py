@@ -135,8 +135,8 @@ async def test_processes_that_append_at_once_extend_one_chain(tmp_path: Path) ->
     store = SqliteStore(path)
     await store.open()
     for number in range(3):
-        found = await store.records(run=f"run-{number}", limit=2_000)
-        own = [record.body for record in found if record.kind is Kind.PROGRESS]
+        records = await store.records(run=f"run-{number}", limit=2_000)
+        own = [record.body for record in records if record.kind is Kind.PROGRESS]
         assert own == [progress(f"{turn}.{step}") for turn in range(100) for step in range(3)]
     await store.close()
 
@@ -160,9 +160,9 @@ async def test_of_processes_that_answer_a_question_at_once_one_is_heard(tmp_path
     for name in names:
         await store.put(a_question(name))
     printed = await asyncio.to_thread(lambda: finish(start(_DECIDE, store.path, 3)))
-    heard = [line.split() for each in printed for line in each.splitlines()]
-    assert sorted(question for question, _ in heard) == sorted(f"question-{name}" for name in names)
-    for question, by in heard:
+    decisions = [line.split() for each in printed for line in each.splitlines()]
+    assert sorted(question for question, _ in decisions) == sorted(f"question-{name}" for name in names)
+    for question, by in decisions:
         assert await store.decision(question) == Decision(agreed=True, by=by)
     await store.close()
 
@@ -233,8 +233,8 @@ async def test_what_a_store_writes_of_a_run_that_another_has_claimed_is_refused_
             await one.flush()
         other.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("theirs"), 2)
         await other.flush()
-        found = [each.body for each in await one.records() if each.kind is Kind.PROGRESS]
-        assert found == [progress("mine"), progress("theirs")]
+        bodies = [each.body for each in await one.records() if each.kind is Kind.PROGRESS]
+        assert bodies == [progress("mine"), progress("theirs")]
     (logged,) = [each for each in caplog.messages if "taken over" in each]
     assert "run run-one was taken over by another hub" in logged
 

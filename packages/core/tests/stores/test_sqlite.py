@@ -13,7 +13,7 @@ from remit_testing.samples import LONG_MS, OVER_MS, a_request, a_response
 @pytest.mark.parametrize("kept", ["power", "process", "encrypted"])
 class TestSqliteStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path, kept: str) -> None:
+    def _set_path(self, tmp_path: Path, kept: str) -> None:
         self.path, self.encrypt = tmp_path / "hub.db", kept == "encrypted"
         self.durability: Durability = "power" if kept == "power" else "process"
 

@@ -195,7 +195,7 @@ async def test_the_chain_is_sealed_when_the_time_has_come_though_nothing_more_is
     await store.open()
     store.append(Kind.PROGRESS, 1, "run", "session", progress("x"))
     await store.flush()
-    await eventually(store.verify, when=lambda found: not found.unprotected)
+    await eventually(store.verify, when=lambda verification: not verification.unprotected)
     await store.close()
 
 

@@ -34,14 +34,14 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def told(root: Path | str, files: Sequence[str] | None = None, *, contents: bool = False, room: int = 2_000) -> str:
+def show(root: Path | str, files: Sequence[str] | None = None, *, contents: bool = False, room: int = 2_000) -> str:
     workspace: Workspace = Folder(root)
     return workspace.describe(files, contents=contents, room=room, count=estimate)
 
 
 def refusal(root: Path, path: str) -> str:
     with pytest.raises(RemitError) as caught:
-        told(root, [path], contents=True)
+        show(root, [path], contents=True)
     assert caught.value.fault.code is Code.PATH_NOT_ALLOWED
     return caught.value.fault.message
 
@@ -52,7 +52,7 @@ def refusal(root: Path, path: str) -> str:
 def test_without_names_the_top_level_is_told_folders_first(root: Path) -> None:
     """O3: working directory and top level."""
     (root / "B.md").touch()
-    assert told(root) == "\n".join(
+    assert show(root) == "\n".join(
         (
             f"Working directory: {root}",
             "",
@@ -67,25 +67,25 @@ def test_without_names_the_top_level_is_told_folders_first(root: Path) -> None:
 def test_the_path_is_told_as_it_was_given(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """O3: working directory."""
     monkeypatch.chdir(root)
-    assert told(".").startswith("Working directory: .\n")
+    assert show(".").startswith("Working directory: .\n")
 
 
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:
-    assert told(tmp_path).endswith("Workspace structure:\n  (nothing)")
+    assert show(tmp_path).endswith("Workspace structure:\n  (nothing)")
 
 
 def test_no_more_than_twenty_entries_are_told_and_how_many_there_are(root: Path) -> None:
     """O3: 20 entries."""
     for number in range(25):
         (root / f"f{number:02}").touch()
-    lines = told(root).splitlines()[3:]
+    lines = show(root).splitlines()[3:]
     assert lines[:2] == ["  [DIR] src", "  [FILE] f00"]
     assert lines[20:] == ["  … and 7 more"]
 
 
 def test_a_folder_without_end_is_not_read_to_its_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOKED_AT", 1)
-    assert told(root).splitlines()[-1] == "  … and more than 0 more"
+    assert show(root).splitlines()[-1] == "  … and more than 0 more"
 
 
 def test_hidden_files_and_clutter_are_left_out(root: Path) -> None:
@@ -95,7 +95,7 @@ def test_hidden_files_and_clutter_are_left_out(root: Path) -> None:
     for name in (".env", "server.key", ".hidden"):
         (root / name).touch()
     os.mkfifo(root / "pipe")
-    assert told(root).splitlines()[3:] == ["  [DIR] src", "  [FILE] notes.txt"]
+    assert show(root).splitlines()[3:] == ["  [DIR] src", "  [FILE] notes.txt"]
 
 
 def test_named_files_are_told_if_they_are_there_with_their_size(root: Path) -> None:
@@ -103,7 +103,7 @@ def test_named_files_are_told_if_they_are_there_with_their_size(root: Path) -> N
     (root / "big").write_bytes(b"x" * 12_345)
     (root / "huge").write_bytes(b"x" * 1_234_567)
     names = ["notes.txt", "src", "src/a.py", "nowhere", "notes.txt/x", "big", "huge", "notes.txt", "./src/../big"]
-    assert told(root, names).splitlines()[2:] == [
+    assert show(root, names).splitlines()[2:] == [
         "Relevant files:",
         "  - notes.txt (14 B)",
         "  - src (folder)",
@@ -117,18 +117,18 @@ def test_named_files_are_told_if_they_are_there_with_their_size(root: Path) -> N
 def test_a_name_stays_on_its_line_whatever_is_in_it(root: Path) -> None:
     (root / "a\n[DIR] b").touch()
     (root / os.fsdecode(b"\xff")).touch()
-    assert told(root).splitlines()[4:] == [r"  [FILE] a\n[DIR] b", "  [FILE] notes.txt", r"  [FILE] \udcff"]
+    assert show(root).splitlines()[4:] == [r"  [FILE] a\n[DIR] b", "  [FILE] notes.txt", r"  [FILE] \udcff"]
 
 
 def test_a_folder_that_is_gone_is_no_failure(tmp_path: Path) -> None:
-    assert told(tmp_path / "gone", ["a"]) == f"Working directory: {tmp_path / 'gone'}\n(it cannot be read)"
+    assert show(tmp_path / "gone", ["a"]) == f"Working directory: {tmp_path / 'gone'}\n(it cannot be read)"
 
 
 def test_the_project_is_told_with_the_folder(root: Path) -> None:
     """O3: project name and stack."""
     (root / "pyproject.toml").write_text('[project]\nname = "demo"\ndependencies = ["fastapi>=1"]\n')
     (root / "Dockerfile").touch()
-    assert told(root, []).splitlines()[2:] == [
+    assert show(root, []).splitlines()[2:] == [
         "Relevant files:",
         "",
         "Project: demo",
@@ -141,7 +141,7 @@ def test_a_manifest_that_leads_out_is_not_read(root: Path) -> None:
     (root.parent / "package.json").write_text('{"name": "outside"}')
     (root / "package.json").symlink_to("../package.json")
     (root / "go.mod").symlink_to("gone")
-    assert told(root).splitlines()[-1] == "Tech stack: JavaScript, Go"
+    assert show(root).splitlines()[-1] == "Tech stack: JavaScript, Go"
 
 
 # ── contents ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,20 +150,20 @@ def test_a_manifest_that_leads_out_is_not_read(root: Path) -> None:
 def test_contents_are_shown_only_of_named_files_and_only_if_asked(root: Path) -> None:
     """O3: the named files."""
     assert (
-        told(root, ["notes.txt", "src"], contents=True).partition("\n\nnotes.txt:\n")[2] == "```\none\ntwo\nthree\n```"
+        show(root, ["notes.txt", "src"], contents=True).partition("\n\nnotes.txt:\n")[2] == "```\none\ntwo\nthree\n```"
     )
-    assert "two" not in told(root, ["notes.txt"]) + told(root, contents=True)
+    assert "two" not in show(root, ["notes.txt"]) + show(root, contents=True)
 
 
 def test_a_fence_is_longer_than_any_in_the_file(root: Path) -> None:
     (root / "a.md").write_text("```\ncode\n````")
-    assert told(root, ["a.md"], contents=True).endswith("a.md:\n`````\n```\ncode\n````\n`````")
+    assert show(root, ["a.md"], contents=True).endswith("a.md:\n`````\n```\ncode\n````\n`````")
 
 
 @pytest.mark.parametrize("raw", [b"a\0b", b"\xff\xfe", "ä".encode("latin-1"), "a".encode("utf-16")])
 def test_what_is_not_text_is_not_shown(root: Path, raw: bytes) -> None:
     (root / "x").write_bytes(raw)
-    assert told(root, ["x"], contents=True).endswith(
+    assert show(root, ["x"], contents=True).endswith(
         "\n\nx: cannot be shown, it is not text, or not for this user to read"
     )
 
@@ -171,7 +171,7 @@ def test_what_is_not_text_is_not_shown(root: Path, raw: bytes) -> None:
 def test_a_long_file_is_cut_at_the_end_of_a_line_and_what_is_missing_is_said(root: Path) -> None:
     """O3, O2: fitted to the token budget."""
     (root / "long").write_text("".join(f"line {number}\n" for number in range(10_000)))
-    shown = told(root, ["long"], contents=True, room=200)
+    shown = show(root, ["long"], contents=True, room=200)
     assert shown.splitlines()[-3].startswith("line ")
     assert shown.splitlines()[-2] == "```"
     assert shown.endswith("of 98.9 kB are not shown)")
@@ -181,12 +181,12 @@ def test_a_long_file_is_cut_at_the_end_of_a_line_and_what_is_missing_is_said(roo
 def test_no_more_of_a_file_is_read_than_could_be_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_READ", 20)
     (root / "long").write_text("123456789\n" * 4)
-    assert told(root, ["long"], contents=True).endswith("```\n123456789\n123456789\n```\n(20 B of 40 B are not shown)")
+    assert show(root, ["long"], contents=True).endswith("```\n123456789\n123456789\n```\n(20 B of 40 B are not shown)")
 
 
 def test_files_share_the_room_and_what_one_leaves_another_may_use(root: Path) -> None:
     (root / "long").write_text("a b c d\n" * 1_000)
-    shown = told(root, ["notes.txt", "long", "src/a.py"], contents=True, room=400)
+    shown = show(root, ["notes.txt", "long", "src/a.py"], contents=True, room=400)
     assert "three" in shown
     assert "print('a')" in shown
     assert 300 < estimate(shown) <= 400
@@ -198,7 +198,7 @@ def test_never_more_is_told_than_there_is_room_for(root: Path, room: int, files:
     """O2: fitted to the token budget."""
     (root / "long").write_text("a b c d\n" * 100)
     (root / "pyproject.toml").write_text('[project]\nname = "demo"\n')
-    assert estimate(told(root, files, contents=True, room=room)) <= max(room, 0)
+    assert estimate(show(root, files, contents=True, room=room)) <= max(room, 0)
 
 
 def test_a_file_that_may_not_be_read_is_told_and_not_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_file_that_may_not_be_read_is_told_and_not_shown(root: Path, monkeypat
 
     opened = os.open
     monkeypatch.setattr(os, "open", denied)
-    shown = told(root, ["notes.txt"], contents=True)
+    shown = show(root, ["notes.txt"], contents=True)
     assert "  - notes.txt (14 B)" in shown
     assert shown.endswith("cannot be shown, it is not text, or not for this user to read")
 
@@ -219,7 +219,7 @@ def test_a_file_that_fails_while_it_is_read_is_not_shown(root: Path, monkeypatch
         raise OSError("bad sector")
 
     monkeypatch.setattr(os, "read", failing)
-    assert told(root, ["notes.txt"], contents=True).endswith("not for this user to read")
+    assert show(root, ["notes.txt"], contents=True).endswith("not for this user to read")
 
 
 # ── paths ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -265,7 +265,7 @@ def test_a_path_that_leads_out_or_could_be_read_as_another_is_refused(root: Path
 )
 def test_plain_names_in_any_language_are_fine(root: Path, path: str) -> None:
     (root / path).write_text("fine")
-    assert "fine" in told(root, [path], contents=True)
+    assert "fine" in show(root, [path], contents=True)
 
 
 @share(3, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -284,7 +284,7 @@ def test_no_path_at_all_shows_what_lies_outside(root: Path, path: str) -> None:
             (root / name).symlink_to(target)
     code, shown = None, "Relevant files:"
     try:
-        shown = told(root, [path], contents=True)
+        shown = show(root, [path], contents=True)
     except RemitError as error:
         code = error.fault.code
     assert code in {None, Code.PATH_NOT_ALLOWED}
@@ -312,16 +312,16 @@ def test_a_link_that_leads_out_is_refused_wherever_it_stands(root: Path, name: s
     """O3: never a path outside the workspace."""
     (root / name).symlink_to(target.format(root=root, out=root.parent))
     assert SECRET not in refusal(root, path)
-    assert f"] {name}" not in told(root)
+    assert f"] {name}" not in show(root)
 
 
 def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
     (root / "link").symlink_to("src/deep/../a.py")
     (root / "absolute").symlink_to(root / "src")
     (root / "home").symlink_to(root)
-    shown = told(root, ["link", "absolute/a.py", "absolute/deep/../a.py", "home/link"], contents=True)
+    shown = show(root, ["link", "absolute/a.py", "absolute/deep/../a.py", "home/link"], contents=True)
     assert shown.count("print('a')") == 4
-    assert told(root).splitlines()[3:] == [
+    assert show(root).splitlines()[3:] == [
         "  [DIR] absolute",
         "  [DIR] home",
         "  [DIR] src",
@@ -333,7 +333,7 @@ def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
 def test_the_root_itself_may_be_a_link(root: Path) -> None:
     (root.parent / "alias").symlink_to(root)
     (root / "link").symlink_to(root.parent / "alias" / "notes.txt")
-    shown = told(root.parent / "alias", ["link"], contents=True)
+    shown = show(root.parent / "alias", ["link"], contents=True)
     assert shown.startswith(f"Working directory: {root.parent / 'alias'}\n")
     assert "three" in shown
 
@@ -377,7 +377,7 @@ def test_a_file_that_becomes_a_link_while_it_is_looked_at_is_not_opened(
         (root / "notes.txt").symlink_to("../secret.txt")
 
     swapped(monkeypatch, "notes.txt", swap)
-    assert told(root, ["notes.txt"], contents=True).splitlines()[-1] == "Relevant files:"
+    assert show(root, ["notes.txt"], contents=True).splitlines()[-1] == "Relevant files:"
 
 
 def test_a_folder_that_becomes_a_link_while_it_is_looked_at_is_not_entered(
@@ -390,7 +390,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_looked_at_is_not_entered(
         (root / "src").symlink_to("../outside")
 
     swapped(monkeypatch, "src", swap)
-    assert told(root, ["src/secret.txt"], contents=True).splitlines()[-1] == "Relevant files:"
+    assert show(root, ["src/secret.txt"], contents=True).splitlines()[-1] == "Relevant files:"
 
 
 def test_a_file_that_becomes_a_pipe_while_it_is_looked_at_is_refused_without_waiting(
@@ -423,7 +423,7 @@ def test_whoever_swaps_links_all_the_time_never_gets_out(root: Path) -> None:
         seen = set[str]()
         for _ in range(300):
             try:
-                shown = told(root, ["link/secret.txt"], contents=True)
+                shown = show(root, ["link/secret.txt"], contents=True)
             except RemitError:
                 seen.add("refused")
             else:
@@ -436,12 +436,12 @@ def test_whoever_swaps_links_all_the_time_never_gets_out(root: Path) -> None:
 
 
 def test_no_descriptor_stays_open(root: Path) -> None:
-    told(root, ["notes.txt"])
+    show(root, ["notes.txt"])
     before = len(os.listdir("/proc/self/fd"))
     for path in ("src/a.py", "src/deep/../a.py", "../x", "gone/x", "src"):
         try:
-            told(root, [path], contents=True)
+            show(root, [path], contents=True)
         except RemitError:
             continue
-    told(root)
+    show(root)
     assert len(os.listdir("/proc/self/fd")) == before

@@ -161,11 +161,11 @@ async def test_a_record_that_cannot_be_written_leaves_a_notice_and_spares_its_ne
         store.append(Kind.PROGRESS, 3, "run-\ud800", "session-one", progress("a name that is no text"))
         store.append(Kind.PROGRESS, 4, "run-one", "session-one", progress("after"))
         await store.flush()
-        found = await store.records()
+        records = await store.records()
         verdict = await store.verify()
     lost = "a record of kind tool could not be written: TypeError"
     unnamed = "a record of kind progress could not be written: UnicodeEncodeError"
-    assert [(record.seq, record.at_ms, record.run, record.body) for record in found] == [
+    assert [(record.seq, record.at_ms, record.run, record.body) for record in records] == [
         (1, 1, "run-one", progress("before")),
         (2, 2, "run-one", Notice(delegation="run-one", agent="remit", text=lost)),
         (3, 3, "run-?", Notice(delegation="run-?", agent="remit", text=unnamed)),
@@ -228,17 +228,17 @@ async def test_an_outcome_is_kept_though_whoever_reports_it_is_cancelled(tmp_pat
 
 
 async def test_a_listener_that_fails_does_not_keep_records_from_the_others(tmp_path: Path) -> None:
-    heard: list[Record] = []
+    received: list[Record] = []
 
     def bad(records: list[Record]) -> None:
         raise RuntimeError("not my day")
 
     async with opened(tmp_path) as store:
         store.listen(bad)
-        store.listen(heard.extend)
+        store.listen(received.extend)
         store.append(Kind.PROGRESS, 1, "run", "session", Progress(delegation="d", agent="a", text="heard"))
         await store.flush()
-        assert texts(heard) == ["heard"]
+        assert texts(received) == ["heard"]
 
 
 async def test_what_is_appended_before_opening_is_written_after_it(tmp_path: Path) -> None:

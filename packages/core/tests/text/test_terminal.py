@@ -43,7 +43,7 @@ def test_json_means_the_same_after_it_was_made_safe(value: dict[str, str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("text", "shown"),
     [
         ("\x1b[31mred\x1b[0m", "red"),
         ("a\x1b]0;another title\x07b", "ab"),
@@ -53,8 +53,8 @@ def test_json_means_the_same_after_it_was_made_safe(value: dict[str, str]) -> No
         ("\x1b]never ended", "\ufffd]never ended"),
     ],
 )
-def test_what_is_left_of_a_text_reads_well(said: str, shown: str) -> None:
-    assert one_line(said) == shown
+def test_what_is_left_of_a_text_reads_well(text: str, shown: str) -> None:
+    assert one_line(text) == shown
 
 
 def test_a_huge_text_of_half_sequences_costs_no_more_than_its_length() -> None:

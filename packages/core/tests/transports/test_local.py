@@ -345,11 +345,11 @@ async def all_slots_are_there(transport: LocalTransport, slots: int, running: se
     tasks = [asyncio.create_task(transport.request("clerk", a_request(name), FAR)) for name in doors]
     for _ in range(5):
         await asyncio.sleep(0)
-    found = len(running)
+    free = len(running)
     for event in doors.values():
         event.set()
     await asyncio.wait(tasks, timeout=PATIENCE_S)
-    assert found == slots
+    assert free == slots
 
 
 def change_handler(transport: LocalTransport, handler: Handler) -> None:

@@ -311,7 +311,7 @@ def delegation(node: Node, now_ms: int) -> DelegationLine:
         tokens=node.granted,
         context_tokens=node.shown,
         tools=dict(node.tools),
-        said=node.said,
+        said=node.last_message,
         preview=text_of(node.response.result)[:PREVIEW_LENGTH] if node.response else "",
         fault=node.fault,
         handling=handling_in(node.response.metadata) if node.response else "",

@@ -194,7 +194,7 @@ def _detail(node: Node) -> str:
         return f"“{one_line(node.question)}”"
     if node.using:
         return f"uses {one_line(node.using, 60)}"
-    return f"{one_line(node.said) or _wanted(node)} {used}".strip()
+    return f"{one_line(node.last_message) or _wanted(node)} {used}".strip()
 
 
 def _wanted(node: Node) -> str:

@@ -139,7 +139,7 @@ class BusAgent(Remote):
         news = RunNews(run, self._name, line)
         self._carrier.listen(news)
         try:
-            if not await self._carrier.offer(request, run, live=line.heard):
+            if not await self._carrier.offer(request, run, live=line.has_listeners):
                 why = _overloaded(self._name)
                 if await self._shared.withdraw(run, why):
                     line.doubt("")
@@ -180,7 +180,7 @@ class BusAgent(Remote):
             for question in questions:
                 if (question.id, question.agreed) not in reported:
                     reported.add((question.id, question.agreed))
-                    await line.asked(question)
+                    await line.record_approval(question)
 
     async def _cancel_submitted(self, submitting: asyncio.Future[HandedOver], line: RemoteHandle) -> None:
         """Stop a request that may still be on its way to the store: a commit ends, whoever waits for it."""

@@ -169,7 +169,7 @@ class PipedProcess:
         self._ending: asyncio.Task[None] | None = None
         self._closing = False
         self._last_lines: deque[bytes | OverlongLine] = deque(maxlen=LAST_LINES)
-        self.said = asyncio.StreamReader()
+        self.stdout = asyncio.StreamReader()
         """Its stdout, referenced until the end: without a reader, asyncio would keep reading and discard the data."""
         self.tasks: list[asyncio.Task[None]] = []
         """Tasks of the owner that use its pipes; they are cancelled when it has ended."""
@@ -178,13 +178,13 @@ class PipedProcess:
 
     async def connect(self) -> None:
         """Connect its pipes, and start to read its stderr."""
-        loop, complained = asyncio.get_running_loop(), asyncio.StreamReader()
-        for reader, pipe in ((self.said, self._popen.stdout), (complained, self._popen.stderr)):
+        loop, stderr = asyncio.get_running_loop(), asyncio.StreamReader()
+        for reader, pipe in ((self.stdout, self._popen.stdout), (stderr, self._popen.stderr)):
             transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
             self._transports.append(transport)
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._popen.stdin)
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        self._draining = loop.create_task(self._drain(complained))
+        self._draining = loop.create_task(self._drain(stderr))
 
     async def write(self, line: bytes) -> None:
         """Write a line; raise an `OSError` if it no longer accepts input."""
@@ -234,7 +234,7 @@ class PipedProcess:
             raise
 
     async def _end(self) -> None:
-        if self.said.at_eof():
+        if self.stdout.at_eof():
             # Most likely it is exiting, and its exit code is worth knowing.
             await asyncio.wait({self.exited}, timeout=LAST_WORDS_S)
         self._closing = True
@@ -275,9 +275,9 @@ class PipedProcess:
         if not self._closing:
             self.ended_by_itself = self._leader.how()
 
-    async def _drain(self, complained: asyncio.StreamReader) -> None:
+    async def _drain(self, stderr: asyncio.StreamReader) -> None:
         """Read its stderr, so that it never blocks on a full pipe."""
         lines = LineSplitter(MAX_LAST_LINE)
-        while chunk := await complained.read(65_536):
+        while chunk := await stderr.read(65_536):
             self._last_lines.extend(lines.feed(chunk))
         self._last_lines.extend(lines.feed(b"\n"))  # an unfinished last line

@@ -50,7 +50,7 @@ class _Exact:
     def __call__(self, text: str) -> int:
         count = self._count
         if count is None:
-            count = self._count = self._found()
+            count = self._count = self._load_counter()
         if len(text) <= _PIECE:
             return count(text)
         total = start = 0
@@ -61,7 +61,7 @@ class _Exact:
             start = end
         return total
 
-    def _found(self) -> TokenCounter:
+    def _load_counter(self) -> TokenCounter:
         try:
             encode = _loaded(self._encoding)
         except (ImportError, AttributeError) as error:

@@ -32,7 +32,7 @@ class Aggregation(Struct, frozen=True, kw_only=True):
     """The responses so far, out of a known number of calls."""
 
     strategy: Strategy
-    asked: int
+    call_count: int
     came: tuple[tuple[int, Response], ...] = ()
     """Each with its position among the calls, in order of arrival."""
 
@@ -43,7 +43,7 @@ class Aggregation(Struct, frozen=True, kw_only=True):
     @property
     def enough(self) -> bool:
         """Whether no further response could improve the answer, so that the rest can be cancelled."""
-        if len(self.came) >= self.asked:
+        if len(self.came) >= self.call_count:
             return True
         match self.strategy:
             case Strategy.FIRST_SUCCESS:
@@ -90,9 +90,9 @@ class Aggregation(Struct, frozen=True, kw_only=True):
                 return _merged(in_order, useful, result, self.strategy)
 
 
-def start(strategy: Strategy | str, asked: int) -> Aggregation:
+def start(strategy: Strategy | str, call_count: int) -> Aggregation:
     """Return the aggregation of this many responses before the first arrives."""
-    return Aggregation(strategy=strategy_named(strategy), asked=asked)
+    return Aggregation(strategy=strategy_named(strategy), call_count=call_count)
 
 
 def strategy_named(name: str) -> Strategy:

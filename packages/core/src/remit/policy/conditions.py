@@ -40,10 +40,10 @@ def checked_condition(condition: Condition) -> Condition:
     """Return a condition with its comparison as bounds; raise `ValueError` for a comparison without a number."""
     if not isinstance(condition, str) or not condition.lstrip().startswith(("<", ">")):
         return condition
-    found = _COMPARISON.match(condition)
-    if found is None:
+    match = _COMPARISON.match(condition)
+    if match is None:
         raise ValueError(f"`{condition}` compares with no number; write it like `> 500`")
-    return convert({_BOUND[found[1]]: float(found[2])}, ValueBounds)
+    return convert({_BOUND[match[1]]: float(match[2])}, ValueBounds)
 
 
 def holds(condition: Condition, arguments: Json, path: str, *, every: bool = False) -> bool | None:
@@ -58,12 +58,12 @@ def holds(condition: Condition, arguments: Json, path: str, *, every: bool = Fal
             return None
         value = cast("dict[str, Json]", value)[name]
     values = cast("list[Json]", value) if isinstance(value, list) else [value]
-    verdicts = [_fits(condition, each) for each in values]
+    verdicts = [_value_fits(condition, each) for each in values]
     decisive = not every
     return decisive if decisive in verdicts else None if None in verdicts or not verdicts else every
 
 
-def _fits(condition: Condition, value: Json) -> bool | None:
+def _value_fits(condition: Condition, value: Json) -> bool | None:
     match condition:
         case ValueBounds():
             return _within(condition, value)

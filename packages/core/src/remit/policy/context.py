@@ -76,17 +76,17 @@ def messages_from_records(
     *,
     original: Callable[[int], Record | None],
     count: Count,
-    asked: Mapping[str, int] | None = None,
+    last_forms: Mapping[str, int] | None = None,
 ) -> RecordedMessages:
     """Return what *records* of a session, oldest first, add to its conversation, each message once.
 
     What a request shows its callee stands before it; *original* finds the record of such a message. A request that was
-    recorded again, as it finally began, replaces its first form: *asked* maps each delegation to the message of its
-    last form.
+    recorded again, as it finally began, replaces its first form: *last_forms* maps each delegation to the message of
+    its last form.
     """
     messages: dict[int, Message] = {}
     replaced: set[int] = set()
-    forms = dict(asked or {})
+    forms = dict(last_forms or {})
     for record in records:
         request = record.body
         if isinstance(request, Request):

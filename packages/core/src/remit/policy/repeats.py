@@ -63,12 +63,12 @@ class ComparedContent:
             return False
         if self.text == other.text:
             return True
-        words, other_words = self._counted(), other._counted()
+        words, other_words = self._count_words(), other._count_words()
         longest = max(words.total(), other_words.total())
         most = share * longest if longest > short else 0
         return self._values == other._values and longest - (words & other_words).total() <= most
 
-    def _counted(self) -> Counter[str]:
+    def _count_words(self) -> Counter[str]:
         if self._words is None:
             self._words = Counter(_WORD.findall(self.text[:MOST_CHARACTERS].lower()))
             self._values = frozenset(filter(_VALUE.search, self._words))

@@ -343,7 +343,7 @@ def _parts(schema: Any, root: Schema, hops: int = _MOST_HOPS) -> Iterator[Schema
         return
     part = cast("Schema", schema)
     if isinstance(part.get("$ref"), str):
-        yield from _parts(_at(part["$ref"], root), root, hops - 1)
+        yield from _parts(_resolve_reference(part["$ref"], root), root, hops - 1)
         return
     choices = [each for key in ("anyOf", "oneOf", "allOf") if isinstance(part.get(key), list) for each in part[key]]
     for each in choices:
@@ -352,7 +352,7 @@ def _parts(schema: Any, root: Schema, hops: int = _MOST_HOPS) -> Iterator[Schema
         yield part
 
 
-def _at(reference: str, root: Schema) -> Any:
+def _resolve_reference(reference: str, root: Schema) -> Any:
     part: Any = root
     for step in reference.removeprefix("#/").split("/"):
         part = cast("Schema", part).get(step) if isinstance(part, dict) else None

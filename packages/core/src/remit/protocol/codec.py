@@ -203,7 +203,7 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     Structs do not validate their arguments; this does, and the copy shares nothing with the original.
     """
     kind = type(value)
-    raw = _written(value)
+    raw = _encode(value)
     _refuse_size(raw, max_bytes)
     try:
         copy = _decoder(kind).decode(raw)
@@ -222,7 +222,7 @@ def plain(value: object) -> Json:
 
     Models, dataclasses and the like become objects; dates, UUIDs, decimals and enums become text or their value.
     """
-    raw = _written(value)
+    raw = _encode(value)
     copy = _untyped.decode(raw)
     differs = copy != value
     if differs or _has_long_number(raw):
@@ -232,7 +232,7 @@ def plain(value: object) -> Json:
     return copy
 
 
-def _written(value: object) -> bytes:
+def _encode(value: object) -> bytes:
     try:
         return write(value)
     except UNWRITABLE as error:

@@ -323,7 +323,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         refuse_if_stopped(self._frame)
         frame, parts = self._frame, self._dispatch.parts
         if callable(partial):
-            frame.partial = lambda: self._made(partial)
+            frame.partial = lambda: self._make_partial(partial)
         elif partial is not None:
             kept = verified(frame, partial, parts.limits.max_result_bytes)
             if isinstance(kept, Fault):
@@ -355,7 +355,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
             return
         self._dispatch.recording.record(Kind.PROGRESS, frame.run, frame.request.session or frame.path, body)
 
-    def _made(self, make: Callable[[], Answer]) -> Answer:
+    def _make_partial(self, make: Callable[[], Answer]) -> Answer:
         """Make an agent's partial answer after its end. The agent cannot be told if that fails, but operators are."""
         frame, parts = self._frame, self._dispatch.parts
         try:

@@ -42,7 +42,7 @@ class Outflow:
         """The listeners by run, and whether they get raw values; those that listen to all runs are under None."""
 
     @property
-    def heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether anyone listens."""
         return bool(self._listeners)
 
@@ -163,7 +163,7 @@ class Followers:
     def listen(self, run: str, listener: Listener) -> Callable[[], None]:
         """Call *listener* with each committed group of a run's records, in order."""
         if self._leave is None:
-            self._leave = self._recorder.listen(self._heard)
+            self._leave = self._recorder.listen(self._deliver)
         token = object()
         self._listeners.setdefault(run, {})[token] = listener
 
@@ -177,7 +177,7 @@ class Followers:
 
         return leave
 
-    def _heard(self, records: list[Record]) -> None:
+    def _deliver(self, records: list[Record]) -> None:
         followed: dict[str, list[Record]] = {}
         for record in records:
             if record.run in self._listeners:
@@ -201,10 +201,10 @@ class Events(AsyncIterator[Record]):
         self._closed = False
         self.lost = False
         """Whether the oldest were dropped since the flag was last cleared."""
-        self._leave = [listen(self._heard)]
+        self._leave = [listen(self._deliver)]
         self._later: Events | None = None
         if listen_live is not None:
-            self._leave.append(listen_live(self._heard))
+            self._leave.append(listen_live(self._deliver))
 
     async def __anext__(self) -> Record:
         record = await self._queue.get()
@@ -250,7 +250,7 @@ class Events(AsyncIterator[Record]):
     ) -> None:
         self.close()
 
-    def _heard(self, records: list[Record]) -> None:
+    def _deliver(self, records: list[Record]) -> None:
         for record in () if self._closed else records:
             self._put(record)
 

@@ -75,8 +75,8 @@ class LocalRemoteHandle:
         self.trace = trace_id(frame.run.id, frame.run.request.traceparent)
 
     @property
-    def heard(self) -> bool:
-        return self._dispatch.parts.outflow.heard
+    def has_listeners(self) -> bool:
+        return self._dispatch.parts.outflow.has_listeners
 
     @property
     def traceparent(self) -> str:
@@ -123,7 +123,7 @@ class LocalRemoteHandle:
         if isinstance(kept, Answer):
             frame.partial = kept
 
-    async def asked(self, approval: Approval) -> None:
+    async def record_approval(self, approval: Approval) -> None:
         frame = self._frame
         own = replace(
             approval, delegation=frame.path, agent=frame.request.target, id=f"{frame.path}-{approval.id}"[:200]
@@ -275,7 +275,7 @@ class Executor:
         # Most answers are only a short text, and valid.
         is_short = is_short_text_answer(given, most)
         response = answered(frame, given) if is_short else await self._answered(frame, given, most)
-        return await self._fits(frame, response) if response.sources or request.capability is not None else response
+        return await self._validate(frame, response) if response.sources or request.capability is not None else response
 
     async def _answered(self, frame: Frame, given: Answer, most: int) -> Response:
         """Return the response with an agent's answer, once it has been validated."""
@@ -336,7 +336,7 @@ class Executor:
                 del ledger.outbound[line.trace]
         self._log_detail(frame, given.fault)
         response = await _relayed(frame, given, parts.limits.max_result_bytes)
-        return await self._fits(frame, response) if response.sources or request.capability is not None else response
+        return await self._validate(frame, response) if response.sources or request.capability is not None else response
 
     async def _under_own_id(self, frame: Frame, request: Request) -> Request:
         """Return a request under the id by which a peer knows it: its path in the run.
@@ -380,12 +380,12 @@ class Executor:
         through = tuple(agent for each in combined.used for agent in each.path or (each.target,))
         return replace(answered(frame, answer), path=(frame.request.target, *through))
 
-    async def _fits(self, frame: Frame, response: Response) -> Response:
+    async def _validate(self, frame: Frame, response: Response) -> Response:
         if is_light_response(response):
-            return self._checked(frame, response, frame.run.known)
-        return await aside.run(self._checked, frame, response, dict(frame.run.known))
+            return self._check_schema_and_sources(frame, response, frame.run.known)
+        return await aside.run(self._check_schema_and_sources, frame, response, dict(frame.run.known))
 
-    def _checked(self, frame: Frame, response: Response, known: Held) -> Response:
+    def _check_schema_and_sources(self, frame: Frame, response: Response, known: Held) -> Response:
         """Check a result against its capability's schema, and its sources against the user of the remit."""
         if not response.ok:
             return response

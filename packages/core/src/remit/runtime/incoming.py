@@ -35,7 +35,7 @@ from remit.runtime.sessions import resumed
 
 log = logging.getLogger("remit")
 
-_read = msgspec.json.Decoder(tuple[PeerCall, ...]).decode
+_decode_calls = msgspec.json.Decoder(tuple[PeerCall, ...]).decode
 
 
 class PeerCalls:
@@ -138,7 +138,7 @@ class PeerCalls:
         name = cell_of(self._group(request))
         while True:
             revision, raw = await parts.store.get(name) or (0, b"[]")
-            changed = change(current(_read(raw), parts.clock.wall_ms()))
+            changed = change(current(_decode_calls(raw), parts.clock.wall_ms()))
             if changed is None or await parts.store.cas(name, revision, encode(changed)) is not None:
                 return
 

@@ -16,23 +16,23 @@ async def list_records(find: Find, wanted: RecordFilter, *, before: int, limit: 
     """Return the page of records below *before*; the work for it is bounded."""
     has_index = wanted.run is not None or wanted.session is not None
     lowest = 0 if has_index else max(0, before - MOST_LOOKED_AT)
-    found: list[Record] = []
+    listed: list[Record] = []
     read = 0
-    while len(found) < limit:
-        size = min(_AT_ONCE, limit - len(found)) if wanted.agent is None else _AT_ONCE
+    while len(listed) < limit:
+        size = min(_AT_ONCE, limit - len(listed)) if wanted.agent is None else _AT_ONCE
         some = await find(wanted, lowest, before, size)
         read += len(some)
         for record in some:
             if wanted.agent in (None, agent_of(record.body)):
-                found.append(record)
-                if len(found) == limit:
-                    return ListedRecords(found, record.seq)
+                listed.append(record)
+                if len(listed) == limit:
+                    return ListedRecords(listed, record.seq)
         if len(some) < size:
-            return ListedRecords(found, lowest + 1 if lowest else None)
+            return ListedRecords(listed, lowest + 1 if lowest else None)
         before = some[-1].seq
         if wanted.agent is not None and read >= MOST_READ:
             break
-    return ListedRecords(found, before)
+    return ListedRecords(listed, before)
 
 
 def is_wanted(newest: SessionSummary, wanted: SessionFilter) -> bool:

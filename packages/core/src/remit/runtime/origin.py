@@ -76,7 +76,7 @@ def own_frames(error: BaseException) -> tuple[SourceLine, ...]:
     """
     frames = list(_frames(error))
     own = [each for each in frames if not any(part in each.filename for part in _PACKAGES)]
-    return tuple(_shown(each) for each in (own or frames)[-MOST_FRAMES:])
+    return tuple(_source_line(each) for each in (own or frames)[-MOST_FRAMES:])
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -121,7 +121,7 @@ def _is_foreign(file: str, homes: tuple[str, ...]) -> bool:
     return file.startswith(_standard_library()) and not any(part in file for part in _PACKAGES)
 
 
-def _shown(frame: traceback.FrameSummary) -> SourceLine:
+def _source_line(frame: traceback.FrameSummary) -> SourceLine:
     return SourceLine(_path(frame.filename), frame.lineno or 0, frame.name, (frame.line or "")[:_LONGEST_CODE])
 
 

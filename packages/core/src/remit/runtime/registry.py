@@ -42,7 +42,7 @@ class Registry:
         address = f"{card.name}@{self.hub}"
         if len(address) > LONGEST_NAME:
             raise team_invalid(f"`{address}` is too long: use at most {LONGEST_NAME} characters for agent and hub")
-        self.agents[card.name] = RegisteredAgent(_checked(card), agent, address)
+        self.agents[card.name] = RegisteredAgent(_check_card(card), agent, address)
 
     def elsewhere(self, entry: RegisteredAgent) -> RegisteredAgent | None:
         """Return an agent of this hub as a call of it that was sent to other hubs needs it; None: there are no others.
@@ -59,7 +59,7 @@ class Registry:
 
     def replace(self, cards: Iterable[AgentCard]) -> None:
         """Replace the cards of the same names, all of them or none."""
-        fresh = {card.name: _checked(card) for card in cards}
+        fresh = {card.name: _check_card(card) for card in cards}
         if missing := sorted(fresh.keys() - self.agents.keys()):
             raise team_invalid(f"there is no agent `{missing[0]}` whose card could be replaced")
         agents = self.agents | {name: self.agents[name]._replace(card=card) for name, card in fresh.items()}
@@ -68,7 +68,7 @@ class Registry:
 
     def describe(self, card: AgentCard) -> None:
         """Replace an agent's card before the team is complete."""
-        self.agents[card.name] = self.agents[card.name]._replace(card=_checked(card))
+        self.agents[card.name] = self.agents[card.name]._replace(card=_check_card(card))
 
     def add_tool(self, tool: Tool) -> None:
         """Register a tool under its card's name."""
@@ -105,7 +105,7 @@ def _refuse_missing(agents: dict[str, RegisteredAgent], tools: dict[str, Tool]) 
         raise RemitError(fault(Code.TEAM_INVALID, "the team names unknown agents or tools", problems=tuple(problems)))
 
 
-def _checked(card: AgentCard) -> AgentCard:
+def _check_card(card: AgentCard) -> AgentCard:
     try:
         copy = checked(card)
     except RemitError as error:

@@ -356,7 +356,7 @@ class RootRuns:
         """Judge a root request until it is refused, or admitted, submitted and executed."""
         admission, clock = self._admission, self._dispatch.parts.clock
         if (known := await admission.prepare(attempt)) is not None:
-            return await self._known(attempt.request, known)
+            return await self._answer_duplicate(attempt.request, known)
         while True:
             request, now = attempt.request, clock.now()
             attempt.run.epoch = self._records.parked.get(request.run, 0)
@@ -365,7 +365,7 @@ class RootRuns:
             # A request that has an outcome already must not be refused, asked about or stored again.
             may_go_on = isinstance(verdict, Rewrite) and not verdict.struck
             if not may_go_on and (known := await admission.find(attempt)) is not None:
-                return await self._known(request, known)
+                return await self._answer_duplicate(request, known)
             match verdict:
                 case Heavy():
                     await admission.look_through(attempt, facts)
@@ -398,7 +398,7 @@ class RootRuns:
         One that has begun before, or has an outcome, is answered with that.
         """
         if (known := await self._admission.find(attempt)) is not None:
-            return await self._known(attempt.request, known)
+            return await self._answer_duplicate(attempt.request, known)
         return await self._records.refuse(attempt.request, why, keep=keep)
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
@@ -412,7 +412,7 @@ class RootRuns:
             attempt.agreed(ask.question, {})
             return None
         if (known := await self._park(attempt)) is not None:
-            return await self._known(attempt.request, known)
+            return await self._answer_duplicate(attempt.request, known)
         if (why := self.active.why_called_off(attempt.request.run)) is not None:
             return await self._records.refuse(attempt.request, why, keep=_is_order(why))
         asking = approval.ask_person(attempt.request, ask, attempt.questions, run)
@@ -460,7 +460,7 @@ class RootRuns:
             case ReusedProof():
                 return await self._records.refuse(clean, USED)
             case DuplicateRequest():
-                return await self._known(clean, submitted)
+                return await self._answer_duplicate(clean, submitted)
             case None:
                 return await self._wherever(clean, self._records.refused(clean, journal.TAKEN_OVER))
 
@@ -474,7 +474,7 @@ class RootRuns:
             case AcceptedRequest():
                 return await self._answer(frame, response)
             case DuplicateRequest() as known:  # another process submitted it first
-                return await self._known(clean, known)
+                return await self._answer_duplicate(clean, known)
             case ReusedProof():
                 return await self._records.refuse(clean, USED)
 
@@ -482,7 +482,7 @@ class RootRuns:
         if not done.cancelled() and done.exception() is None and isinstance(done.result(), AcceptedRequest):
             self.active.note_on_record(request, request.run)
 
-    async def _known(self, request: Request, known: DuplicateRequest) -> Response:
+    async def _answer_duplicate(self, request: Request, known: DuplicateRequest) -> Response:
         """Answer a request that was made before, once there is an answer."""
         if not known.same_content:
             return await self._records.refuse(request, _duplicate(request))

@@ -91,7 +91,7 @@ class Node:
         """The tools that it currently uses, as far as their start was recorded."""
         self.last_tool: ToolRun | None = None
         """The use of a tool that ended last."""
-        self.said = ""
+        self.last_message = ""
         """Its last progress report, or the last note about it."""
         self.saying = ""
         """The end of its streamed answer so far."""
@@ -270,19 +270,19 @@ class Tree:
             case Request(parent=None) if record.run in self._parts:
                 return self._parts[record.run]  # the caller's hub has recorded it
             case Request() as request:
-                return self._asked(record, request)
+                return self._note_request(record, request)
             case Response() as response:
                 # The id of a root request is its sender's choice; the others are paths.
                 path = response.id if response.id.startswith(f"{record.run}.") else record.run
                 node = self._by_request.get(response.id) or self._node(record, path, response.target)
                 return self._over(node, response, record)
             case Refusal(request=request, response=response):
-                node = self._asked(record, request)
+                node = self._note_request(record, request)
                 node.is_refused = True
                 return self._over(node, response, record)
             case Progress() as progress:
                 node = self._node(record, progress.delegation, progress.agent)
-                node.said = progress.text or node.said
+                node.last_message = progress.text or node.last_message
                 if progress.plan is not None:
                     node.plan |= {step.name: step for step in progress.plan.steps}
                     node.skipped |= progress.plan.skipped
@@ -299,7 +299,7 @@ class Tree:
                 return self._used(self._node(record, use.delegation, use.agent), use, record)
             case Notice() as notice:
                 node = self._node(record, notice.delegation, notice.agent)
-                node.said = notice.text
+                node.last_message = notice.text
                 node.is_probe = node.is_probe or notice.text == PROBE_NOTICE
                 self.notes.append(TreeNote(record.at_ms, notice))
                 return node
@@ -308,18 +308,18 @@ class Tree:
                 return self._consented(node, approval, record.at_ms)
             case SharedStep() as step:
                 node = self._node(record, record.run, step.profile or NOBODY)
-                node.said = step.event
+                node.last_message = step.event
                 return node
             case ChainBreak() as broken:
                 node = self._node(record, record.run, NOBODY)
-                node.said = broken.text
+                node.last_message = broken.text
                 return node
             case Removal() as removal:
                 node = self._node(record, record.run, NOBODY)
-                node.said = removal.rule
+                node.last_message = removal.rule
                 return node
 
-    def _asked(self, record: Record, request: Request) -> Node:
+    def _note_request(self, record: Record, request: Request) -> Node:
         node = self._node(record, request.path, request.target, request.parent)
         self._by_request[request.id] = node
         if node.response is not None:
@@ -393,7 +393,7 @@ class Tree:
         if use.fault is None or use.fault.code is not Code.TOOL_NOT_ALLOWED:
             node.tools[use.tool] += 1
         if use.fault is not None:
-            node.said = f"{use.tool}: {use.fault.message}"
+            node.last_message = f"{use.tool}: {use.fault.message}"
         return node
 
     # ── a person is asked ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -246,7 +246,7 @@ class Sessions:
 
     async def state(self, frame: Frame) -> dict[str, Json]:
         """Return an agent's state in its conversation."""
-        frame.kept = await self._kept(frame)
+        frame.kept = await self._load_state(frame)
         return _read_state(frame.kept[1])
 
     async def change(self, frame: Frame, changes: dict[str, Json], most_bytes: int) -> dict[str, Json]:
@@ -254,7 +254,7 @@ class Sessions:
 
         After a conflict, every further change conflicts until the agent has read the current state.
         """
-        frame.kept = frame.kept or await self._kept(frame)
+        frame.kept = frame.kept or await self._load_state(frame)
         revision, raw = frame.kept
         base = _read_state(raw)
         while True:
@@ -273,9 +273,9 @@ class Sessions:
                 # Of several concurrent changes by one agent, the newest is what it knows.
                 frame.kept = max(frame.kept, (written, made))
                 return _read_state(made)
-            revision, raw = await self._kept(frame)
+            revision, raw = await self._load_state(frame)
 
-    async def _kept(self, frame: Frame) -> tuple[int, bytes]:
+    async def _load_state(self, frame: Frame) -> tuple[int, bytes]:
         return await self._store.get(_state_key(frame)) or (0, b"{}")
 
 

@@ -54,7 +54,7 @@ class SharedBreaker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(self.opened_ms, self.closed_ms)
 
 
-_read = msgspec.json.Decoder(dict[str, SharedBreaker]).decode
+_decode_breakers = msgspec.json.Decoder(dict[str, SharedBreaker]).decode
 
 
 class TrackRecords(Protocol):
@@ -114,7 +114,7 @@ class SharedLimits:
         store, own = self._parts.store, self._changes()
         while True:
             revision, raw = await store.get(_BREAKERS) or (0, b"{}")
-            theirs = _read(raw)
+            theirs = _decode_breakers(raw)
             if not own or await store.cas(_BREAKERS, revision, encode(self._merged(theirs, own))) is not None:
                 break
         self._follow({**theirs, **own})

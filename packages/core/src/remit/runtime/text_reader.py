@@ -50,7 +50,7 @@ class NoReader:
     async def summary(self, session: str, payer: Payer | None) -> str:
         return ""
 
-    def notes(self, said: str, asked: str) -> list[Note]:
+    def notes(self, text: str, question: str, /) -> list[Note]:
         return []
 
     def conflicts(

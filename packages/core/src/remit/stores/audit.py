@@ -160,11 +160,11 @@ class StoredChain(ABC):
 
     async def breaks(self) -> list[tuple[int, ChainBreak]]:
         """Return the breaks that hubs announced, with their rows."""
-        return _decoded(await self._of_kind(Kind.BREAK, 0), _read_break)
+        return _decode_rows(await self._of_kind(Kind.BREAK, 0), _read_break)
 
     async def removals(self, after: int = 0) -> list[tuple[int, Removal]]:
         """Return the statements after a row that rows were removed, with their own rows, oldest first."""
-        return _decoded(await self._of_kind(Kind.REMOVED, after), _read_removal)
+        return _decode_rows(await self._of_kind(Kind.REMOVED, after), _read_removal)
 
     async def accepted(self, public_key: bytes) -> set[str]:
         """Return the keys that may have signed: the known one, and those whose change a hub announced."""
@@ -208,12 +208,12 @@ class StoredChain(ABC):
         return None if digest is None or seq < 1 else ChainLink(previous.hex(), digest.hex())
 
 
-def _decoded(rows: Iterable[tuple[int, bytes]], read: Callable[[bytes], T]) -> list[tuple[int, T]]:
-    found: list[tuple[int, T]] = []
+def _decode_rows(rows: Iterable[tuple[int, bytes]], read: Callable[[bytes], T]) -> list[tuple[int, T]]:
+    decoded: list[tuple[int, T]] = []
     for seq, body in rows:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest shows
-            found.append((seq, read(body)))
-    return found
+            decoded.append((seq, read(body)))
+    return decoded
 
 
 class SqlChain:
@@ -283,8 +283,8 @@ class FileChain(StoredChain):
 
     async def head(self) -> tuple[int, bytes]:
         sql = "SELECT seq, CAST(digest AS BLOB) FROM main.record ORDER BY seq DESC LIMIT 1"
-        found = self._connection.execute(sql).fetchone()
-        return (found[0], found[1]) if found else (0, GENESIS)
+        row = self._connection.execute(sql).fetchone()
+        return (row[0], row[1]) if row else (0, GENESIS)
 
     async def digest_at(self, seq: int) -> bytes | None:
         return digest_of(self._connection, seq)
@@ -309,7 +309,7 @@ class FileChain(StoredChain):
         wanted = Conditions(after, limit).of(run, profile=profile)
         rows = await SqliteDatabase(self._connection).fetch(_LINKED.format(where=wanted), *wanted.values)
         return [
-            Linked(previous or GENESIS, ChainRow(seq, kind_name(kind), at_ms, _shown(of), _shown(session), *rest))
+            Linked(previous or GENESIS, ChainRow(seq, kind_name(kind), at_ms, _text_of(of), _text_of(session), *rest))
             for previous, seq, kind, at_ms, of, session, *rest in rows
         ]
 
@@ -357,7 +357,7 @@ _LINKED = """
 """
 
 
-def _shown(raw: bytes) -> str:
+def _text_of(raw: bytes) -> str:
     # A tampered row may contain invalid text; its digest does not match anyway.
     return raw.decode(errors="replace")
 
@@ -439,12 +439,12 @@ def digest_of(connection: SqliteConnection, seq: int) -> bytes | None:
     """Return the digest of a row, also of a removed one; None if it is not known."""
     if seq == 0:
         return GENESIS
-    found = connection.execute(
+    row = connection.execute(
         "SELECT CAST(digest AS BLOB) FROM record WHERE seq = ?1"
         " UNION ALL SELECT digest FROM removed WHERE seq = ?1 AND digest IS NOT NULL",
         (seq,),
     ).fetchone()
-    return None if found is None else found[0]
+    return None if row is None else row[0]
 
 
 def _text(raw: bytes | None) -> str:

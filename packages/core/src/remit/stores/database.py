@@ -177,7 +177,7 @@ class SqliteDatabase:
         return row[0] if row else None
 
     def _rows(self, query: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        text, values = in_sqlite(query), [*map(_bound, args)]
+        text, values = in_sqlite(query), [*map(_sqlite_value, args)]
         if _NOW in text:
             values.append(self._now_ms())
             text = text.replace(_NOW, f"?{len(values)}")
@@ -199,7 +199,7 @@ class SqliteDatabase:
             raise
 
 
-def _bound(value: Any) -> Any:
+def _sqlite_value(value: Any) -> Any:
     return msgspec.json.encode(cast("list[Any]", value)).decode() if isinstance(value, list) else value
 
 

@@ -265,7 +265,7 @@ class MessageIndex(ABC):
             records,
             original=(await self._numbered(database, list(shown))).get,
             count=count,
-            asked=await self._last_forms(database, session, requests, records[0].seq) if requests else {},
+            last_forms=await self._last_forms(database, session, requests, records[0].seq) if requests else {},
         )
         if new.replaced:
             await self.replace(database, number, list(new.replaced))

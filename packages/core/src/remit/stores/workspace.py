@@ -56,16 +56,16 @@ def _spelled(pattern: str) -> Names:
     compiled = re.compile(pattern, re.MULTILINE)
 
     def names(text: str) -> Iterator[str]:
-        found = compiled.search(text)
-        yield found[1] if found else ""
+        match = compiled.search(text)
+        yield match[1] if match else ""
 
     return names
 
 
 def _pom(text: str) -> Iterator[str]:
     # The first artifactId is that of the project, unless it has a parent, which comes before it. No XML is parsed.
-    found = re.search(r"<artifactId>([^<>]{1,200})</artifactId>", text.rpartition("</parent>")[2])
-    yield found[1].strip() if found else ""
+    match = re.search(r"<artifactId>([^<>]{1,200})</artifactId>", text.rpartition("</parent>")[2])
+    yield match[1].strip() if match else ""
     if "<artifactId>spring-boot" in text:
         yield "spring-boot"
 
@@ -228,7 +228,7 @@ _CLUTTER = frozenset(
 )
 
 
-class _Found(NamedTuple):
+class _OpenedPath(NamedTuple):
     info: os.stat_result
     descriptor: int | None
     """Open for reading, if this user may."""
@@ -244,7 +244,7 @@ class Folder:
         """Return the description of the folder, in at most *room* tokens."""
         names = list(dict.fromkeys(files or ()))
         paths = [(name, _parts(name)) for name in names]
-        lines = [f"Working directory: {_shown(str(self.root))}"]
+        lines = [f"Working directory: {_escape(str(self.root))}"]
         try:
             root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -254,12 +254,12 @@ class Folder:
             walk = _Walk(root, (os.path.realpath(self.root), str(self.root.absolute())))
             if files is None:
                 lines += ["", "Workspace structure:", *_top_level(walk)]
-                listed: list[tuple[str, _Found]] = []
+                listed: list[tuple[str, _OpenedPath]] = []
             else:
                 listed = [
-                    (name, found) for name, parts in paths if (found := stack.enter_context(walk.find(name, parts)))
+                    (name, path) for name, parts in paths if (path := stack.enter_context(walk.find(name, parts)))
                 ]
-                lines += ["", "Relevant files:", *(f"  - {_shown(name)} ({_size(found)})" for name, found in listed)]
+                lines += ["", "Relevant files:", *(f"  - {_escape(name)} ({_size(path)})" for name, path in listed)]
             lines += _project(walk)
             text = _within(lines, room, count)
             if contents and text == "\n".join(lines):
@@ -294,7 +294,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _refused(path: str, why: str) -> RemitError:
-    return RemitError(fault(Code.PATH_NOT_ALLOWED, f"the path `{_shown(path)}` {why}"))
+    return RemitError(fault(Code.PATH_NOT_ALLOWED, f"the path `{_escape(path)}` {why}"))
 
 
 class _Walk:
@@ -307,12 +307,12 @@ class _Walk:
         self._spellings = [spelling.rstrip("/") for spelling in spellings]
 
     @contextmanager
-    def find(self, name: str, parts: Sequence[str]) -> Generator[_Found | None]:
+    def find(self, name: str, parts: Sequence[str]) -> Generator[_OpenedPath | None]:
         """Yield a file or folder, open within the block; None if it does not exist. Raises if it may not be shown."""
         with ExitStack() as stack:
             yield self._find(name, list(reversed(parts)), stack)
 
-    def _find(self, name: str, pending: list[str], stack: ExitStack) -> _Found | None:
+    def _find(self, name: str, pending: list[str], stack: ExitStack) -> _OpenedPath | None:
         folders = [self.root]
         links = 0
         while pending:
@@ -349,7 +349,7 @@ class _Walk:
             except OSError:
                 # It does not exist, is not a folder, is not readable for this user, or was changed meanwhile.
                 return None
-        return _Found(os.fstat(folders[-1]), folders[-1])
+        return _OpenedPath(os.fstat(folders[-1]), folders[-1])
 
     def _inside(self, name: str, target: str) -> str:
         for spelling in self._spellings:
@@ -366,17 +366,17 @@ def _opened(part: str, flags: int, folder: int, stack: ExitStack) -> int:
     return descriptor
 
 
-def _file(name: str, part: str, info: os.stat_result, folder: int, stack: ExitStack) -> _Found:
+def _file(name: str, part: str, info: os.stat_result, folder: int, stack: ExitStack) -> _OpenedPath:
     try:
         descriptor = _opened(part, 0, folder, stack)
     except PermissionError:
-        return _Found(info, None)
+        return _OpenedPath(info, None)
     info = os.fstat(descriptor)
     if not stat.S_ISREG(info.st_mode):
         raise _refused(name, "is a device, pipe or socket")
     if info.st_nlink > 1:
         raise _refused(name, "is a hard link, which may refer to a file elsewhere")
-    return _Found(info, descriptor)
+    return _OpenedPath(info, descriptor)
 
 
 _SECRET = "is not shown to agents: such files hold keys, or belong to a tool"
@@ -398,8 +398,8 @@ def _top_level(walk: _Walk) -> list[str]:
             elif kind == stat.S_IFREG and not is_secret(entry.name):
                 files.append(entry.name)
         more = next(entries, None) is not None
-    lines = [f"  [DIR] {_shown(name)}" for name in sorted(folders)] + [
-        f"  [FILE] {_shown(name)}" for name in sorted(files)
+    lines = [f"  [DIR] {_escape(name)}" for name in sorted(folders)] + [
+        f"  [FILE] {_escape(name)}" for name in sorted(files)
     ]
     left = len(lines) - _ENTRIES
     if left > 0 or more:
@@ -416,8 +416,8 @@ def _kind(walk: _Walk, entry: os.DirEntry[str]) -> int:
     if not entry.is_symlink():
         return 0
     try:
-        with walk.find(entry.name, [entry.name]) as found:
-            return stat.S_IFMT(found.info.st_mode) if found else 0
+        with walk.find(entry.name, [entry.name]) as target:
+            return stat.S_IFMT(target.info.st_mode) if target else 0
     except RemitError:
         return 0
 
@@ -425,38 +425,38 @@ def _kind(walk: _Walk, entry: os.DirEntry[str]) -> int:
 def _project(walk: _Walk) -> list[str]:
     def read(name: str) -> str | None:
         try:
-            with walk.find(name, [name]) as found:
-                return None if found is None else _text(found)
+            with walk.find(name, [name]) as manifest:
+                return None if manifest is None else _text(manifest)
         except RemitError:
             return None
 
     with os.scandir(walk.root) as entries:
         names = sorted(entry.name for entry in islice(entries, _LOOKED_AT) if MANIFESTS.fullmatch(entry.name))
     project = project_of(names, read)
-    lines = [f"Project: {_shown(project.name)}"] if project.name else []
+    lines = [f"Project: {_escape(project.name)}"] if project.name else []
     if project.stack:
         lines.append(f"Tech stack: {', '.join(project.stack)}")
     return ["", *lines] if lines else []
 
 
-def _contents(listed: Sequence[tuple[str, _Found]], before: str, room: int, count: TokenCounter) -> str:
+def _contents(listed: Sequence[tuple[str, _OpenedPath]], before: str, room: int, count: TokenCounter) -> str:
     """Return the content of the files, the smallest first: each gets an equal part of the room that the others left."""
-    files = [(name, found) for name, found in listed if stat.S_ISREG(found.info.st_mode)]
+    files = [(name, path) for name, path in listed if stat.S_ISREG(path.info.st_mode)]
     files.sort(key=lambda file: file[1].info.st_size)
     text = before
-    for place, (name, found) in enumerate(files):
+    for place, (name, path) in enumerate(files):
         used = count(text)
         most = used + (room - used) // (len(files) - place)
-        piece = _fitted(name, _text(found), found.info.st_size, lambda piece: count(text + piece) <= most)  # noqa: B023
+        piece = _fit_file(name, _text(path), path.info.st_size, lambda piece: count(text + piece) <= most)  # noqa: B023
         if count(text + piece) <= room:
             text += piece
     return text
 
 
-def _fitted(name: str, content: str | None, size: int, fits: Callable[[str], bool]) -> str:
+def _fit_file(name: str, content: str | None, size: int, fits: Callable[[str], bool]) -> str:
     """Return as many complete lines of a file as fit, and how much is missing."""
     if content is None:
-        return f"\n\n{_shown(name)}: cannot be shown, it is not text, or not for this user to read"
+        return f"\n\n{_escape(name)}: cannot be shown, it is not text, or not for this user to read"
     lines = content.splitlines(keepends=True)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
 
@@ -465,18 +465,18 @@ def _fitted(name: str, content: str | None, size: int, fits: Callable[[str], boo
         missing = size - len(shown.encode())
         end = "\n" if shown and not shown.endswith("\n") else ""
         note = f"\n({_bytes(missing)} of {_bytes(size)} are not shown)" if missing > 0 else ""
-        return f"\n\n{_shown(name)}:\n{fence}\n{shown}{end}{fence}{note}"
+        return f"\n\n{_escape(name)}:\n{fence}\n{shown}{end}{fence}{note}"
 
     return piece(_most(len(lines), lambda some: fits(piece(some))))
 
 
-def _text(found: _Found) -> str | None:
+def _text(file: _OpenedPath) -> str | None:
     """Return the beginning of a file, up to the end of a line if it is long; None if it is not text, or unreadable."""
-    if found.descriptor is None:
+    if file.descriptor is None:
         return None
     raw = b""
     try:
-        while len(raw) <= _READ and (more := os.read(found.descriptor, _READ + 1 - len(raw))):
+        while len(raw) <= _READ and (more := os.read(file.descriptor, _READ + 1 - len(raw))):
             raw += more
         if len(raw) > _READ:
             raw = raw[: raw.rfind(b"\n") + 1]
@@ -499,14 +499,14 @@ def _most(limit: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _size(found: _Found) -> str:
-    return "folder" if stat.S_ISDIR(found.info.st_mode) else _bytes(found.info.st_size)
+def _size(path: _OpenedPath) -> str:
+    return "folder" if stat.S_ISDIR(path.info.st_mode) else _bytes(path.info.st_size)
 
 
 def _bytes(size: int) -> str:
     return f"{size} B" if size < 1_000 else f"{size / 1_000:.1f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
 
 
-def _shown(name: str) -> str:
+def _escape(name: str) -> str:
     """Return a name without characters that would break the line."""
     return name if name.isprintable() else name.encode("unicode_escape").decode()

@@ -74,7 +74,7 @@ class FairSlots:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(share, future, priority)
         try:
-            await self._given(future)
+            await self._wait_for_slot(future)
         finally:
             self._waiting.remove(share, future, priority)
 
@@ -83,9 +83,9 @@ class FairSlots:
         if not self.take_now():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._returning.append(future)
-            await self._given(future)
+            await self._wait_for_slot(future)
 
-    async def _given(self, future: asyncio.Future[None]) -> None:
+    async def _wait_for_slot(self, future: asyncio.Future[None]) -> None:
         try:
             await future
         except asyncio.CancelledError:

@@ -90,7 +90,7 @@ class Pipes:
     async def _read_output(self, process: PipedProcess, into: MemoryObjectSendStream[Incoming]) -> None:
         lines, skipped, garbage = LineSplitter(MAX_LINE), 0, 0
         async with into:
-            while chunk := await process.said.read(65_536):
+            while chunk := await process.stdout.read(65_536):
                 skipped += len(chunk)
                 for line in lines.feed(chunk):
                     skipped = 0

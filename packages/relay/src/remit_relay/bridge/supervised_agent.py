@@ -77,7 +77,7 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(lifeline)
         self._process = PipedProcess(popen, "a local agent", kill=self.kill)
-        self.output = self._process.said
+        self.output = self._process.stdout
         """Its stdout. The owner must read it to the end, so that the process never blocks."""
 
     async def connect(self) -> None:

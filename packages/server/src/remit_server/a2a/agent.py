@@ -303,7 +303,7 @@ class _Exchange:
 
     async def _begin(self) -> None:
         # A peer that can cancel only by task id must send that first.
-        streams = self._offer.streams and (self._line.heard or not self._extended)
+        streams = self._offer.streams and (self._line.has_listeners or not self._extended)
         method = "SendStreamingMessage" if streams else "SendMessage"
         context, task = await self._conversation()
         # For a continued task, an immediate answer may be its state before this message.
@@ -434,7 +434,7 @@ class _Exchange:
             agreed=agreed,
             by="" if agreed is None else f"someone at {self._name}",
         )
-        await self._line.asked(approval)
+        await self._line.record_approval(approval)
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -212,7 +212,7 @@ def _model(node: Node) -> ModelUse:
 def _note(node: Node) -> str:
     if node.fault is not None:
         return _line(node.fault.outward().message)
-    return _line(node.question or ("" if node.response else node.said))
+    return _line(node.question or ("" if node.response else node.last_message))
 
 
 def _line(text: str) -> str:

@@ -190,7 +190,7 @@ class HttpAgent(Remote):
         said = replace(outgoing(request, line), target=self._name)
         raw = encode(said)
         headers = {**line.passed_on, **await self._peer.headers(said, OutgoingRequest("POST", PATH, raw))}
-        if line.heard:
+        if line.has_listeners:
             headers["accept"] = STREAM
         try:
             async with self._peer.session.post(
@@ -314,7 +314,7 @@ class HttpAgent(Remote):
             case Delta(text=text, delegation=delegation) if delegation == stored.run:
                 line.say(text)
             case Approval() as approval:
-                await line.asked(approval)
+                await line.record_approval(approval)
             case _ if (response := outcome_in(stored.run, body)) is not None:
                 return await self._response(encode(response))
             case _:

@@ -130,15 +130,15 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
         return not self.ok and not self.keys and all(SIGNED_OTHERWISE in each.message for each in self.findings)
 
     def __str__(self) -> str:
-        found = _many(len(self.findings), "finding")
+        count = _many(len(self.findings), "finding")
         if self.ok:
             state = "the record is whole"
         elif self.announced:
-            state = f"the hub announced a break in the record ({found})"
+            state = f"the hub announced a break in the record ({count})"
         elif self.other_key:
-            state = f"the record is consistent, but the known key did not sign it ({found})"
+            state = f"the record is consistent, but the known key did not sign it ({count})"
         else:
-            state = f"the record was tampered with ({found})"
+            state = f"the record was tampered with ({count})"
         counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
         lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
         if self.unprotected:
@@ -205,13 +205,13 @@ class Outlines:
 
 def ranges(numbers: Iterable[int]) -> tuple[int, ...]:
     """Return ascending numbers as pairs of the first and the last of each range, one after another."""
-    found: list[int] = []
+    bounds: list[int] = []
     for number in numbers:
-        if found and number == found[-1] + 1:
-            found[-1] = number
+        if bounds and number == bounds[-1] + 1:
+            bounds[-1] = number
         else:
-            found += (number, number)
-    return tuple(found)
+            bounds += (number, number)
+    return tuple(bounds)
 
 
 def pairs(flat: Sequence[int]) -> list[tuple[int, int]]:
@@ -229,11 +229,11 @@ class Coverage:
 
     def __init__(self, removals: Iterable[Removal]) -> None:
         self.statements = newest(removals)
-        found: list[tuple[int, int, Removed, int]] = []
+        ranges: list[tuple[int, int, Removed, int]] = []
         for place, each in enumerate(self.statements):
-            found.extend((first, last, "gone", place) for first, last in pairs(each.gone))
-            found.extend((first, last, "outlined", place) for first, last in pairs(each.outlined))
-        self._ranges = sorted(found)
+            ranges.extend((first, last, "gone", place) for first, last in pairs(each.gone))
+            ranges.extend((first, last, "outlined", place) for first, last in pairs(each.outlined))
+        self._ranges = sorted(ranges)
         self._firsts = [first for first, *_ in self._ranges]
 
     def of(self, seq: int) -> tuple[Removed, int] | None:
@@ -358,12 +358,12 @@ class ChainWalk:
 
     def _ends(self, start: int) -> dict[int, list[str]]:
         """Return the digests that the statements about removals give for rows after *start*."""
-        found: dict[int, list[str]] = {}
+        digests: dict[int, list[str]] = {}
         for each in self._coverage.statements:
             for seq, digest in ((each.first - 1, each.before), (each.last, each.after)):
                 if seq > start:
-                    found.setdefault(seq, []).append(digest)
-        return found
+                    digests.setdefault(seq, []).append(digest)
+        return digests
 
     def step(self, row: ChainRow | RemovedRow) -> None:
         self.count += 1
@@ -545,10 +545,10 @@ class ChainWalk:
 
 
 def _by_row(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
-    found: dict[int, list[Checkpoint]] = {}
+    by_row: dict[int, list[Checkpoint]] = {}
     for each in checkpoints:
-        found.setdefault(each.seq, []).append(each)
-    return found
+        by_row.setdefault(each.seq, []).append(each)
+    return by_row
 
 
 def _digest(previous: bytes, row: ChainRow, number: int) -> bytes | None:
@@ -567,14 +567,14 @@ def follows(previous: bytes, row: ChainRow, number: int) -> bool:
 
 def intact_rows(rows: Iterable[ChainRow | RemovedRow], before: bytes) -> dict[int, bool]:
     """Return for consecutive rows, of which the first comes after the one with digest *before*, which are intact."""
-    found: dict[int, bool] = {}
+    intact: dict[int, bool] = {}
     for row in rows:
         if isinstance(row, RemovedRow):
             before = row.digest or link(before, row.seq, row.leaf)
         else:
-            found[row.seq] = follows(before, row, row.seq)
+            intact[row.seq] = follows(before, row, row.seq)
             before = row.digest
-    return found
+    return intact
 
 
 def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bool:

@@ -108,7 +108,7 @@ class _Keys:
 
     def findings(self, seals: Sequence[Checkpoint]) -> list[AuditFinding]:
         signed = {seal.key for seal in seals}
-        found = [
+        findings = [
             AuditFinding(
                 tampering=Tampering.KEY_SIGNED_NOTHING, first=0, last=0, message=f"{key} signed no checkpoint here"
             )
@@ -117,11 +117,11 @@ class _Keys:
         for seq, each in self._breaks:
             if each.finding == Tampering.KEY_CHANGED:
                 if not {each.old_key, each.new_key} <= self._pinned:
-                    found.append(_finding(Tampering.KEY_CHANGED, seq, f"announced by the hub: {each.text}"))
+                    findings.append(_finding(Tampering.KEY_CHANGED, seq, f"announced by the hub: {each.text}"))
             else:
                 message = f"the hub found, when it opened the store: {each.finding}: {each.text}"
-                found.append(_finding(Tampering.BREAK_ANNOUNCED, seq, message))
-        return found
+                findings.append(_finding(Tampering.BREAK_ANNOUNCED, seq, message))
+        return findings
 
 
 def _judge_checkpoints(

@@ -240,9 +240,9 @@ async def combine(dispatch: Delegator, parent: Frame, calls: Sequence[Call], str
     if not isinstance(answer, Answer):
         return Combined(responses=tuple(responses))
     useful = sorted(place for place, response in aggregation.came if response.ok)
-    asked = [calls[place] for place in useful]
-    components = comparable(components_of([responses[place] for place in useful]), asked)
-    findings = await _findings(dispatch, components, asked)
+    useful_calls = [calls[place] for place in useful]
+    components = comparable(components_of([responses[place] for place in useful]), useful_calls)
+    findings = await _findings(dispatch, components, useful_calls)
     return Combined(
         answer=answer if findings is None else with_findings(answer, findings),
         responses=tuple(responses),
@@ -377,11 +377,11 @@ class ParallelCalls:
 
     def _in_flight(self, place: int) -> list[Frame]:
         """Return the frames in flight for a call: the delegation and its hedge."""
-        asked = self._frames.get(place)
+        first = self._frames.get(place)
         return [
             frame
             for frame in self._parent.children or ()
-            if frame is asked or (asked and asked.route and frame.route and frame.route.path == asked.route.path)
+            if frame is first or (first and first.route and frame.route and frame.route.path == first.route.path)
         ]
 
     def _turned_down(self, call: Call, path: str) -> Response:

@@ -212,11 +212,11 @@ def is_like(last: PassedCall, call: Call, card: AgentCard | None, caller: AgentC
 
 def tokens_again(last: PassedCall, parent: Frame, limits: Limits) -> int | None:
     """Return the tokens of a call that is like the *last* one; None if it would be granted fewer than it asks for."""
-    asked = last.request.remit
+    granted = last.request.remit
     if not last.is_share:
-        return None if parent.left < asked.tokens else asked.tokens
+        return None if parent.left < granted.tokens else granted.tokens
     tokens = parent.share(limits.max_fan_out - parent.in_flight())
-    return None if tokens < asked.context_tokens else tokens
+    return None if tokens < granted.context_tokens else tokens
 
 
 def draft_again(last: PassedCall, call: Call, path: str, left_ms: int, created_ms: int, tokens: int) -> Request:
@@ -481,7 +481,7 @@ class Dispatch:
     async def _judge(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Have a call judged until it is refused, or started; or return the route to the next agent."""
         parts, parent, inspection, permitted = self.parts, attempt.parent, None, False
-        shown = None if attempt.call.context is None else await self._shown(attempt)
+        shown = None if attempt.call.context is None else await self._select_view(attempt)
         while True:
             if _is_ending(parent):
                 return self._refused(attempt, self._draft(attempt).request, _too_late_to_ask(parent))
@@ -645,7 +645,7 @@ class Dispatch:
                 raise
         return response
 
-    async def _shown(self, attempt: CallAttempt) -> ViewRequest | None:
+    async def _select_view(self, attempt: CallAttempt) -> ViewRequest | None:
         """Return the part of the caller's conversation that the callee should see, before it is cut to fit."""
         parts, parent, call, entry = self.parts, attempt.parent, attempt.call, attempt.entry
         card = entry.card if entry is not None else None

@@ -110,46 +110,46 @@ def watch(parent: Frame, name: str, capability: str | None, objective: str, give
         return None
     if before is None:
         before = parent.asked_of[callee] = []
-    asked = PastCall(content_of_call(objective, given), before, parent.news)
-    before.append(asked)
+    call = PastCall(content_of_call(objective, given), before, parent.news)
+    before.append(call)
     if len(before) >= MOST_WATCHED:
         parent.asked_of[callee] = _UNWATCHED
-    return asked
+    return call
 
 
 def note_answer(frame: Frame, response: Response) -> HubWarning | None:
     """Note the answer to a call before it is given to the caller; return a warning if the run goes in circles."""
-    asked, parent, answer = frame.past_call, frame.parent, None
+    call, parent, answer = frame.past_call, frame.parent, None
     if parent is None:
         return None
-    if asked is not None and response.status is not Status.CANCELLED:
+    if call is not None and response.status is not Status.CANCELLED:
         frame.past_call = None
-        said = response.summary if response.result is None else response.result
+        content = response.summary if response.result is None else response.result
         if response.fault is not None:
-            said = response.fault.message
-        answer = content_of_answer(said if isinstance(said, str) or is_light(said) else response.summary)
+            content = response.fault.message
+        answer = content_of_answer(content if isinstance(content, str) or is_light(content) else response.summary)
     changes = frame.ran and not is_read_only(frame.card, frame.request)
-    return _noted(parent, asked, answer, frame.card.name, changes=changes)
+    return _note_call(parent, call, answer, frame.card.name, changes=changes)
 
 
 def note_tool_answer(
-    frame: Frame, asked: PastCall | None, tool: str, value: Json, why: Fault | None, *, changes: bool
+    frame: Frame, call: PastCall | None, tool: str, value: Json, why: Fault | None, *, changes: bool
 ) -> HubWarning | None:
     """Note what a tool returned, or why it failed; return a warning if the run goes in circles."""
     answer = value if why is None else why.message
-    light = asked is not None and is_light(answer, most=LIGHT_TO_ENCODE if isinstance(answer, str) else LIGHT)
-    return _noted(frame, asked, content_of_answer(answer, is_of_tool=True) if light else None, tool, changes=changes)
+    light = call is not None and is_light(answer, most=LIGHT_TO_ENCODE if isinstance(answer, str) else LIGHT)
+    return _note_call(frame, call, content_of_answer(answer, is_of_tool=True) if light else None, tool, changes=changes)
 
 
-def _noted(
-    parent: Frame, asked: PastCall | None, answer: ComparedContent | None, name: str, *, changes: bool
+def _note_call(
+    parent: Frame, call: PastCall | None, answer: ComparedContent | None, name: str, *, changes: bool
 ) -> HubWarning | None:
-    if asked is None:
+    if call is None:
         parent.news += changes
         return None
-    parent.run.wasted += asked.note_answer(answer, parent.news, changes=changes)
-    parent.news = asked.after
-    return _circling(parent, name) if asked.wasted and is_alarming(parent.run.wasted) else None
+    parent.run.wasted += call.note_answer(answer, parent.news, changes=changes)
+    parent.news = call.after
+    return _circling(parent, name) if call.wasted and is_alarming(parent.run.wasted) else None
 
 
 def _circling(parent: Frame, name: str) -> HubWarning:

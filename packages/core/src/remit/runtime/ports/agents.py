@@ -74,7 +74,7 @@ class ConversationReader(Protocol):
         """Return the summary of a conversation so far; without a *payer* no model is asked."""
         ...
 
-    def notes(self, said: str, asked: str) -> list[Note]:
+    def notes(self, text: str, question: str, /) -> list[Note]:
         """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
         ...
 

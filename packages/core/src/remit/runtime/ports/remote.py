@@ -26,7 +26,7 @@ class RemoteHandle(Protocol):
     """What the code that calls a remote agent can do for its delegation."""
 
     @property
-    def heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether anybody listens to the run: only then is streaming the answer worth its cost."""
         ...
 
@@ -60,7 +60,7 @@ class RemoteHandle(Protocol):
         """Count what was spent on a stopped remote delegation and keep its partial answer: its outcome is known."""
         ...
 
-    async def asked(self, approval: Approval) -> None:
+    async def record_approval(self, approval: Approval) -> None:
         """Record that a person is asked remotely, or has answered, and stop the clock meanwhile.
 
         The clock stands still for at most the time that a person may take. The record lets those who wait for this
