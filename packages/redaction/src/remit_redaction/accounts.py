@@ -43,12 +43,12 @@ _LONGEST_PAPER = 80
 
 def ibans(data: bytes) -> Iterator[Finding]:
     """Find IBANs: the length must be that of the country, and the check digits must be correct."""
-    for found in find_narrow(_IBAN, data):
-        country = bytes(char for char in found[0] if chr(char).isalpha()).upper()
+    for match in find_narrow(_IBAN, data):
+        country = bytes(char for char in match[0] if chr(char).isalpha()).upper()
         length = _lengths().get(country)
         if length is None:
             continue
-        whole = _whole(length).match(data, found.start())
+        whole = _whole(length).match(data, match.start())
         if whole is not None and _is_iban(b"".join(_ALNUM.findall(whole[0]))):
             yield Finding(*whole.span(), "IBAN")
 
@@ -78,11 +78,11 @@ def _is_iban(value: bytes) -> bool:
 
 def bitcoin(data: bytes) -> Iterator[Finding]:
     """Find Bitcoin addresses with a correct checksum."""
-    for found in _BITCOIN.finditer(data):
+    for match in _BITCOIN.finditer(data):
         from stdnum import bitcoin
 
-        if bitcoin.is_valid(found[0].decode()):
-            yield Finding(*found.span(), "BTC_ADDRESS")
+        if bitcoin.is_valid(match[0].decode()):
+            yield Finding(*match.span(), "BTC_ADDRESS")
 
 
 def identity_documents(data: bytes) -> Iterator[Finding]:
@@ -93,13 +93,13 @@ def identity_documents(data: bytes) -> Iterator[Finding]:
         if len(word) < _SHORT_WORD and word.isascii() and data[max(0, start - 1) : start].isalpha():
             continue
         kind = next(kind for kind, pattern in kinds if pattern.fullmatch(word))
-        found = _NUMBER_OF_PAPER.match(data[end : end + _LONGEST_PAPER].lower())
-        if found is None:
+        match = _NUMBER_OF_PAPER.match(data[end : end + _LONGEST_PAPER].lower())
+        if match is None:
             continue
-        value = _WORD.split(found["value"])[0]
+        value = _WORD.split(match["value"])[0]
         digits = sum(48 <= char <= 57 for char in value)
         if _NINO.fullmatch(value) if kind == "NINO" else digits >= _FEWEST_DIGITS:
-            start = end + found.start("value")
+            start = end + match.start("value")
             yield Finding(start, start + len(value), kind, 0.9)
 
 

@@ -78,11 +78,11 @@ def _local(data: bytes, at: int) -> int:
 
 def url_credentials(data: bytes) -> Iterator[Finding]:
     """Find `user:password` in `scheme://user:password@host`, and a token in place of the user name."""
-    for found in _CREDENTIALS.finditer(data):
-        yield Finding(*found.span(1), "URL_CREDENTIALS")
-    for found in _TOKEN_AS_USER.finditer(data):
-        if len(_DIGIT.findall(found[1])) > 2:
-            yield Finding(*found.span(1), "URL_CREDENTIALS")
+    for match in _CREDENTIALS.finditer(data):
+        yield Finding(*match.span(1), "URL_CREDENTIALS")
+    for match in _TOKEN_AS_USER.finditer(data):
+        if len(_DIGIT.findall(match[1])) > 2:
+            yield Finding(*match.span(1), "URL_CREDENTIALS")
 
 
 # File extensions that are also country domains: `main.py`, `lib.rs`, `run.sh`.
@@ -97,29 +97,29 @@ _HOST = re.compile(
 
 def domains(data: bytes) -> Iterator[Finding]:
     """Find names of hosts and domains under common top-level domains and those of countries."""
-    for found in _HOST.finditer(data):
-        ending = found[1].lower()
+    for match in _HOST.finditer(data):
+        ending = match[1].lower()
         if ending in _ENDINGS or (len(ending) == 2 and ending not in _NOT_DOMAINS):
-            yield Finding(*found.span(), "DOMAIN", 0.6)
+            yield Finding(*match.span(), "DOMAIN", 0.6)
 
 
 def macs(data: bytes) -> Iterator[Finding]:
     """Find MAC addresses with colons or dashes."""
-    for found in _MAC.finditer(data):
+    for match in _MAC.finditer(data):
         # Skip addresses that are the same on every machine. Pairs of digits without letters are dates, times and other
         # numbers.
-        same = len(set(found[0].lower())) <= 2
-        figures = not _HEX_LETTER.search(found[0])
-        if not same and (not figures or _SPEAKS_OF_CARDS.search(data[max(0, found.start() - 32) : found.start()])):
-            yield Finding(*found.span(), "MAC")
+        same = len(set(match[0].lower())) <= 2
+        figures = not _HEX_LETTER.search(match[0])
+        if not same and (not figures or _SPEAKS_OF_CARDS.search(data[max(0, match.start() - 32) : match.start()])):
+            yield Finding(*match.span(), "MAC")
 
 
 def ipv6(data: bytes) -> Iterator[Finding]:
     """Find IPv6 addresses, except loopback."""
-    for found in _COLONS.finditer(data):
-        address = found[0]
+    for match in _COLONS.finditer(data):
+        address = match[0]
         if address.count(b":") >= 2 and _is_ipv6(address):
-            yield Finding(*found.span(), "IP")
+            yield Finding(*match.span(), "IP")
 
 
 def _is_ipv6(address: bytes) -> bool:

@@ -135,12 +135,12 @@ def _pem_patterns() -> tuple[Linear, ...]:
 def headers(data: bytes) -> Iterator[Finding]:
     """Find the value after `Bearer`, or after `Authorization:` and a scheme."""
     for pattern in (_BEARER, _AUTHORIZATION):
-        for found in pattern.finditer(data):
-            value = found[1]
-            if data[found.end(1) : found.end(1) + 1] == b"(":
+        for match in pattern.finditer(data):
+            value = match[1]
+            if data[match.end(1) : match.end(1) + 1] == b"(":
                 continue
             if FIGURE.search(value) or (len(value) > 7 and value.endswith(b"=")) or is_mixed(value):
-                yield Finding(*found.span(1), "BEARER_TOKEN")
+                yield Finding(*match.span(1), "BEARER_TOKEN")
 
 
 _COOKIE = rb"(?i)\b(?:set-)?cookies?[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
@@ -245,6 +245,6 @@ def files(data: bytes) -> Iterator[Finding]:
     """Find passwords in files and commands that do not label them: .pgpass, .htpasswd, `curl -u`, SQL."""
     for clue, pattern in _FILES:
         if clue in data or clue.upper() in data:
-            for found in pattern.finditer(data):
-                if not PLACEHOLDER.fullmatch(found["value"]) or clue == b"$":
-                    yield Finding(*found.span("value"), "PASSWORD", 0.9)
+            for match in pattern.finditer(data):
+                if not PLACEHOLDER.fullmatch(match["value"]) or clue == b"$":
+                    yield Finding(*match.span("value"), "PASSWORD", 0.9)

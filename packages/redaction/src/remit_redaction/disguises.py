@@ -123,17 +123,17 @@ def unescaped(text: str) -> Unescaped | None:
     ends: list[int] = []
     done = 0
     hiding = False
-    for found in _escapes(text):
-        decoded = _decoded(found)
+    for match in _escapes(text):
+        decoded = _decoded(match)
         if decoded is None:
             continue
-        start = found.start()
+        start = match.start()
         # An escaped space may separate the groups of a number.
         hiding = hiding or text[start - 1 : start].isdigit()
         pieces.append(text[done:start])
         starts.extend(range(done, start))
         ends.extend(range(done + 1, start + 1))
-        done = found.end()
+        done = match.end()
         for char, size in decoded:
             hiding = hiding or _HIDING.match(char) is not None
             pieces.append(char)
@@ -152,12 +152,12 @@ def _escapes(text: str) -> Iterator[re.Match[str]]:
     """Yield all escapes of a text, searched a step at a time."""
     place = 0
     while place < len(text):
-        found = _ESCAPE.search(text, place, place + _STEP + _LONGEST)
-        if found is None or found.start() >= place + _STEP:
+        match = _ESCAPE.search(text, place, place + _STEP + _LONGEST)
+        if match is None or match.start() >= place + _STEP:
             place += _STEP
             continue
         # The end of the step may have cut it off.
-        whole = _ESCAPE.match(text, found.start()) or found
+        whole = _ESCAPE.match(text, match.start()) or match
         yield whole
         place = whole.end()
 
@@ -178,7 +178,7 @@ def _decoded(escape: re.Match[str]) -> list[tuple[str, int]] | None:
 
 
 def _url_decoded(escape: str) -> list[tuple[str, int]]:
-    octets = [(int(found[1], 16), len(found[0])) for found in _URL_BYTE.finditer(escape)]
+    octets = [(int(match[1], 16), len(match[0])) for match in _URL_BYTE.finditer(escape)]
     raw = bytes(octet for octet, _ in octets)
     try:
         decoded = raw.decode()

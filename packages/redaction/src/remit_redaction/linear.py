@@ -48,9 +48,9 @@ class Linear:
     def spans(self, text: bytes | str) -> Iterator[tuple[int, int]]:
         """Yield the spans of all matches in *text*."""
         _let_others()
-        for found in self._pattern.finditer(text):
+        for match in self._pattern.finditer(text):
             _let_others()
-            start, end = found.span(self._group)
+            start, end = match.span(self._group)
             if start < end:
                 yield start, end
 
@@ -79,11 +79,11 @@ def find_narrow(
     end = len(data) if end is None else end
     while start < end:
         stop = min(start + STEP, end)
-        for found in pattern.finditer(data, start, min(stop + _WIDEST, end)):
-            if found.start() >= stop:
+        for match in pattern.finditer(data, start, min(stop + _WIDEST, end)):
+            if match.start() >= stop:
                 break
-            yield found
-            start = found.end()
+            yield match
+            start = match.end()
         start = max(start, stop)
 
 

@@ -73,35 +73,35 @@ def assignments(data: bytes) -> Iterator[Finding]:
     for start, end in _names().spans(data):
         if start < done:
             continue
-        found = _assigned(data, start, end)
-        if found is not None:
-            yield found
-            done = found.end
+        finding = _assigned(data, start, end)
+        if finding is not None:
+            yield finding
+            done = finding.end
 
 
 def _assigned(data: bytes, start: int, end: int) -> Finding | None:
     hit = data[start:end].lower()
     is_password = _PASSWORD.fullmatch(hit) is not None
-    found = _ASSIGNED.match(data, end)
-    if found is None:
+    match = _ASSIGNED.match(data, end)
+    if match is None:
         return None if len(hit) < 3 or hit == b"pass" else _find_named_secret(data, end, is_password=is_password)
     before = data[max(0, start - _LONGEST_NAME) : start]
-    if is_password and not _is_whole(before, hit, found["rest"]):
+    if is_password and not _is_whole(before, hit, match["rest"]):
         return None
-    sign, quote = found["sign"].strip(), found["quote"] or b""
-    if b")" in found["closed"] or (
+    sign, quote = match["sign"].strip(), match["quote"] or b""
+    if b")" in match["closed"] or (
         hit in {b"pass", b"pw"} and (sign in _VERBS or sign[:1] >= b"\x80") and not _COMMAND.search(before)
     ):
         return None
-    if not sign and not found["typed"] and not _COMMAND.search(before):
+    if not sign and not match["typed"] and not _COMMAND.search(before):
         if is_password and _NETRC.search(data[max(0, start - 200) : start]):
-            return _value(data, _BARE, found.end(), "PASSWORD")
+            return _value(data, _BARE, match.end(), "PASSWORD")
         return None if len(hit) < 3 or hit == b"pass" else _find_named_secret(data, end, is_password=is_password)
     if (sign == b">" and not _TAG.search(before)) or (
-        sign == b"," and (found["rest"] or not found["closed"] or not _SETTING.search(before))
+        sign == b"," and (match["rest"] or not match["closed"] or not _SETTING.search(before))
     ):
         return None
-    value = (_QUOTED if quote else _BARE).match(data, found.end())
+    value = (_QUOTED if quote else _BARE).match(data, match.end())
     if value is None:
         return None
     text = value[0] if quote else value[0].rstrip(b".:)]}>?" if is_password else b".:)]}>!?")
@@ -111,11 +111,11 @@ def _assigned(data: bytes, start: int, end: int) -> Finding | None:
     if len(text) < 4 or PLACEHOLDER.fullmatch(text) or CALL.match(text):
         return None
     if is_password:
-        kind, meant = "PASSWORD", _is_password(data, before, found, value.start(), text)
-    elif hit == b"auth" and not found["rest"] and quote and _is_basic(text):
+        kind, meant = "PASSWORD", _is_password(data, before, match, value.start(), text)
+    elif hit == b"auth" and not match["rest"] and quote and _is_basic(text):
         kind, meant = "PASSWORD", True
     else:
-        kind, meant = "API_KEY", _is_key(before, data[start:end], found["rest"], text)
+        kind, meant = "API_KEY", _is_key(before, data[start:end], match["rest"], text)
     if not meant:
         return None
     return Finding(value.start(), value.start() + len(text), kind, 0.9)
@@ -146,8 +146,8 @@ def _is_key(before: bytes, hit: bytes, rest: bytes, value: bytes) -> bool:
     return is_random(value, named=named)
 
 
-def _is_password(data: bytes, before: bytes, found: re.Match[bytes], start: int, value: bytes) -> bool:
-    sign, quote = found["sign"], found["quote"] or b""
+def _is_password(data: bytes, before: bytes, match: re.Match[bytes], start: int, value: bytes) -> bool:
+    sign, quote = match["sign"], match["quote"] or b""
     next_to = data[start + len(value) : start + len(value) + 1]
     if sign.strip() == b">":
         return next_to == b"<"

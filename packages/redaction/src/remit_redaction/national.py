@@ -131,13 +131,13 @@ def numbers(data: bytes) -> Iterator[Finding]:
         word = _SEPARATORS.sub(b"", data[start:end].lower())
         places = rows.get(word) or rows.get(data[start:end].lower()) or _spaced(rows, data[start:end])
         if places and _is_word(data, start, end, word):
-            yield from _named(data, start, end, places, mistyped=word in _unmistakable())
+            yield from _find_labelled(data, start, end, places, mistyped=word in _unmistakable())
     sure, shapes = _formats_without_label()
     for start, _ in sure.spans(data):
         for place, shape in shapes:
-            found = shape.match(data, start)
-            if found is not None and _is_sure(data, place, found):
-                yield Finding(*found.span(), number_kinds()[place].kind, 0.97)
+            match = shape.match(data, start)
+            if match is not None and _is_sure(data, place, match):
+                yield Finding(*match.span(), number_kinds()[place].kind, 0.97)
                 break
 
 
@@ -158,40 +158,40 @@ def _is_word(data: bytes, start: int, end: int, word: bytes) -> bool:
     return len(word) > 4 and (not after[2:3].isalpha() or not after[3:4].isalpha())
 
 
-def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyped: bool) -> Iterator[Finding]:
+def _find_labelled(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyped: bool) -> Iterator[Finding]:
     window = data[end : end + _NEAR + _LONGEST]
     for place in places:
-        found = _shape(place).match(window)
-        if found is not None and _may_begin_with_letter(place):
-            found = _first_valid(window, place, found)
-        if found is not None and _is_valid(place, found["number"]):
-            yield Finding(end + found.start("number"), end + found.end("number"), number_kinds()[place].kind, 0.98)
+        match = _shape(place).match(window)
+        if match is not None and _may_begin_with_letter(place):
+            match = _first_valid(window, place, match)
+        if match is not None and _is_valid(place, match["number"]):
+            yield Finding(end + match.start("number"), end + match.end("number"), number_kinds()[place].kind, 0.98)
             return
     if mistyped:
         for place in places:
-            found = _shape(place).match(window)
-            if found is not None and found.start("number") <= _NEXT and _DIGIT.search(found["number"]):
-                yield Finding(end + found.start("number"), end + found.end("number"), number_kinds()[place].kind, 0.96)
+            match = _shape(place).match(window)
+            if match is not None and match.start("number") <= _NEXT and _DIGIT.search(match["number"]):
+                yield Finding(end + match.start("number"), end + match.end("number"), number_kinds()[place].kind, 0.96)
                 return
     if data[start - 1 : start] not in b" (-\x80,:":
         return
     before = data[max(0, start - _LONGEST - 4) : start]
     for place in places:
-        found = _before_word(place).search(before)
-        if found is not None and _is_valid(place, found["number"]):
+        match = _before_word(place).search(before)
+        if match is not None and _is_valid(place, match["number"]):
             shift = start - len(before)
-            yield Finding(shift + found.start("number"), shift + found.end("number"), number_kinds()[place].kind, 0.98)
+            yield Finding(shift + match.start("number"), shift + match.end("number"), number_kinds()[place].kind, 0.98)
             return
 
 
-def _first_valid(window: bytes, place: int, found: re.Match[bytes]) -> re.Match[bytes] | None:
+def _first_valid(window: bytes, place: int, match: re.Match[bytes]) -> re.Match[bytes] | None:
     """Return the first position at which a number that begins with letters is valid, because words may have its
     format too.
     """
     line = window.find(b"\n")
     stop = len(window) if line < 0 else line
     shape = re.compile(_numbered(place) + _ENDS)
-    for each in shape.finditer(window, found.start("number"), stop):
+    for each in shape.finditer(window, match.start("number"), stop):
         if _DIGIT.search(each["number"]) and _is_valid(place, each["number"]):
             return each
     return None
@@ -206,13 +206,13 @@ def _is_valid(place: int, number: bytes) -> bool:
         return False
 
 
-def _is_sure(data: bytes, place: int, found: re.Match[bytes]) -> bool:
-    if not _is_valid(place, found[0]):
+def _is_sure(data: bytes, place: int, match: re.Match[bytes]) -> bool:
+    if not _is_valid(place, match[0]):
         return False
-    words = context.before(data, found.start())
-    if found[0].isdigit() and (context.PHONE.search(words) or len(set(found[0])) < 4):
+    words = context.before(data, match.start())
+    if match[0].isdigit() and (context.PHONE.search(words) or len(set(match[0])) < 4):
         return False
-    return not context.says_other(words) and not context.says_money(context.after(data, found.end()))
+    return not context.says_other(words) and not context.says_money(context.after(data, match.end()))
 
 
 # ── checks that stdnum does not have ──────────────────────────────────────────────────────────────────────────────────

@@ -76,24 +76,24 @@ def normalized(text: str) -> NormalizedText:
         return NormalizedText(data, None)
     places: list[int] = []
     done = 0
-    for found in re.finditer(f"[{re.escape(odd)}]", text):
-        places.extend(range(done, found.start()))
-        places.extend([found.start()] * len(_SEEN[ord(found[0])]))
-        done = found.end()
+    for match in re.finditer(f"[{re.escape(odd)}]", text):
+        places.extend(range(done, match.start()))
+        places.extend([match.start()] * len(_SEEN[ord(match[0])]))
+        done = match.end()
     places.extend(range(done, len(text)))
     return NormalizedText(data, places)
 
 
 def hidden(text: str) -> NormalizedText | None:
     """Return the text that escapes in *text* hide, with the text around it; None if they hide nothing."""
-    found = unescaped(text)
-    if found is None or not found.hides:
+    plain = unescaped(text)
+    if plain is None or not plain.hides:
         return None
-    inner = normalized(found.text)
+    inner = normalized(plain.text)
     if inner.places is None:
-        return NormalizedText(inner.data, found.starts, found.ends)
+        return NormalizedText(inner.data, plain.starts, plain.ends)
     return NormalizedText(
-        inner.data, [found.starts[place] for place in inner.places], [found.ends[place] for place in inner.places]
+        inner.data, [plain.starts[place] for place in inner.places], [plain.ends[place] for place in inner.places]
     )
 
 
@@ -110,14 +110,14 @@ class _NormalForms(dict[int, str]):
     """The normalised form of each character, computed on first use."""
 
     def __missing__(self, point: int) -> str:
-        seen = self[point] = _seen(chr(point))
+        seen = self[point] = _normal_form(chr(point))
         return seen
 
 
 _SEEN = _NormalForms()
 
 
-def _seen(char: str) -> str:
+def _normal_form(char: str) -> str:
     # Vowel signs and tone marks of these words would otherwise be dropped as accents.
     if char in _BYTES:
         return _BYTES[char].decode("latin-1")

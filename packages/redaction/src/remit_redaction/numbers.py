@@ -58,7 +58,7 @@ Group = tuple[int, int]
 def numbers(data: bytes, plan: Plan) -> Iterator[Finding]:
     """Find payment cards, SSN, ITIN, SIN, NHS and telephone numbers."""
     for run in find_without_letters(_RUN, data):
-        groups = [found.span() for found in _DIGITS.finditer(data, *run.span())]
+        groups = [digits.span() for digits in _DIGITS.finditer(data, *run.span())]
         glued = _glued_cards(data, groups)
         yield from glued
         glued_on = _trim(data, groups)
@@ -135,15 +135,15 @@ def _is_fraction(data: bytes, group: Group) -> bool:
 def _listed_cards(data: bytes) -> Iterator[Finding]:
     """Find cards whose groups are written as a list: `4111,1111,1111,1111`."""
     for start, _ in linear_pattern(_LIST_BEGINS).spans(data):
-        found = _LISTED_CARD.match(data, start)
-        if found is None or data[max(0, start - 1) : start].isdigit():
+        match = _LISTED_CARD.match(data, start)
+        if match is None or data[max(0, start - 1) : start].isdigit():
             continue
-        if is_card(b"".join(_DIGITS.findall(found[0]))):
-            yield Finding(*found.span(), "CREDIT_CARD")
+        if is_card(b"".join(_DIGITS.findall(match[0]))):
+            yield Finding(*match.span(), "CREDIT_CARD")
 
 
 def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
-    found = False
+    has_card = False
     sizes = [end - start for start, end in groups]
     place = 0
     while place < len(groups):
@@ -151,9 +151,9 @@ def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
         if taken:
             start, end = _spans(groups[place : place + taken])
             yield Finding(start, end, "CREDIT_CARD")
-            found = True
+            has_card = True
         place += taken or 1
-    if found or len(groups) == 1:
+    if has_card or len(groups) == 1:
         return
     # Groups of other sizes are usually separate numbers: accept them only if nothing else follows up to the end of the
     # line.
@@ -265,7 +265,7 @@ def _personal(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
                 yield Finding(*_spans(piece), kind, 0.98)
     total = sum(sizes)
     if total in {9, 10} and len(groups) <= total:
-        yield from _named(data, groups, total)
+        yield from _number_by_context(data, groups, total)
 
 
 def _state_number(data: bytes, piece: Sequence[Group], shape: tuple[int, int], between: bytes) -> str:
@@ -289,7 +289,7 @@ def _state_number(data: bytes, piece: Sequence[Group], shape: tuple[int, int], b
     return "SIN" if is_sin(digits, named=False) else ""
 
 
-def _named(data: bytes, groups: Sequence[Group], total: int) -> Iterator[Finding]:
+def _number_by_context(data: bytes, groups: Sequence[Group], total: int) -> Iterator[Finding]:
     words = context.before(data, groups[0][0])
     digits = _joined(data, groups)
     kind = ""
@@ -347,7 +347,7 @@ def _phones(data: bytes, line: Sequence[Group], plan: Plan, *, glued_on: bool) -
 
 def _between_dates(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
     """Yield the groups between dates."""
-    dates = [found.span() for found in find_narrow(_DATE, data, *_spans(line))] if len(line) > 1 else []
+    dates = [match.span() for match in find_narrow(_DATE, data, *_spans(line))] if len(line) > 1 else []
     if not dates:
         yield line
         return

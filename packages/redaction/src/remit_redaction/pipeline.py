@@ -197,9 +197,9 @@ class _Look:
             self._parts = [(cause, part) for cause, kinds, part in rows if not self.kinds.isdisjoint(kinds)]
         for cause, part in self._parts:
             if cause & clues:
-                for found in part(data):
-                    if found.kind in self.kinds:
-                        yield found
+                for finding in part(data):
+                    if finding.kind in self.kinds:
+                        yield finding
 
 
 @cache
@@ -262,7 +262,7 @@ def detector_pipeline(
     Raises ValueError for an invalid kind, region or pattern.
     """
     extra = [*extra, *(each for bring in brought("detectors") for each in bring())]
-    wanted = _known(kinds)
+    wanted = _check_kinds(kinds)
     look = _Look(wanted, _planned(regions))
     compiled = [(kind, _compile(kind, pattern)) for kind, pattern in patterns.items()]
     # Optional kinds have no character that the quick scan could look for, so every text is searched for them.
@@ -284,9 +284,9 @@ def detector_pipeline(
             return ()
         seen = normalized(text)
         tokens = _tokens(text)
-        findings = list(_found(look, seen, tokens, clues))
+        findings = list(_findings_of(look, seen, tokens, clues))
         if escaped is not None:
-            findings += _found(look, escaped, tokens, _quick_scan(escaped.data.decode("latin-1")) | everywhere)
+            findings += _findings_of(look, escaped, tokens, _quick_scan(escaped.data.decode("latin-1")) | everywhere)
         if compiled:
             findings += _find_patterns(compiled, text, seen)
         for detector in extra:
@@ -306,12 +306,12 @@ def detector_pipeline(
     return detect
 
 
-def _found(look: _Look, seen: NormalizedText, tokens: Sequence[tuple[int, int]], clues: int) -> Iterator[Finding]:
-    for found in look(_blank_tokens(seen, tokens), clues):
-        yield Finding(*seen.span(found.start, found.end), found.kind, found.score)
+def _findings_of(look: _Look, seen: NormalizedText, tokens: Sequence[tuple[int, int]], clues: int) -> Iterator[Finding]:
+    for finding in look(_blank_tokens(seen, tokens), clues):
+        yield Finding(*seen.span(finding.start, finding.end), finding.kind, finding.score)
 
 
-def _known(kinds: Collection[str] | None) -> frozenset[str]:
+def _check_kinds(kinds: Collection[str] | None) -> frozenset[str]:
     if kinds is None:
         return frozenset(KINDS) - OPTIONAL
     unknown = sorted(set(kinds) - KINDS.keys())
@@ -332,7 +332,7 @@ def _tokens(text: str) -> list[tuple[int, int]]:
     """Return the spans of redaction tokens."""
     if "[" not in text:
         return []
-    return [found.span() for found in TOKEN.finditer(text)]
+    return [match.span() for match in TOKEN.finditer(text)]
 
 
 def _blank_tokens(seen: NormalizedText, tokens: Sequence[tuple[int, int]]) -> bytes:
@@ -350,16 +350,16 @@ def _blank_tokens(seen: NormalizedText, tokens: Sequence[tuple[int, int]]) -> by
 def _outside_tokens(findings: Sequence[Finding], tokens: Sequence[tuple[int, int]]) -> Iterator[Finding]:
     """Yield the parts of each finding outside the tokens; both must be sorted and without overlaps."""
     place = 0
-    for found in findings:
-        while place < len(tokens) and tokens[place][1] <= found.start:
+    for finding in findings:
+        while place < len(tokens) and tokens[place][1] <= finding.start:
             place += 1
-        start = found.start
-        for begin, end in _until(tokens, place, found.end):
+        start = finding.start
+        for begin, end in _until(tokens, place, finding.end):
             if begin > start:
-                yield found._replace(start=start, end=begin)
+                yield finding._replace(start=start, end=begin)
             start = end
-        if start < found.end:
-            yield found._replace(start=start)
+        if start < finding.end:
+            yield finding._replace(start=start)
 
 
 def _until(tokens: Sequence[tuple[int, int]], place: int, end: int) -> Iterator[tuple[int, int]]:
@@ -373,21 +373,21 @@ def _merge_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     settled: list[Finding] = []
     best: Finding | None = None
     start = end = 0
-    for found in sorted(findings):
-        if best is not None and found.start < end:
-            best = max(best, found, key=_weight)
-            end = max(end, found.end)
+    for finding in sorted(findings):
+        if best is not None and finding.start < end:
+            best = max(best, finding, key=_weight)
+            end = max(end, finding.end)
             continue
         if best is not None:
             settled.append(best._replace(start=start, end=end))
-        best, start, end = found, found.start, found.end
+        best, start, end = finding, finding.start, finding.end
     if best is not None:
         settled.append(best._replace(start=start, end=end))
     return settled
 
 
-def _weight(found: Finding) -> tuple[int, float, int, str]:
-    return found.end - found.start, found.score, -found.start, found.kind
+def _weight(finding: Finding) -> tuple[int, float, int, str]:
+    return finding.end - finding.start, finding.score, -finding.start, finding.kind
 
 
 # ── patterns of the team ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -419,7 +419,7 @@ def _find_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Norm
 
 def _cut_to_text(findings: Iterable[Finding], length: int) -> Iterator[Finding]:
     """Yield the findings of extra detectors, limited to the text."""
-    for found in findings:
-        start, end = max(found.start, 0), min(found.end, length)
+    for finding in findings:
+        start, end = max(finding.start, 0), min(finding.end, length)
         if start < end:
-            yield Finding(start, end, found.kind, found.score)
+            yield Finding(start, end, finding.kind, finding.score)

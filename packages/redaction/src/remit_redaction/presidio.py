@@ -56,8 +56,8 @@ def presidio_detector(
         raise team_invalid(f"Presidio cannot look for {wanted} in {language!r}: {error}") from error
 
     def detect(text: str) -> Iterator[Finding]:
-        for found in analyze(text, wanted, score_threshold):
-            yield Finding(found.start, found.end, _kind(found.entity_type), found.score)
+        for entity in analyze(text, wanted, score_threshold):
+            yield Finding(entity.start, entity.end, _kind(entity.entity_type), entity.score)
 
     return detect
 

@@ -98,6 +98,6 @@ def _longest(rest: str) -> int:
 
 
 def _sizes(part: str) -> tuple[str, str, str | None, str | None]:
-    found = _PART.fullmatch(part)
-    assert found is not None, part
-    return found[1], found[2], found[3], found[4]
+    match = _PART.fullmatch(part)
+    assert match is not None, part
+    return match[1], match[2], match[3], match[4]

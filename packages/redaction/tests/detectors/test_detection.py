@@ -22,7 +22,7 @@ detect = detector_pipeline()
 HERE = Path(__file__).resolve().parent
 
 
-def found(text: str, detector: Detector = detect) -> list[tuple[str, str]]:
+def detected(text: str, detector: Detector = detect) -> list[tuple[str, str]]:
     return [(finding.kind, text[finding.start : finding.end]) for finding in detector(text)]
 
 
@@ -111,14 +111,14 @@ def test_every_number_that_stdnum_checks_has_a_module() -> None:
     ],
 )
 def test_each_is_found_whole_and_named_by_its_kind(text: str, expected: list[tuple[str, str]]) -> None:
-    assert found(text) == expected
+    assert detected(text) == expected
 
 
 # ── what must be left alone ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_invoices_versions_and_hashes_are_left_alone() -> None:
-    assert [(text, found(text)) for text in labelled.harmless() if found(text)] == []
+    assert [(text, detected(text)) for text in labelled.harmless() if detected(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_invoices_versions_and_hashes_are_left_alone() -> None:
     ],
 )
 def test_what_has_the_shape_alone_is_left_alone(text: str) -> None:
-    assert found(text) == []
+    assert detected(text) == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_has_the_shape_alone_is_left_alone(text: str) -> None:
 def test_a_number_that_is_named_without_doubt_is_found_with_a_wrong_check_digit(
     text: str, expected: list[tuple[str, str]]
 ) -> None:
-    assert found(text) == expected
+    assert detected(text) == expected
 
 
 def code_and_prose() -> Iterator[Path]:
@@ -183,7 +183,7 @@ def test_code_and_prose_have_fewer_than_one_false_alarm_in_100_kb() -> None:
     for path in code_and_prose():
         text = path.read_text(encoding="utf-8", errors="replace")
         size += len(text.encode())
-        alarms += [(path.name, kind, value) for kind, value in found(text) if kind not in true]
+        alarms += [(path.name, kind, value) for kind, value in detected(text) if kind not in true]
     assert size > 1_000_000
     assert len(alarms) / (size / 102_400) < 1, alarms
 
@@ -202,8 +202,8 @@ def test_a_token_stands_for_what_was_written_and_restores_to_it() -> None:
 
 
 def test_nothing_is_found_in_an_escaped_text_that_its_plain_form_has_not() -> None:
-    assert found("see%20page%2012%20of%2034") == []
-    assert found(r"\x00\x01\x02 and A1") == []
+    assert detected("see%20page%2012%20of%2034") == []
+    assert detected(r"\x00\x01\x02 and A1") == []
 
 
 # ── kinds ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,14 +211,14 @@ def test_nothing_is_found_in_an_escaped_text_that_its_plain_form_has_not() -> No
 
 def test_domains_are_found_only_if_they_are_asked_for() -> None:
     text = "see docs.example.org and main.py"
-    assert found(text) == []
-    assert found(text, detector_pipeline(kinds=["DOMAIN"])) == [("DOMAIN", "docs.example.org")]
+    assert detected(text) == []
+    assert detected(text, detector_pipeline(kinds=["DOMAIN"])) == [("DOMAIN", "docs.example.org")]
     assert {"DOMAIN"} == OPTIONAL
     assert KINDS.keys() >= OPTIONAL
 
 
 def test_findings_are_of_known_kinds() -> None:
-    kinds = {kind for case in labelled.all_cases() for kind, _ in found(case.text)}
+    kinds = {kind for case in labelled.all_cases() for kind, _ in detected(case.text)}
     assert kinds <= KINDS.keys() - OPTIONAL
     assert kinds >= {"NATIONAL_ID", "TAX_ID", "BANK_CODE", "SESSION_COOKIE", "API_KEY", "PASSWORD"}
 

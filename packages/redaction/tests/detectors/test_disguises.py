@@ -34,10 +34,10 @@ def test_a_character_is_read_as_what_it_looks_like(char: str, seen: str) -> None
     ],
 )
 def test_escapes_are_decoded(text: str, decoded: str) -> None:
-    found = unescaped(text)
-    assert found is not None
-    assert found.text == decoded
-    assert found.hides
+    plain = unescaped(text)
+    assert plain is not None
+    assert plain.text == decoded
+    assert plain.hides
 
 
 @pytest.mark.parametrize("text", ["", "100 % & more \\", "50%zz \\n", "&unknown;"])
@@ -46,9 +46,9 @@ def test_a_text_without_escapes_has_no_other_form(text: str) -> None:
 
 
 def test_escapes_that_must_be_written_hide_nothing() -> None:
-    found = unescaped("a%20b &lt;p&gt; &quot;x&quot;")
-    assert found is not None
-    assert (found.text, found.hides) == ('a b <p> "x"', False)
+    plain = unescaped("a%20b &lt;p&gt; &quot;x&quot;")
+    assert plain is not None
+    assert (plain.text, plain.hides) == ('a b <p> "x"', False)
 
 
 @given(
@@ -56,12 +56,12 @@ def test_escapes_that_must_be_written_hide_nothing() -> None:
 )
 def test_every_decoded_character_knows_where_it_was_written(parts: list[str]) -> None:
     text = "".join(parts)
-    found = unescaped(text)
-    if found is None:
+    plain = unescaped(text)
+    if plain is None:
         return
-    assert len(found.text) == len(found.starts) == len(found.ends)
-    assert [0, *found.ends] == [*found.starts, len(text)]
-    for char, start, end in zip(found.text, found.starts, found.ends, strict=True):
+    assert len(plain.text) == len(plain.starts) == len(plain.ends)
+    assert [0, *plain.ends] == [*plain.starts, len(text)]
+    for char, start, end in zip(plain.text, plain.starts, plain.ends, strict=True):
         assert end - start > 1 or char == text[start]
 
 
@@ -75,6 +75,6 @@ def test_a_text_that_is_searched_in_steps_has_the_same_escapes(text: str, step: 
 
 def test_an_escape_is_whole_wherever_a_step_ends() -> None:
     for before in range(49_900, 50_010):
-        found = unescaped("." * before + "%41" * 200 + r"\u0042")
-        assert found is not None
-        assert found.text == "." * before + "A" * 200 + "B"
+        plain = unescaped("." * before + "%41" * 200 + r"\u0042")
+        assert plain is not None
+        assert plain.text == "." * before + "A" * 200 + "B"

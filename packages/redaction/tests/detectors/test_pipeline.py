@@ -37,7 +37,7 @@ KEYS = {
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEowIBAAKCAQEA7bq0\n" * 3 + "-----END RSA PRIVATE KEY-----"
 
 
-def found(text: str, detector: Detector = detect) -> list[tuple[str, str]]:
+def detected(text: str, detector: Detector = detect) -> list[tuple[str, str]]:
     return [(finding.kind, text[finding.start : finding.end]) for finding in detector(text)]
 
 
@@ -95,17 +95,17 @@ def found(text: str, detector: Detector = detect) -> list[tuple[str, str]]:
 )
 def test_values_are_found_whole_and_named_by_their_kind(text: str, expected: list[tuple[str, str]]) -> None:
     """X12: what a delegate must not see is found first."""
-    assert found(text) == expected
+    assert detected(text) == expected
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
 def test_keys_of_known_vendors_are_found_wherever_they_stand(key: str) -> None:
-    assert found(f"use {key}, please") == [("API_KEY", key)]
+    assert detected(f"use {key}, please") == [("API_KEY", key)]
 
 
 def test_a_private_key_that_is_cut_off_is_still_found() -> None:
     cut = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" * 2
-    assert found(cut) == [("PRIVATE_KEY", cut)]
+    assert detected(cut) == [("PRIVATE_KEY", cut)]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_private_key_that_is_cut_off_is_still_found() -> None:
     ],
 )
 def test_telephone_numbers_are_found_as_their_regions_write_them(number: str) -> None:
-    assert found(f"It is {number}, I think") == [("PHONE", number)]
+    assert detected(f"It is {number}, I think") == [("PHONE", number)]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_telephone_numbers_are_found_as_their_regions_write_them(number: str) ->
     ],
 )
 def test_words_around_a_number_make_it_a_telephones(text: str, number: str) -> None:
-    assert found(text) == [("PHONE", number)]
+    assert detected(text) == [("PHONE", number)]
 
 
 # ── what is left alone ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -194,17 +194,17 @@ def test_words_around_a_number_make_it_a_telephones(text: str, number: str) -> N
     ],
 )
 def test_what_only_looks_like_a_value_is_left_alone(text: str) -> None:
-    assert found(text) == []
+    assert detected(text) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_stands_in_a_token_is_never_found(kind: str) -> None:
     text = f"password: {token_for(b'k', kind, 'x')}, call {token_for(b'k', kind, 'y')}@example.org"
-    assert found(text) == []
+    assert detected(text) == []
 
 
 def test_a_forged_token_does_not_carry_a_number_past_the_detectors() -> None:
-    assert found("[A4111111111111111:bcdfghjklmnp]") == [("CREDIT_CARD", "4111111111111111")]
+    assert detected("[A4111111111111111:bcdfghjklmnp]") == [("CREDIT_CARD", "4111111111111111")]
 
 
 # ── a team's own ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -212,18 +212,18 @@ def test_a_forged_token_does_not_carry_a_number_past_the_detectors() -> None:
 
 def test_only_the_kinds_asked_for_are_found() -> None:
     text = "ada@example.org 198.51.100.7"
-    assert found(text, detector_pipeline(kinds=["IP"])) == [("IP", "198.51.100.7")]
-    assert found(text, detector_pipeline(kinds=[])) == []
+    assert detected(text, detector_pipeline(kinds=["IP"])) == [("IP", "198.51.100.7")]
+    assert detected(text, detector_pipeline(kinds=[])) == []
 
 
 def test_a_teams_patterns_are_found_in_texts_that_seem_harmless() -> None:
     own = detector_pipeline(kinds=[], patterns={"CODE_NAME": "(?i)project (?P<value>[a-z]+)", "BADGE": r"B\d{3}"})
-    assert found("Project Nightfall and B１２３", own) == [("CODE_NAME", "Nightfall"), ("BADGE", "B１２３")]
+    assert detected("Project Nightfall and B１２３", own) == [("CODE_NAME", "Nightfall"), ("BADGE", "B１２３")]
 
 
 def test_what_overlaps_is_found_once_under_the_longest() -> None:
     own = detector_pipeline(patterns={"HOST": r"example\.org is down"})
-    assert found("ada@example.org is down", own) == [("HOST", "ada@example.org is down")]
+    assert detected("ada@example.org is down", own) == [("HOST", "ada@example.org is down")]
 
 
 def test_a_detector_of_the_users_own_is_asked_about_every_text_and_cut_to_it() -> None:
@@ -231,7 +231,7 @@ def test_a_detector_of_the_users_own_is_asked_about_every_text_and_cut_to_it() -
         return [Finding(-3, len(text) + 3, "ALL")]
 
     token = token_for(b"k", "EMAIL", "ada@example.org")
-    assert found(f"a {token} b", detector_pipeline(extra=[everything])) == [("ALL", "a "), ("ALL", " b")]
+    assert detected(f"a {token} b", detector_pipeline(extra=[everything])) == [("ALL", "a "), ("ALL", " b")]
 
 
 def test_a_detector_that_fails_does_not_let_the_text_pass() -> None:
@@ -265,8 +265,8 @@ def test_kinds_and_regions_that_do_not_exist_are_refused_at_once() -> None:
 
 def test_regions_decide_which_local_numbers_are_telephones() -> None:
     number = "It is 98765 43210, I think"
-    assert found(number, detector_pipeline(regions=["IN"])) == [("PHONE", "98765 43210")]
-    assert found(number, detector_pipeline(regions=["GB"])) == []
+    assert detected(number, detector_pipeline(regions=["IN"])) == [("PHONE", "98765 43210")]
+    assert detected(number, detector_pipeline(regions=["GB"])) == []
 
 
 def test_importing_the_pipeline_and_reading_harmless_text_loads_no_pattern() -> None:
@@ -324,19 +324,19 @@ def disguised(value: str, zero: str, between: list[str]) -> str:
 @given(st.sampled_from(["4111111111111111", "5555555555554444", "378282246310005"]), zeros, st.lists(gaps, max_size=15))
 def test_a_card_is_found_in_all_digits_and_however_it_is_taken_apart(card: str, zero: str, between: list[str]) -> None:
     value = disguised(card, zero, between)
-    assert found(f"Pay with {value} now") == [("CREDIT_CARD", value)]
+    assert detected(f"Pay with {value} now") == [("CREDIT_CARD", value)]
 
 
 @given(st.sampled_from(["DE89370400440532013000", "GB82WEST12345698765432"]), zeros, st.lists(gaps, max_size=21))
 def test_an_iban_is_found_in_all_digits_and_however_it_is_taken_apart(iban: str, zero: str, between: list[str]) -> None:
     value = disguised(iban, zero, between)
-    assert ("IBAN", value) in found(f"Pay to {value}!")
+    assert ("IBAN", value) in detected(f"Pay to {value}!")
 
 
 @given(st.sampled_from(["+41446681800", "+14155552671", "+447700900123"]), zeros, st.lists(gaps, max_size=12))
 def test_an_international_number_is_found_in_all_digits(phone: str, zero: str, between: list[str]) -> None:
     value = disguised(phone, zero, ["", *(gap for gap in between if "\n" not in gap)])
-    assert found(f"It is {value} now") == [("PHONE", value)]
+    assert detected(f"It is {value} now") == [("PHONE", value)]
 
 
 @given(
@@ -345,4 +345,4 @@ def test_an_international_number_is_found_in_all_digits(phone: str, zero: str, b
 )
 def test_an_address_is_found_with_what_cannot_be_seen_inside(email: str, between: list[str]) -> None:
     value = "".join(char + gap for char, gap in zip_longest(email, between, fillvalue=""))
-    assert found(f"to {value} now") == [("EMAIL", value)]
+    assert detected(f"to {value} now") == [("EMAIL", value)]

@@ -19,7 +19,7 @@ TEXT = "Write to ada@example.org from 198.51.100.7"
 def test_presidio_finds_under_our_names_for_kinds_or_says_how_to_install_it() -> None:
     if INSTALLED:
         detect = presidio_detector(entities=["EMAIL_ADDRESS", "IP_ADDRESS"])
-        assert sorted(found[:3] for found in detect(TEXT)) == [(9, 24, "EMAIL"), (30, 42, "IP")]
+        assert sorted(finding[:3] for finding in detect(TEXT)) == [(9, 24, "EMAIL"), (30, 42, "IP")]
     else:
         with pytest.raises(RemitError, match=re.escape(install_command("presidio"))) as raised:
             presidio_detector()

@@ -23,15 +23,15 @@ def long_text(filling: bytes, place: int, what: bytes) -> bytes:
 @pytest.mark.parametrize("what", [b" 12-34 ", b" 12-345", b"12-3412-34", b"9 9 9 9 9"])
 def test_the_same_is_found_wherever_a_step_ends(filling: bytes, place: int, what: bytes) -> None:
     data = long_text(filling, place, what)
-    assert [found.span() for found in find_narrow(NARROW, data)] == [found.span() for found in NARROW.finditer(data)]
-    wide = [found.span() for found in find_without_letters(WIDE, data)]
-    assert wide == [found.span() for found in WIDE.finditer(data)]
+    assert [match.span() for match in find_narrow(NARROW, data)] == [match.span() for match in NARROW.finditer(data)]
+    wide = [match.span() for match in find_without_letters(WIDE, data)]
+    assert wide == [match.span() for match in WIDE.finditer(data)]
 
 
 def test_only_a_part_is_searched_where_that_is_wanted() -> None:
     data = b"12-34 " * (STEP // 3)
-    found = [each.span() for each in find_narrow(NARROW, data, 7, STEP + 9)]
-    assert found == [each.span() for each in NARROW.finditer(data, 7, STEP + 9)]
+    spans = [each.span() for each in find_narrow(NARROW, data, 7, STEP + 9)]
+    assert spans == [each.span() for each in NARROW.finditer(data, 7, STEP + 9)]
 
 
 def test_a_text_of_many_steps_is_seen_as_one_of_few() -> None:

@@ -34,16 +34,16 @@ def booking(make_hub: MakeHub, approver: Any, form: Any = Booking) -> Hub:
 
 
 async def test_an_agent_gets_the_fields_that_a_person_filled_in(make_hub: MakeHub) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     async def person(question: Question) -> Decision:
-        asked.append(question)
+        questions.append(question)
         return Decision(agreed=True, by="ann", edits={"input": {"name": "Bo", "seat": "window", "extras": ["bike"]}})
 
     async with booking(make_hub, person) as hub:
         answer = await hub.ask("travel", "book", user="ann")
     assert answer.result == {"name": "Bo", "seat": "window", "extras": ["bike"]}
-    (question,) = asked
+    (question,) = questions
     assert question.text == "Which seat?"
     assert question.request.input == {"name": None, "seat": "aisle", "extras": []}
     assert question.form is not None

@@ -159,10 +159,10 @@ async def test_what_changed_while_it_was_looked_through_counts(make_hub: MakeHub
 
     assert once
     async with hub, asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
-        asked = [group.create_task(hub.ask("once", user="u", input=[*MUCH, each])) for each in ("a", "b")]
+        requests = [group.create_task(hub.ask("once", user="u", input=[*MUCH, each])) for each in ("a", "b")]
         await detect.begun()
         detect.go_on.set()
-        ended = [await each for each in asked]
+        ended = [await each for each in requests]
     assert sorted(each.status for each in ended) == [Status.REFUSED, Status.SUCCESS]
     assert [each.fault.code for each in ended if each.fault is not None] == [Code.RATE_LIMITED]
 
@@ -292,13 +292,13 @@ async def test_much_that_an_agent_says_at_once_reaches_who_listens_redacted(make
         return "done"
 
     assert talker
-    told: list[str] = []
+    texts: list[str] = []
     async with hub, asyncio.timeout(BOUND_S):
         with hub.events() as events:
             response = await hub.ask("talker", "talk", user="u")
             assert response.ok
-            told += [record.body.text for record in events.ready(1_000) if isinstance(record.body, Delta)]
-    assert "".join(told).count("[EMAIL:") == 2 * len(MUCH)
+            texts += [record.body.text for record in events.ready(1_000) if isinstance(record.body, Delta)]
+    assert "".join(texts).count("[EMAIL:") == 2 * len(MUCH)
     assert threading.get_ident() not in detect.threads[text]
 
 

@@ -51,10 +51,10 @@ async def test_the_log_is_redacted_also_of_an_agent_in_a_process(hub: Hub, caplo
     with caplog.at_level(logging.ERROR, "remit"):
         async with hub:
             _, origin = failure_of(await hub.ask("clerk", user="u-1"))
-    told = [record.getMessage() for record in caplog.records if "clerk failed" in record.getMessage()]
-    assert len(told) == 1
-    assert "[EMAIL:" in told[0]
-    assert "ada@" not in told[0] + str(origin)
+    messages = [record.getMessage() for record in caplog.records if "clerk failed" in record.getMessage()]
+    assert len(messages) == 1
+    assert "[EMAIL:" in messages[0]
+    assert "ada@" not in messages[0] + str(origin)
 
 
 async def test_a_process_shows_paths_from_the_working_folder_of_the_hub(
@@ -88,10 +88,10 @@ async def test_the_log_says_in_which_line_a_tool_failed(hub: Hub, caplog: pytest
     with caplog.at_level(logging.ERROR, "remit"):
         async with hub:
             await hub.ask("clerk", user="u-1")
-    told = next(record.getMessage() for record in caplog.records if "tool look_up failed" in record.getMessage())
-    assert "LookupError" in told.splitlines()[0]
-    assert f"faulty_code.py:{RAISED_AT}, in look_up" in told
-    assert "desk.py" not in told
+    message = next(record.getMessage() for record in caplog.records if "tool look_up failed" in record.getMessage())
+    assert "LookupError" in message.splitlines()[0]
+    assert f"faulty_code.py:{RAISED_AT}, in look_up" in message
+    assert "desk.py" not in message
 
 
 async def test_an_error_is_redacted_beside_the_event_loop(make_hub: Callable[..., Hub]) -> None:

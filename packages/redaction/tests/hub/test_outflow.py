@@ -28,7 +28,7 @@ def speaker(hub: Hub, pieces: list[str]) -> None:
         return "".join(pieces)
 
 
-async def heard(hub: Hub, text: str = "speak") -> list[str]:
+async def overhear(hub: Hub, text: str = "speak") -> list[str]:
     return [
         record.body.text async for record in hub.stream("speaker", text, user="u") if isinstance(record.body, Delta)
     ]
@@ -57,7 +57,7 @@ async def test_nothing_of_it_is_kept(make_hub: MakeHub, tmp_path: Path) -> None:
         return "kept"
 
     async with hub:
-        assert await heard(hub) == ["only in passing"]
+        assert await overhear(hub) == ["only in passing"]
     assert all(b"only in passing" not in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -67,14 +67,14 @@ async def test_a_secret_said_in_pieces_is_heard_as_a_token_by_all_but_who_asked(
     speaker(hub, pieces)
     async with hub:
         with hub.events() as events:
-            asked = "".join(await heard(hub, f"Mail {MAIL}"))
+            askers_text = "".join(await overhear(hub, f"Mail {MAIL}"))
             overheard: list[str] = []
             async for record in events:
                 if isinstance(record.body, Delta):
                     overheard.append(record.body.text)
                 if record.kind is Kind.RESULT:
                     break
-    assert MAIL in asked
+    assert MAIL in askers_text
     assert MAIL not in "".join(overheard)
     assert IBAN not in "".join(overheard)
     assert "I wrote to [EMAIL:" in "".join(overheard)
@@ -89,7 +89,7 @@ async def test_a_token_that_a_model_repeats_in_pieces_reaches_the_asker_whole(hu
         return "done"
 
     async with hub:
-        pieces = await heard(hub, MAIL)
+        pieces = await overhear(hub, MAIL)
     assert f"I have {MAIL} here." in "".join(pieces)
     assert not any("[EMAIL" in piece for piece in pieces)
 
@@ -101,7 +101,7 @@ async def test_what_is_held_back_is_said_when_the_agent_ends_or_fails(hub: Hub) 
         raise ValueError("oh")
 
     async with hub:
-        assert await heard(hub) == ["a word and no ", "more"]
+        assert await overhear(hub) == ["a word and no ", "more"]
 
 
 async def test_what_a_teams_pattern_finds_in_several_words_is_not_heard_word_by_word(make_hub: MakeHub) -> None:
@@ -112,9 +112,9 @@ async def test_what_a_teams_pattern_finds_in_several_words_is_not_heard_word_by_
         events = hub.events()
         await hub.ask("speaker", "speak", user="u")
         events.close()
-        said = "".join([record.body.text async for record in events if isinstance(record.body, Delta)])
-    assert said.startswith("We begin with [PROJECT:")
-    assert "Falcon" not in said
+        text = "".join([record.body.text async for record in events if isinstance(record.body, Delta)])
+    assert text.startswith("We begin with [PROJECT:")
+    assert "Falcon" not in text
 
 
 async def test_a_detector_that_fails_silences_the_stream_and_not_the_run(make_hub: MakeHub) -> None:
@@ -165,16 +165,16 @@ _WORDS = st.sampled_from(
 def test_however_a_text_is_cut_the_pieces_say_no_more_than_the_whole(words: list[str], cuts: list[int]) -> None:
     sealing = Sealing(b"k" * 32, detector_pipeline())
     text = " ".join(words)
-    said, before, pending, rest, place = "", "", "", text, 0
+    streamed, before, pending, rest, place = "", "", "", text, 0
     while rest:
         cut = cuts[place % len(cuts)]
         place, pending, rest = place + 1, pending + rest[:cut], rest[cut:]
         clean, end = settled(before, pending, sealing, {})
-        said, before, pending = said + clean, (before + pending[:end])[-BEFORE:], pending[end:]
+        streamed, before, pending = streamed + clean, (before + pending[:end])[-BEFORE:], pending[end:]
     clean, end = settled(before, pending, sealing, {}, ended=True)
-    said += clean
+    streamed += clean
     assert end == len(pending)
-    found: dict[str, str | int] = {}
-    whole = strike(text, sealing, found)
+    originals: dict[str, str | int] = {}
+    whole = strike(text, sealing, originals)
     # What stands further away than a piece reaches may make more of a number than it is, but never less.
-    assert [raw for raw in map(str, found.values()) if said.count(raw) > whole.count(raw)] == []
+    assert [raw for raw in map(str, originals.values()) if streamed.count(raw) > whole.count(raw)] == []

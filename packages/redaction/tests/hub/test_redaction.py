@@ -56,14 +56,14 @@ def is_token(value: object, kind: str = "EMAIL") -> bool:
     return isinstance(value, str) and re.fullmatch(rf"\[{kind}:[a-z]{{12}}\]", value) is not None
 
 
-def said(records: Iterable[Record]) -> str:
+def texts_of(records: Iterable[Record]) -> str:
     return "\n".join(encode(record).decode() for record in records)
 
 
 async def everything(hub: Hub) -> str:
     """Return all that the record holds."""
     await hub.store.flush()
-    return said(await hub.store.records(limit=10_000))
+    return texts_of(await hub.store.records(limit=10_000))
 
 
 async def ask(hub: Hub, agent: str, text: str = "", **options: Any) -> Response:
@@ -139,9 +139,9 @@ async def test_an_agent_gets_back_raw_what_it_sent_raw_and_nothing_else(hub: Hub
     async with hub:
         response = await ask(hub, "a")
         record = await everything(hub)
-    mine, data, found = replies[0].result
+    mine, data, token = replies[0].result
     assert (mine, data) == (f"from {MAIL}", {"iban": IBAN})
-    assert is_token(found)
+    assert is_token(token)
     assert response.result == [f"from {MAIL}", {"iban": IBAN}, OTHER]
     assert not any(raw in record for raw in (MAIL, OTHER, IBAN))
 
@@ -332,7 +332,7 @@ async def test_redaction_can_be_switched_off(make_hub: MakeHub) -> None:
 
 
 def words(text: str) -> list[Finding]:
-    return [Finding(*found.span(), "secret word") for found in re.finditer("xyzzy|[A-Z]{4,}", text)]
+    return [Finding(*match.span(), "secret word") for match in re.finditer("xyzzy|[A-Z]{4,}", text)]
 
 
 def words_one_by_one(text: str) -> Iterable[Finding]:
@@ -445,7 +445,7 @@ async def test_conversations_and_facts_hold_tokens(hub: Hub) -> None:
 
     @hub.agent("a")
     async def a(brief: Brief) -> Answer:
-        read.append(said(await brief.conversation()) + str(await brief.facts()))
+        read.append(texts_of(await brief.conversation()) + str(await brief.facts()))
         return Answer(f"noted {OTHER}", new_facts=(f"reads {OTHER}", f"lives at {brief.text}"))
 
     async with hub:
@@ -470,8 +470,8 @@ async def test_the_asker_of_a_stream_gets_the_end_raw_and_every_other_listener_t
     assert [record.kind for record in records] == [record.kind for record in overheard]
     assert isinstance(records[-1].body, Response)
     assert records[-1].body.result == MAIL
-    assert MAIL not in said(records[:-1])
-    assert MAIL not in said(overheard)
+    assert MAIL not in texts_of(records[:-1])
+    assert MAIL not in texts_of(overheard)
 
 
 async def test_a_stream_of_a_duplicate_ends_with_the_answer_raw(seen: Seen) -> None:
@@ -535,12 +535,12 @@ def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
 class Journey:
     """A hub with a resumable agent that stops after its first step, and a clerk who remembers what it was told."""
 
-    told: list[Any]
+    arrivals: list[Any]
 
-    def __init__(self, folder: Path, told: list[Any]) -> None:
+    def __init__(self, folder: Path, arrivals: list[Any]) -> None:
         self.store = SqliteStore(folder / "hub.db", durability="process")
         self.hub = Hub(store=self.store)
-        self.told = told
+        self.arrivals = arrivals
         self.reached, self.go_on = asyncio.Event(), asyncio.Event()
         self.steps: list[Any] = []
         self.root_saw: list[Any] = []
@@ -551,8 +551,8 @@ class Journey:
 
         @self.hub.agent("clerk", resumable=True)
         async def clerk(brief: Brief) -> Any:
-            self.told.append(brief.input)
-            return self.told[0] if brief.input == "again" else brief.input
+            self.arrivals.append(brief.input)
+            return self.arrivals[0] if brief.input == "again" else brief.input
 
         @self.hub.agent("root", resumable=True, may_call=["clerk"], tools=["look"])
         async def root(brief: Brief) -> Any:
@@ -579,8 +579,8 @@ def take_lease(folder: Path) -> None:
 async def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journey, Response, str]:
     """Let a hub fall silent after the first steps, and another one take its run up."""
     monkeypatch.setattr(root_runs, "LEASE_MS", 300)
-    told: list[Any] = []
-    first, second = Journey(folder, told), Journey(folder, told)
+    arrivals: list[Any] = []
+    first, second = Journey(folder, arrivals), Journey(folder, arrivals)
     async with asyncio.timeout(PATIENCE_S), first.hub:
         task = asyncio.create_task(first.hub.ask("root", input=MAIL, user="u-1", request_id="1"))
         await first.reached.wait()
@@ -818,11 +818,11 @@ async def test_what_a_person_wrote_is_in_no_file(make_hub: MakeHub, tmp_path: Pa
     seen = Seen(make_hub(approver="inbox", guards=[asks]))
     seen.echo("b")
     async with seen.hub as hub:
-        asked = asyncio.create_task(ask(hub, "b", input=MAIL))
+        answering = asyncio.create_task(ask(hub, "b", input=MAIL))
         pending = await eventually(hub.pending)
         assert MAIL not in str(pending)
         await hub.decide(pending[0].id, agreed=True, by="carol", reason=f"for {OTHER}", edits={"input": OTHER})
-        response = await asked
+        response = await answering
         await hub.store.flush()
         files = b"".join(each.read_bytes() for each in tmp_path.iterdir())
     assert is_token(seen.of["b"])
@@ -860,7 +860,7 @@ async def test_tokens_of_another_run_or_user_bring_nothing_back(seen: Seen) -> N
 async def test_an_agent_gets_nothing_of_its_sibling(hub: Hub) -> None:
     """X12: what one callee of a caller had sent, another cannot have restored by naming its token."""
     tokens: list[str] = []
-    told: list[Any] = []
+    answers: list[Any] = []
 
     @hub.agent("echo")
     async def echoing(brief: Brief) -> Any:
@@ -874,8 +874,8 @@ async def test_an_agent_gets_nothing_of_its_sibling(hub: Hub) -> None:
 
     @hub.agent("two", may_call=["echo"])
     async def two(brief: Brief) -> Any:
-        told.append((await brief.delegate("echo", input=tokens[0])).result)
-        return told
+        answers.append((await brief.delegate("echo", input=tokens[0])).result)
+        return answers
 
     @hub.agent("a", may_call=["one", "two"])
     async def a(brief: Brief) -> Any:
@@ -884,7 +884,7 @@ async def test_an_agent_gets_nothing_of_its_sibling(hub: Hub) -> None:
 
     async with hub:
         response = await ask(hub, "a")
-    assert told == [tokens[0]]
+    assert answers == [tokens[0]]
     # Nor does the user: nobody told them, and it was no answer of theirs.
     assert response.result == [tokens[0]]
 
