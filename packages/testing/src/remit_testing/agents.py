@@ -162,8 +162,8 @@ class AgentConformance:
         async with self.opened(Behaviour.ANSWERS) as hub, asyncio.TaskGroup() as group:
             for question in questions:
                 group.create_task(ask(hub, question))
-        for asked, answer in answers.items():
-            assert [question for question in questions if question in answer] == [asked]
+        for prompt, answer in answers.items():
+            assert [question for question in questions if question in answer] == [prompt]
 
     async def test_it_knows_what_was_said_before_in_its_session(self) -> None:
         self._unless(self.no_history)
@@ -181,9 +181,9 @@ class AgentConformance:
         async with self.opened(Behaviour.STREAMS, redaction=False) as hub:
             async for record in hub.stream(TESTED, "Make tea", user="u-1"):
                 records.append(record)
-        said = [record.body.text for record in records if isinstance(record.body, Delta)]
-        assert len(said) > 1, "it came in one piece"
-        assert "".join(said) == "".join(PIECES)
+        texts = [record.body.text for record in records if isinstance(record.body, Delta)]
+        assert len(texts) > 1, "it came in one piece"
+        assert "".join(texts) == "".join(PIECES)
         assert records[-1].kind is Kind.RESULT
         assert isinstance(records[-1].body, Response)
         assert records[-1].body.result == "".join(PIECES)

@@ -278,8 +278,8 @@ class ArchiveConformance(StoreCase):
             ):
                 request = replace(a_request(name, id=id), origin=origin, via=via)
                 await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
-            found = await store.handed_over("run-one", "u-1")
-            assert found == [("run-one.1", "run-part"), ("run-one.1.2", "run-deeper")]
+            parts = await store.handed_over("run-one", "u-1")
+            assert parts == [("run-one.1", "run-part"), ("run-one.1.2", "run-deeper")]
             assert await store.handed_over("run-one", "u-2") == []
 
     async def test_a_run_whose_outcome_is_forgotten_is_still_found_by_its_id(self) -> None:
@@ -329,7 +329,7 @@ async def listed(store: Store, *, before: int | None = None, limit: int = 100, *
     return [record.seq for record in page.records]
 
 
-async def asked(store: Store, request: Request, *, at_ms: int | None = None) -> None:
+async def submit(store: Store, request: Request, *, at_ms: int | None = None) -> None:
     """Submit a request, and finish it if *at_ms* is given."""
     await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
     if at_ms is not None:
@@ -365,8 +365,8 @@ class ListingConformance(StoreCase):
 
     async def test_records_are_filtered_by_run_session_kind_user_agent_and_time(self) -> None:
         async with self.opened() as store:
-            await asked(store, a_request(), at_ms=2_000)
-            await asked(store, replace(a_request("two", user="u-2"), target="tag"), at_ms=4_000)
+            await submit(store, a_request(), at_ms=2_000)
+            await submit(store, replace(a_request("two", user="u-2"), target="tag"), at_ms=4_000)
             store.append(Kind.NOTICE, 5_000, "run-two", "below", Notice(delegation="d", agent="sorter", text="late"))
             await store.flush()
             assert await listed(store) == [5, 4, 3, 2, 1]
@@ -385,9 +385,9 @@ class ListingConformance(StoreCase):
 
     async def test_conversations_are_listed_with_the_newest_request_first(self) -> None:
         async with self.opened() as store:
-            await asked(store, in_session("a", "one", at_ms=1_000), at_ms=2_000)
-            await asked(store, in_session("b", "two", at_ms=3_000), at_ms=4_000)
-            await asked(store, in_session("a", "three", at_ms=5_000, objective="And the rest?"))
+            await submit(store, in_session("a", "one", at_ms=1_000), at_ms=2_000)
+            await submit(store, in_session("b", "two", at_ms=3_000), at_ms=4_000)
+            await submit(store, in_session("a", "three", at_ms=5_000, objective="And the rest?"))
             store.append(Kind.PROGRESS, 5_500, "run-three", "a", progress("half"))
             await store.flush()
             page = await store.listings.sessions(SessionFilter())
@@ -402,9 +402,9 @@ class ListingConformance(StoreCase):
 
     async def test_conversations_are_filtered_by_user_agent_text_and_time(self) -> None:
         async with self.opened() as store:
-            await asked(store, in_session("a", "one", at_ms=1_000), at_ms=2_000)
+            await submit(store, in_session("a", "one", at_ms=1_000), at_ms=2_000)
             other = a_request("two", user="u-2")
-            await asked(store, replace(other, target="tag", objective="Name the COLOURS", via="lab"), at_ms=4_000)
+            await submit(store, replace(other, target="tag", objective="Name the COLOURS", via="lab"), at_ms=4_000)
             assert await sessions(store, user="u-2") == ["session-two"]
             assert await sessions(store, agent="tag") == ["session-two"]
             assert await sessions(store, text="colours") == ["session-two"]

@@ -61,8 +61,8 @@ class InboxConformance(StoreCase):
 
     async def test_what_was_said_to_be_the_users_stays_the_users(self) -> None:
         async with self.opened() as store:
-            for token, said in (("a", (False, True, False)), ("b", (True, False)), ("c", (False, False))):
-                for of_user in said:
+            for token, claims in (("a", (False, True, False)), ("b", (True, False)), ("c", (False, False))):
+                for of_user in claims:
                     store.seal("run-one", [SealedValue(token, b"value", of_user)])
             await store.flush()
             assert sorted(await store.unseal("run-one")) == [
@@ -146,8 +146,8 @@ class InboxConformance(StoreCase):
             await store.put(a_question())
             answers = [replace(NO, by=f"person-{number}") for number in range(20)]
             async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-                heard = [group.create_task(store.decide("question-one", answer)) for answer in answers]
-            (winner,) = [answer for answer, each in zip(answers, heard, strict=True) if each.result()]
+                decisions = [group.create_task(store.decide("question-one", answer)) for answer in answers]
+            (winner,) = [answer for answer, each in zip(answers, decisions, strict=True) if each.result()]
             assert await store.decision("question-one") == winner
 
     async def test_a_question_that_is_there_stays_as_it_is(self) -> None:
@@ -228,7 +228,7 @@ class InboxConformance(StoreCase):
     async def test_controls_are_numbered_in_order_and_found_by_number_and_run(self) -> None:
         async with self.opened() as store:
             assert await store.controls(0) == []
-            said = [
+            controls = [
                 ControlCommand(
                     await store.control("run-one", "cancel", "ann", "too slow"), "run-one", "cancel", "ann", "too slow"
                 ),
@@ -238,14 +238,14 @@ class InboxConformance(StoreCase):
                     *("run-two", "cancel", "ann", "", "run-two.1.2"),
                 ),
             ]
-            assert [each.seq for each in said] == sorted({each.seq for each in said})
-            assert said[0].seq > 0
-            assert await store.controls(0) == said
-            assert await store.controls(said[0].seq) == said[1:]
-            assert await store.controls(0, "run-two") == said[2:]
-            assert await store.controls(said[2].seq, "run-two") == []
+            assert [each.seq for each in controls] == sorted({each.seq for each in controls})
+            assert controls[0].seq > 0
+            assert await store.controls(0) == controls
+            assert await store.controls(controls[0].seq) == controls[1:]
+            assert await store.controls(0, "run-two") == controls[2:]
+            assert await store.controls(controls[2].seq, "run-two") == []
         async with self.opened(await self.reopen(store)) as store:
-            assert await store.controls(said[1].seq) == said[2:]
+            assert await store.controls(controls[1].seq) == controls[2:]
 
     async def test_a_sweep_leaves_new_controls_alone(self) -> None:
         async with self.opened() as store:

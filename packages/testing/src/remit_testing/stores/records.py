@@ -127,27 +127,27 @@ class RecordConformance(StoreCase):
             assert await store.records(run="nobody's") == []
 
     async def test_of_the_newest_records_it_is_known_who_was_asked_and_how_it_ended_but_not_what_was_said(self) -> None:
-        asked = replace(a_request(), input={"much": ["more"]}, capability="SORT")
-        ended = a_response(asked, "x" * 1_000)
+        request = replace(a_request(), input={"much": ["more"]}, capability="SORT")
+        ended = a_response(request, "x" * 1_000)
         async with self.opened() as store:
             for number in range(250):
-                store.append(Kind.DELEGATION, number, f"run-{number}", "session-one", asked)
+                store.append(Kind.DELEGATION, number, f"run-{number}", "session-one", request)
                 store.append(Kind.PROGRESS, number, f"run-{number}", "session-one", progress("half"))
                 store.append(Kind.RESULT, number, f"run-{number}", "session-one", ended)
             await store.flush()
             everything, some = await store.recent(10_000), await store.recent(4)
             assert await store.recent(0) == []
-        silent = replace(asked, objective="", input=None), replace(ended, result=None)
+        silent = replace(request, objective="", input=None), replace(ended, result=None)
         assert [(each.at_ms, each.body) for each in everything] == [(at, body) for at in range(250) for body in silent]
         assert some == everything[-3:]
 
     async def test_listeners_get_every_committed_record_in_order_until_they_leave(self) -> None:
-        heard: list[Record] = []
+        received: list[Record] = []
         enough = asyncio.Event()
 
         def listener(records: list[Record]) -> None:
-            heard.extend(records)
-            if len(heard) >= 3:
+            received.extend(records)
+            if len(received) >= 3:
                 enough.set()
 
         async with self.opened() as store:
@@ -160,15 +160,15 @@ class RecordConformance(StoreCase):
             leave()
             store.append(Kind.PROGRESS, 3, "run-one", "session-one", progress("unheard"))
             await store.flush()
-            assert heard == (await store.records())[:3]
+            assert received == (await store.records())[:3]
 
     async def test_a_listener_hears_of_a_record_though_nobody_flushes(self) -> None:
-        heard = asyncio.Event()
+        delivered = asyncio.Event()
         async with self.opened() as store:
-            store.listen(lambda _: heard.set())
+            store.listen(lambda _: delivered.set())
             store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
             async with asyncio.timeout(PATIENCE):
-                await heard.wait()
+                await delivered.wait()
 
     async def test_there_is_room_again_after_a_flood(self) -> None:
         async with self.opened() as store:
@@ -238,7 +238,7 @@ def showing(session: str, text: str, *messages: Message) -> Request:
     )
 
 
-async def found(store: Store, session: str, tokens: int = PLENTY, **wanted: Any) -> list[str]:
+async def filtered(store: Store, session: str, tokens: int = PLENTY, **wanted: Any) -> list[str]:
     """Return the texts that a filter lets pass."""
     messages = await store.messages(session, ContextFilter(**wanted), now_ms=NOW_MS, tokens=tokens)
     return [message.text for message in messages]
@@ -269,29 +269,29 @@ class ConversationConformance(StoreCase):
             store.append(Kind.TOOL, 1, "run-one", "s", use)
             store.append(Kind.PROGRESS, 1, "run-one", "s", progress("secret"))
             await store.flush()
-            assert await found(store, "s") == ["question", "answer"]
-            assert await found(store, "s", keywords=("secret",)) == []
+            assert await filtered(store, "s") == ["question", "answer"]
+            assert await filtered(store, "s", keywords=("secret",)) == []
 
     async def test_messages_are_filtered_by_role_keyword_age_and_number(self) -> None:
         """O2: in the document's order."""
         async with self.opened() as store:
             await say(store, "s", "old apple", "old pear", at_ms=NOW_MS - 10_000)
             await say(store, "s", "an APPLE", "a pear", "a plum", "no apple")
-            assert await found(store, "s", last_messages=2) == ["a plum", "no apple"]
-            assert await found(store, "s", last_messages=0) == []
-            assert await found(store, "s", roles=frozenset({"assistant"})) == ["old pear", "a pear", "no apple"]
-            assert await found(store, "s", roles=frozenset({"system"})) == []
-            assert await found(store, "s", keywords=("Apple",)) == ["old apple", "an APPLE", "no apple"]
-            assert await found(store, "s", keywords=("PL", "old pe")) == [
+            assert await filtered(store, "s", last_messages=2) == ["a plum", "no apple"]
+            assert await filtered(store, "s", last_messages=0) == []
+            assert await filtered(store, "s", roles=frozenset({"assistant"})) == ["old pear", "a pear", "no apple"]
+            assert await filtered(store, "s", roles=frozenset({"system"})) == []
+            assert await filtered(store, "s", keywords=("Apple",)) == ["old apple", "an APPLE", "no apple"]
+            assert await filtered(store, "s", keywords=("PL", "old pe")) == [
                 "old apple",
                 "old pear",
                 "an APPLE",
                 "a plum",
                 "no apple",
             ]
-            assert await found(store, "s", keywords=()) == []
-            assert await found(store, "s", max_age_seconds=10) == ["an APPLE", "a pear", "a plum", "no apple"]
-            assert await found(
+            assert await filtered(store, "s", keywords=()) == []
+            assert await filtered(store, "s", max_age_seconds=10) == ["an APPLE", "a pear", "a plum", "no apple"]
+            assert await filtered(
                 store, "s", last_messages=1, roles=frozenset({"user"}), keywords=("apple",), max_age_seconds=10
             ) == ["an APPLE"]
 
@@ -300,24 +300,24 @@ class ConversationConformance(StoreCase):
             await say(store, "s", "the first of all", "the second", "the third of all", "the fourth")
             messages = await store.messages("s", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
             room = sum(message.tokens for message in messages[1:])
-            assert await found(store, "s", room) == ["the second", "the third of all", "the fourth"]
-            assert await found(store, "s", room - 1) == ["the third of all", "the fourth"]
-            assert await found(store, "s", 0) == []
+            assert await filtered(store, "s", room) == ["the second", "the third of all", "the fourth"]
+            assert await filtered(store, "s", room - 1) == ["the third of all", "the fourth"]
+            assert await filtered(store, "s", 0) == []
 
     async def test_each_session_has_its_own_messages(self) -> None:
         async with self.opened() as store:
             for session in ("one", "two"):
                 await say(store, session, f"said in {session}", "an answer")
-            assert await found(store, "one", keywords=("said in",)) == ["said in one"]
-            assert await found(store, "two") == ["said in two", "an answer"]
-            assert await found(store, "three") == []
+            assert await filtered(store, "one", keywords=("said in",)) == ["said in one"]
+            assert await filtered(store, "two") == ["said in two", "an answer"]
+            assert await filtered(store, "three") == []
 
     async def test_what_is_said_later_is_found_too(self) -> None:
         async with self.opened() as store:
             for number in range(3):
                 await say(store, "s", f"question {number}", f"answer {number}")
-                assert await found(store, "s", last_messages=1) == [f"answer {number}"]
-                assert await found(store, "s", keywords=("question",)) == [
+                assert await filtered(store, "s", last_messages=1) == [f"answer {number}"]
+                assert await filtered(store, "s", keywords=("question",)) == [
                     f"question {each}" for each in range(number + 1)
                 ]
 
@@ -326,12 +326,12 @@ class ConversationConformance(StoreCase):
             for number in range(150):
                 await say(store, "s", f"question {number}", f"answer {number}" + " with a needle" * (number % 50 == 7))
             needles = [f"answer {number} with a needle" for number in (7, 57, 107)]
-            assert await found(store, "s", keywords=("A NEEDLE",)) == needles
-            assert await found(store, "s", keywords=("A NEEDLE",), last_messages=2) == needles[1:]
+            assert await filtered(store, "s", keywords=("A NEEDLE",)) == needles
+            assert await filtered(store, "s", keywords=("A NEEDLE",), last_messages=2) == needles[1:]
             await say(store, "s", "where is the needle", "here")
-            assert await found(store, "s", keywords=("needle",)) == [*needles, "where is the needle"]
-            assert len(await found(store, "s")) == 302
-            assert len(await found(store, "s", last_messages=299)) == 299
+            assert await filtered(store, "s", keywords=("needle",)) == [*needles, "where is the needle"]
+            assert len(await filtered(store, "s")) == 302
+            assert len(await filtered(store, "s", last_messages=299)) == 299
 
     async def test_what_a_callee_was_shown_belongs_to_its_conversation(self) -> None:
         async with self.opened() as store:
@@ -340,9 +340,9 @@ class ConversationConformance(StoreCase):
             for request in (showing("below", "first", *shown[:1]), showing("below", "second", *shown)):
                 store.append(Kind.DELEGATION, NOW_MS, request.run, "below", request)
             await store.flush()
-            assert await found(store, "below") == ["question", "first", "answer", "second"]
-            assert await found(store, "below", keywords=("question", "second")) == ["question", "second"]
-            assert await found(store, "above") == ["question", "answer"]
+            assert await filtered(store, "below") == ["question", "first", "answer", "second"]
+            assert await filtered(store, "below", keywords=("question", "second")) == ["question", "second"]
+            assert await filtered(store, "above") == ["question", "answer"]
             again = await store.messages("below", ContextFilter(), now_ms=NOW_MS, tokens=PLENTY)
             assert [message for message in again if message.seq < 3] == shown
 
@@ -364,11 +364,11 @@ class ConversationConformance(StoreCase):
         begun = replace(first, objective="Sort one receipt")
         async with self.opened() as store:
             await store.submit(first, b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
-            assert await found(store, "session-one") == ["Sort receipts"]
+            assert await filtered(store, "session-one") == ["Sort receipts"]
             await store.begin("run-one", 1, begun)
             await store.finish("run-one", 1, a_response(begun), 1)
-            assert await found(store, "session-one") == ["Sort one receipt", "sorted"]
-            assert await found(store, "session-one", keywords=("sort",), last_messages=2) == [
+            assert await filtered(store, "session-one") == ["Sort one receipt", "sorted"]
+            assert await filtered(store, "session-one", keywords=("sort",), last_messages=2) == [
                 "Sort one receipt",
                 "sorted",
             ]
@@ -398,11 +398,11 @@ class ConversationConformance(StoreCase):
     async def test_closing_keeps_conversations_and_what_is_known_in_them(self) -> None:
         async with self.opened() as store:
             await say(store, "s", "question", "answer")
-            assert await found(store, "s", keywords=("answer",)) == ["answer"]
+            assert await filtered(store, "s", keywords=("answer",)) == ["answer"]
             store.note("s", [Note("fact", "likes tea")])
         async with self.opened(await self.reopen(store)) as store:
-            assert await found(store, "s") == ["question", "answer"]
-            assert await found(store, "s", keywords=("answer",)) == ["answer"]
+            assert await filtered(store, "s") == ["question", "answer"]
+            assert await filtered(store, "s", keywords=("answer",)) == ["answer"]
             assert await store.notes("s") == [Note("fact", "likes tea")]
 
     async def test_a_closed_store_knows_no_conversation(self) -> None:

@@ -93,8 +93,8 @@ class RequestConformance(StoreCase):
         async with self.opened() as store:
             assert await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=once) == AcceptedRequest(1)
             for request in (first, second):
-                found = await store.submit(request, b"d", worker="w", lease_ms=LONG_MS, once=once)
-                assert isinstance(found, ReusedProof)
+                submitted = await store.submit(request, b"d", worker="w", lease_ms=LONG_MS, once=once)
+                assert isinstance(submitted, ReusedProof)
             assert await store.find(second, b"d") is None
             known = await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=another)
             assert known == DuplicateRequest(first.run, True, None)
@@ -182,24 +182,24 @@ class RequestConformance(StoreCase):
             assert (await store.wait("run-one")).result == "fresh"
 
     async def test_nothing_is_written_of_a_run_by_a_worker_that_was_replaced(self) -> None:
-        def said(text: str) -> Notice:
+        def a_notice(text: str) -> Notice:
             return Notice(delegation="run-one", agent="tag", text=text)
 
         async with self.opened() as store:
             records: list[Record] = []
             store.listen(records.extend)
             await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
-            store.append(Kind.NOTICE, 1, "run-one", "session-one", said("before"), 1)
+            store.append(Kind.NOTICE, 1, "run-one", "session-one", a_notice("before"), 1)
             await store.flush()
             await store.claim("run-one", "quick", LONG_MS)
             for epoch, text in ((1, "stale"), (2, "fresh"), (1, "stale again"), (0, "of nobody's work")):
-                store.append(Kind.NOTICE, 2, "run-one", "session-one", said(text), epoch)
+                store.append(Kind.NOTICE, 2, "run-one", "session-one", a_notice(text), epoch)
                 store.remember("u-1", "run-one", (text,), epoch)
                 store.note("session-one", [Note("fact", text)], RunEpoch("run-one", epoch))
             await store.finish("run-one", 2, a_response(a_request()), 3)
-            store.append(Kind.NOTICE, 4, "run-one", "session-one", said("late and stale"), 1)
-            store.append(Kind.NOTICE, 4, "run-one", "session-one", said("late"), 2)
-            store.append(Kind.NOTICE, 5, "run-two", "session-two", said("not submitted"), 1)
+            store.append(Kind.NOTICE, 4, "run-one", "session-one", a_notice("late and stale"), 1)
+            store.append(Kind.NOTICE, 4, "run-one", "session-one", a_notice("late"), 2)
+            store.append(Kind.NOTICE, 5, "run-two", "session-two", a_notice("not submitted"), 1)
             await store.flush()
             written = [each.body.text for each in await store.records() if isinstance(each.body, Notice)]
             assert written == ["before", "fresh", "of nobody's work", "late", "not submitted"]

@@ -72,7 +72,7 @@ class TransportCase:
 
     # ── helpers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def asked(self, callee: Act, call: Act, **options: Any) -> Response:
+    async def run_boss(self, callee: Act, call: Act, **options: Any) -> Response:
         """Run `boss` with *call*, which may ask `helper`, which runs *callee*; return the response of the run."""
         near, far = self.hubs(**options)
         far.add("helper", callee)
@@ -89,7 +89,7 @@ class TransportCase:
             got.append(await brief.delegate("helper", **given))
             return "done"
 
-        response = await self.asked(callee, boss)
+        response = await self.run_boss(callee, boss)
         assert response.ok, response
         return got[0]
 
@@ -158,7 +158,7 @@ class LimitConformance(TransportCase):
             response = await brief.delegate("helper", objective="Help", max_tokens=500)
             return [response.usage.total, brief.remit.tokens - brief.tokens_left()]
 
-        response = await self.asked(helper, boss)
+        response = await self.run_boss(helper, boss)
         assert (response.unwrap(), response.usage.total) == ([100, 100], 100)
 
     async def test_a_callee_that_spends_more_than_it_was_granted_fails(self) -> None:
@@ -314,11 +314,11 @@ class TransportConformance(LimitConformance):
             return f"I heard {brief.objective}"
 
         async def boss(brief: Brief) -> str:
-            for said in ("first", "second"):
-                (await brief.delegate("helper", objective=said, session="talk")).unwrap()
+            for text in ("first", "second"):
+                (await brief.delegate("helper", objective=text, session="talk")).unwrap()
             return "done"
 
-        assert (await self.asked(helper, boss)).ok
+        assert (await self.run_boss(helper, boss)).ok
         assert texts == [[], ["first", "I heard first"]]
 
     async def test_a_returned_session_is_the_one_to_send(self) -> None:
@@ -331,8 +331,8 @@ class TransportConformance(LimitConformance):
 
         async def boss(brief: Brief) -> str:
             session = None
-            for said in ("first", "second", "third"):
-                reply = await brief.delegate("helper", objective=said, session=session)
+            for text in ("first", "second", "third"):
+                reply = await brief.delegate("helper", objective=text, session=session)
                 assert reply.ok, reply
                 assert session in (None, reply.session), "it keeps its name"
                 session = reply.session
@@ -344,8 +344,8 @@ class TransportConformance(LimitConformance):
         async with self.joined(near, far), asyncio.timeout(PATIENCE):
             (await near.ask("boss", "Go", user=USER)).unwrap()
             session = None
-            for said in ("first", "second", "third"):
-                reply = await near.ask("helper", said, user=USER, session=session)
+            for objective in ("first", "second", "third"):
+                reply = await near.ask("helper", objective, user=USER, session=session)
                 assert reply.ok, reply
                 assert session in (None, reply.session), "it keeps its name"
                 session = reply.session
@@ -372,8 +372,8 @@ class TransportConformance(LimitConformance):
         far.add("helper", helper)
         near.add("boss", boss, may_call=["*"])
         async with self.joined(near, far), asyncio.timeout(PATIENCE):
-            for said in ("I like tea", "Go"):
-                (await near.ask("boss", said, user=USER, session="chat")).unwrap()
+            for text in ("I like tea", "Go"):
+                (await near.ask("boss", text, user=USER, session="chat")).unwrap()
         assert len(knew) == 4
         assert [{"I like tea", "Go"} <= each for each in knew] == [False, False, True, True], knew
 
@@ -390,7 +390,7 @@ class TransportConformance(LimitConformance):
                 ]
             return [task.result().unwrap() for task in tasks]
 
-        response = await self.asked(helper, boss, limits=Limits(max_fan_out=24))
+        response = await self.run_boss(helper, boss, limits=Limits(max_fan_out=24))
         assert response.unwrap() == [f"{number}!" for number in range(24)]
 
     # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -415,7 +415,7 @@ class TransportConformance(LimitConformance):
             assert response.fault is not None
             return response.fault.code
 
-        assert (await self.asked(helper, boss)).unwrap() == Code.AGENT_NOT_FOUND
+        assert (await self.run_boss(helper, boss)).unwrap() == Code.AGENT_NOT_FOUND
 
     async def test_an_input_that_does_not_fit_names_the_field(self) -> None:
         """K1: inputs are validated against the capability's schema."""
@@ -448,7 +448,7 @@ class TransportConformance(LimitConformance):
             response = await brief.delegate("helper", objective="Help")
             return [response.status, response.result]
 
-        response = await self.asked(helper, boss, limits=Limits(max_result_bytes=100_000))
+        response = await self.run_boss(helper, boss, limits=Limits(max_result_bytes=100_000))
         assert response.unwrap() == [Status.FAILED, None]
 
     # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -464,7 +464,7 @@ class TransportConformance(LimitConformance):
         async def boss(brief: Brief) -> str:
             return (await brief.delegate("helper", objective="Write", input="joe@example.com")).unwrap()
 
-        response = await self.asked(helper, boss)
+        response = await self.run_boss(helper, boss)
         assert response.unwrap() == "wrote to joe@example.com"
         assert "joe" not in seen[0]
 
@@ -490,9 +490,9 @@ class TransportConformance(LimitConformance):
         near.add("boss", boss, may_call=["*"])
         async with self.joined(near, far), asyncio.timeout(PATIENCE):
             for read_along in (False, True):
-                heard = far.events()
-                asking = asyncio.create_task(_asked(near, read_along))
-                async for record in heard:
+                events = far.events()
+                asking = asyncio.create_task(_ask_boss(near, read_along))
+                async for record in events:
                     if isinstance(record.body, Approval):
                         break
                 await asyncio.sleep(0.8)  # longer than the callee may take
@@ -518,15 +518,15 @@ class TransportConformance(LimitConformance):
         near.add("boss", boss, may_call=["*"])
         async with self.joined(near, far), asyncio.timeout(PATIENCE):
             records = [record async for record in near.stream("boss", "Go", user=USER)]
-        said, told = _spoken_texts(records)
+        answers, reports = _spoken_texts(records)
         if not self.no_streaming:
-            assert said == ["The answer is on its way, as you can read.\n"]
+            assert answers == ["The answer is on its way, as you can read.\n"]
         if not self.no_progress:
-            assert told == ["half way"]
+            assert reports == ["half way"]
         assert records[-1].kind is Kind.RESULT
 
 
-async def _asked(hub: "remit.Hub", read_along: bool) -> Response:
+async def _ask_boss(hub: "remit.Hub", read_along: bool) -> Response:
     if not read_along:
         return await hub.ask("boss", "Go", user=USER)
     *_, last = [record async for record in hub.stream("boss", "Go", user=USER)]
