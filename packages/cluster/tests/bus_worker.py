@@ -62,8 +62,8 @@ async def main(url: str, team: str, folder: Path, version: str = "1.0", *agents:
     hub.reconfigure(cards=[replace(card, version=version) for card in hub.cards.values()])
     async with hub:
         print("ready", flush=True)
-        if asked := os.environ.get("ASK"):
-            await hub.ask(asked, "a", user="anna", request_id="asked")
+        if agent := os.environ.get("ASK"):
+            await hub.ask(agent, "a", user="anna", request_id="asked")
         await stopped.wait()
         print("draining", flush=True)
         await bus.drain(20)

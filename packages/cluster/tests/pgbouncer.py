@@ -123,9 +123,9 @@ class PgBouncer:
             )
         end = time.monotonic() + 20
         while not self._answers():
-            said = (self._folder / "log").read_text()
-            assert self._process.poll() is None, said
-            assert time.monotonic() < end, said
+            output = (self._folder / "log").read_text()
+            assert self._process.poll() is None, output
+            assert time.monotonic() < end, output
             time.sleep(0.02)
 
     def _answers(self) -> bool:

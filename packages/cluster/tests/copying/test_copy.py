@@ -113,27 +113,27 @@ def rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows of a file, the open runs as they were before they were fenced."""
     connection = sqlite3.connect(path)
     names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
-    found: dict[str, list[tuple[Any, ...]]] = {}
+    tables: dict[str, list[tuple[Any, ...]]] = {}
     for (name,) in names.fetchall():
         if name not in NOT_COPIED and not name.startswith("word"):
-            found[name] = sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr)
-    found["sqlite_sequence"] = [row for row in found.get("sqlite_sequence", []) if row[0] == "control"]
+            tables[name] = sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr)
+    tables["sqlite_sequence"] = [row for row in tables.get("sqlite_sequence", []) if row[0] == "control"]
     connection.close()
-    return found
+    return tables
 
 
-def unfenced(found: dict[str, list[tuple[Any, ...]]], copies: int) -> dict[str, list[tuple[Any, ...]]]:
+def unfenced(tables: dict[str, list[tuple[Any, ...]]], copies: int) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows of a copy with the epochs of open runs as they were; nobody holds those."""
-    requests = found["request"]
+    requests = tables["request"]
     changed = [
         (*row[:7], row[7] - copies, "", 0, *row[10:13], row[13] - copies, *row[14:]) if row[6] == 0 else row
         for row in requests
     ]
-    return found | {"request": changed}
+    return tables | {"request": changed}
 
 
-def unheld(found: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
-    return found | {"request": [(*row[:8], "", 0, *row[10:]) if row[6] == 0 else row for row in found["request"]]}
+def unheld(tables: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
+    return tables | {"request": [(*row[:8], "", 0, *row[10:]) if row[6] == 0 else row for row in tables["request"]]}
 
 
 def seen(verdict: AuditVerdict) -> tuple[Any, ...]:
@@ -173,9 +173,9 @@ async def made(path: Path, kind: str = "plain") -> Path:
 
 
 def pruned(path: Path) -> None:
-    with upkeep(path, START_MS + 10 * DAY_MS) as found:
-        found.prune(Retention(messages=3 * DAY_MS))
-        found.prune(Retention(records=6 * DAY_MS))
+    with upkeep(path, START_MS + 10 * DAY_MS) as pruner:
+        pruner.prune(Retention(messages=3 * DAY_MS))
+        pruner.prune(Retention(records=6 * DAY_MS))
 
 
 async def check_texts(store: Store) -> None:
@@ -237,11 +237,11 @@ async def test_a_copy_knows_what_was_done_and_goes_on_with_what_was_not(
         )
         assert known == DuplicateRequest("run-n3", True, replace(a_response(done), session="s0"))
         assert await store.messages("s1", wanted, now_ms=now_ms(), tokens=10_000) == before
-        found = await store.runs(limit=100)
-        assert [(each.run, each.response, each.agent, each.session) for each in found] == [
+        copied_runs = await store.runs(limit=100)
+        assert [(each.run, each.response, each.agent, each.session) for each in copied_runs] == [
             (each.run, each.response, each.agent, each.session) for each in runs
         ]
-        assert {each.run: each.state for each in found if not each.response} == {
+        assert {each.run: each.state for each in copied_runs if not each.response} == {
             "run-open": "silent",
             "run-waits": "waiting",
         }
@@ -364,9 +364,9 @@ async def test_a_pruned_store_goes_to_postgres_and_back(tmp_path: Path, server: 
         assert seen(await store.verify()) == seen(verify_file(path))
     await copy(url, back, key)
     assert seen(verify_file(back)) == seen(verify_file(path))
-    found, wanted = rows(back), rows(path)
-    assert found["record"] == wanted["record"]
-    assert [row[:2] for row in found["removed"]] == [row[:2] for row in wanted["removed"]]
+    copied, wanted = rows(back), rows(path)
+    assert copied["record"] == wanted["record"]
+    assert [row[:2] for row in copied["removed"]] == [row[:2] for row in wanted["removed"]]
     # It can be pruned further.
     pruned(back)
     assert verify_file(back).ok

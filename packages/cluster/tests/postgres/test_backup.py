@@ -66,10 +66,10 @@ async def test_what_was_handed_out_since_the_backup_is_fenced(tmp_path: Path, mo
     await store.close()
     with pytest.raises(StoreError, match="is newer than the backup: it has 1 more rows"):
         await restored(database, file)
-    found = await restored(database, file, force=True)
-    assert (found.rows, found.ended, found.lost) == (7, 1, ())
-    assert found.aside is not None
-    assert await database.sql(f"SELECT 1 FROM {found.aside}.request WHERE run = 'run-since'")
+    report = await restored(database, file, force=True)
+    assert (report.rows, report.ended, report.lost) == (7, 1, ())
+    assert report.aside is not None
+    assert await database.sql(f"SELECT 1 FROM {report.aside}.request WHERE run = 'run-since'")
     store = await opened(database)
     verdict = await store.verify()
     assert verdict.ok, verdict
@@ -78,11 +78,11 @@ async def test_what_was_handed_out_since_the_backup_is_fenced(tmp_path: Path, mo
     assert outcome.fault.code is Code.OUTCOME_UNKNOWN
     assert not await store.finish("run-open", 1, a_response(a_request("open")), now_ms())
     # What was accepted in the lost time is not executed again, what is in the backup is known, and new work is done.
-    lost = replace(a_request("since"), created_ms=found.made_ms + 1)
+    lost = replace(a_request("since"), created_ms=report.made_ms + 1)
     with pytest.raises(StoreError, match="older than this request") as raised:
-        await store.submit(replace(lost, created_ms=found.made_ms), b"digest", worker="w", lease_ms=LONG_MS)
+        await store.submit(replace(lost, created_ms=report.made_ms), b"digest", worker="w", lease_ms=LONG_MS)
     assert raised.value.fault.code is Code.OUTCOME_UNKNOWN
-    known = replace(a_request("n0"), created_ms=found.made_ms)
+    known = replace(a_request("n0"), created_ms=report.made_ms)
     assert isinstance(await store.submit(known, b"digest", worker="w", lease_ms=LONG_MS), DuplicateRequest)
     await submit(store, "later")
     assert await store.control("run-later", "cancel", "ann", "") > last + 1_000
@@ -132,8 +132,8 @@ async def test_keys_can_be_kept_apart_from_the_texts(tmp_path: Path) -> None:
     blind = await restored(other, file)
     assert blind.ended == 0
     assert "no hub opens this store until its key is put back" in blind.lost
-    found = await restored(other, file, force=True, keys=keys)
-    assert (found.ended, found.lost) == (1, ())
+    report = await restored(other, file, force=True, keys=keys)
+    assert (report.ended, report.lost) == (1, ())
     store = await opened(other, encrypt=True)
     assert {each.objective for each in await store.runs()} == {a_request("n0").objective}
     assert (await store.verify()).ok

@@ -39,7 +39,7 @@ class Attacked:
         finally:
             await store.close()
 
-    async def found(self) -> set[Tampering]:
+    async def findings(self) -> set[Tampering]:
         return {finding.tampering for finding in (await self.verdict()).findings}
 
 
@@ -122,8 +122,8 @@ async def test_a_change_of_rows_chain_or_checkpoints_is_found(
     attacked: Attacked, attack: str, findings: set[Tampering] | None
 ) -> None:
     await attacked.sql(attack)
-    found = await attacked.found()
-    assert found if findings is None else findings <= found
+    reported = await attacked.findings()
+    assert reported if findings is None else findings <= reported
 
 
 async def test_a_part_of_the_record_is_held_to_the_chain(attacked: Attacked) -> None:
@@ -131,10 +131,10 @@ async def test_a_part_of_the_record_is_held_to_the_chain(attacked: Attacked) -> 
     store = PostgresStore(attacked.url, key=attacked.key)
     await store.open()
     try:
-        found = await store.chain.intact(5, 9)
+        intact = await store.chain.intact(5, 9)
     finally:
         await store.close()
-    assert found == {5: True, 6: True, 7: False, 8: True, 9: True}
+    assert intact == {5: True, 6: True, 7: False, 8: True, 9: True}
 
 
 async def test_hashing_everything_anew_is_found_by_the_checkpoints(attacked: Attacked) -> None:
@@ -144,9 +144,9 @@ async def test_hashing_everything_anew_is_found_by_the_checkpoints(attacked: Att
     await connection.execute("DELETE FROM remit.chain")
     await connection.execute("UPDATE remit.stream SET chained = 0, closed = false")
     await connection.close()
-    found = await attacked.found()
-    assert Tampering.BREAK_ANNOUNCED in found
-    assert found & {Tampering.REWRITTEN, Tampering.TRUNCATED, Tampering.EDITED}
+    findings = await attacked.findings()
+    assert Tampering.BREAK_ANNOUNCED in findings
+    assert findings & {Tampering.REWRITTEN, Tampering.TRUNCATED, Tampering.EDITED}
 
 
 async def test_a_record_that_vanishes_before_it_is_chained_is_found(attacked: Attacked) -> None:
@@ -156,7 +156,7 @@ async def test_a_record_that_vanishes_before_it_is_chained_is_found(attacked: At
         "INSERT INTO remit.record (stream, number, kind, at_ms, run, session, body, digest)"
         " SELECT 77, 2, kind, at_ms, run, session, body, digest FROM remit.record WHERE number = 1"
     )
-    assert Tampering.DELETED in await attacked.found()
+    assert Tampering.DELETED in await attacked.findings()
 
 
 async def test_a_break_is_announced_once_and_the_next_hub_signs_from_there(

@@ -25,7 +25,7 @@ async def written(folder: Path) -> AgedDatabase:
     return database
 
 
-async def said(database: AgedDatabase) -> str:
+async def stored_texts(database: AgedDatabase) -> str:
     return await texts_of(PostgresStore(database.url, key=database.key, encrypt=True))
 
 
@@ -46,14 +46,14 @@ async def test_no_text_is_readable_in_any_table_and_all_of_it_through_the_store(
     database = await written(tmp_path)
     wanted = ContextFilter(keywords=("answer to",), last_messages=2)
     store = await opened(database)
-    found = await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)
-    assert [each.text for each in found] == ["secret answer to ann"] * 2
+    messages = await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)
+    assert [each.text for each in messages] == ["secret answer to ann"] * 2
     assert (await store.verify()).ok
     await store.close()
     everything = await dump(database)
     assert "s-ann" in everything
     assert "secret" not in everything
-    text = await said(database)
+    text = await stored_texts(database)
     assert all(f"secret {what} ann" in text for what in ("step of", "answer to", "fact of", "note of"))
 
 
@@ -89,17 +89,17 @@ async def test_erasing_a_user_destroys_their_key_and_the_next_text_has_another(t
     verdict = await store.verify()
     assert (verdict.ok, verdict.removed) == (True, 9), verdict
     await store.close()
-    assert (await said(database)).count("secret answer to ann") == 1
+    assert (await stored_texts(database)).count("secret answer to ann") == 1
     assert await database.with_upkeep(lambda upkeep: upkeep.erase("bob", KEYS), now_ms())
-    assert "bob" not in await said(database)
+    assert "bob" not in await stored_texts(database)
 
 
 async def test_outlines_of_encrypted_texts_are_encrypted(tmp_path: Path) -> None:
     database = await written(tmp_path)
     later_ms = now_ms() + 1
-    found = await database.with_upkeep(lambda upkeep: upkeep.prune(Retention(messages=0)), later_ms)
-    assert found.texts == 18
-    text = await said(database)
+    pruning = await database.with_upkeep(lambda upkeep: upkeep.prune(Retention(messages=0)), later_ms)
+    assert pruning.texts == 18
+    text = await stored_texts(database)
     assert "secret answer" not in text
     assert '"user":"ann"' in text
     assert '"user":"ann"' not in await dump(database)

@@ -60,7 +60,7 @@ async def test_on_a_full_disk_callers_are_told_and_everything_is_kept(
         except StoreError:
             return None
 
-    assert await eventually(submitted, when=lambda found: found is not None) == AcceptedRequest(1)
+    assert await eventually(submitted, when=lambda outcome: outcome is not None) == AcceptedRequest(1)
     records = await store.records(limit=1_000_000)
     assert [each.run for each in records if each.run == "run-kept"] == ["run-kept"]
     results = [each.run for each in records if each.kind is Kind.RESULT]

@@ -26,9 +26,9 @@ async def complaint(url: str, key: Path) -> str:
     store = PostgresStore(url, key=key)
     with pytest.raises(StoreError) as caught:
         await store.open()
-    said = f"{caught.value} {caught.value.fault!r} {store!r}"
-    assert PASSWORD not in said
-    assert "pass%2F" not in said
+    message = f"{caught.value} {caught.value.fault!r} {store!r}"
+    assert PASSWORD not in message
+    assert "pass%2F" not in message
     assert caught.value.fault.suggestion
     return caught.value.fault.message
 
@@ -42,8 +42,8 @@ async def sql(server: PostgresServer, url: str, statements: str) -> None:
 
 
 async def test_a_server_that_is_not_there_is_named(key: Path) -> None:
-    said = await complaint("postgresql://ann:pass%2Fword@127.0.0.1:1/hub", key)
-    assert said.startswith("postgresql://127.0.0.1:1/hub: the server cannot be reached")
+    message = await complaint("postgresql://ann:pass%2Fword@127.0.0.1:1/hub", key)
+    assert message.startswith("postgresql://127.0.0.1:1/hub: the server cannot be reached")
 
 
 async def test_a_wrong_password_and_a_database_that_does_not_exist_are_named(server: PostgresServer, key: Path) -> None:
@@ -65,8 +65,8 @@ async def test_a_newer_schema_and_the_tables_of_another_program_are_left_alone(
     await store.open()
     await store.close()
     await sql(server, newer, "UPDATE remit.store SET version = 99")
-    said = await complaint(newer, key)
-    assert f"has version 99, which a newer program wrote; this one knows {len(MIGRATIONS)}" in said
+    message = await complaint(newer, key)
+    assert f"has version 99, which a newer program wrote; this one knows {len(MIGRATIONS)}" in message
     await sql(server, other, "CREATE SCHEMA remit; CREATE TABLE remit.invoice (id int)")
     assert "its schema `remit` belongs to another program" in await complaint(other, key)
 
@@ -75,8 +75,8 @@ async def test_a_server_that_accepts_no_writes_is_named(server: PostgresServer, 
     url = await server.database()
     name = url.rpartition("/")[2]
     await sql(server, url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    said = await complaint(url, key)
-    assert "the server accepts no writes: default_transaction_read_only is on" in said
+    message = await complaint(url, key)
+    assert "the server accepts no writes: default_transaction_read_only is on" in message
 
 
 async def test_a_database_in_another_encoding_is_named(server: PostgresServer, key: Path) -> None:

@@ -76,7 +76,7 @@ async def test_two_hubs_behind_a_pooler_lose_nothing_and_hear_of_outcomes_by_ask
 async def test_a_pooler_that_the_settings_do_not_name_is_named(pooler: PgBouncer, key: Path) -> None:
     url = pooler.url(await shared_server().database())
     stores = [PostgresStore(url, key=key) for _ in range(4)]
-    said: list[str] = []
+    messages: list[str] = []
 
     async def use(store: PostgresStore) -> None:
         try:
@@ -84,15 +84,15 @@ async def test_a_pooler_that_the_settings_do_not_name_is_named(pooler: PgBouncer
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
             await store.records()
         except StoreError as error:
-            said.append(f"{error.fault.message} {error.fault.suggestion}")
+            messages.append(f"{error.fault.message} {error.fault.suggestion}")
 
     async def is_said() -> bool:
         await asyncio.gather(*map(use, stores))
-        return bool(said)
+        return bool(messages)
 
     await eventually(is_said)
-    assert "a pooler gave this session to others" in said[0]
-    assert "`pooler = true`" in said[0]
+    assert "a pooler gave this session to others" in messages[0]
+    assert "`pooler = true`" in messages[0]
     for store in stores:
         with suppress(StoreError):  # for the same reason
             await store.close()
@@ -103,7 +103,7 @@ class _BehindPgBouncer(StoreConformance):
     key: ClassVar[Path]
 
     @pytest.fixture(autouse=True)
-    def _place(self, pooler: PgBouncer, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def _set_path(self, pooler: PgBouncer, tmp_path_factory: pytest.TempPathFactory) -> None:
         self.pooler = pooler
         if not self.url:
             type(self).key = tmp_path_factory.mktemp("key") / "hub.key"

@@ -18,7 +18,7 @@ class TestPostgresStore(StoreConformance):
     key: ClassVar[Path]
 
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path_factory: pytest.TempPathFactory, encrypt: bool) -> None:
+    def _set_path(self, tmp_path_factory: pytest.TempPathFactory, encrypt: bool) -> None:
         self.encrypt = encrypt
         self.server = shared_server()
         if not self.url:

@@ -74,7 +74,7 @@ async def test_what_is_kept_of_removed_rows_cannot_be_changed(tmp_path: Path, ke
 async def test_a_segment_that_was_tampered_with_is_not_pruned(tmp_path: Path) -> None:
     database = await aged(tmp_path)
     await database.sql("UPDATE remit.record SET at_ms = at_ms + 1 WHERE run = 'run-d0n1' AND kind = 1")
-    found = await pruned(database, ALL)
-    (refused,) = found.refused
+    pruning = await pruned(database, ALL)
+    (refused,) = pruning.refused
     assert "was changed" in refused
     assert Tampering.EDITED in names(await database.verdict())

@@ -103,10 +103,10 @@ async def test_an_asynchronous_standby_that_lacks_the_last_records_is_found_out(
     await eventually(is_written)
     assert "ACKNOWLEDGED RECORDS ARE LOST" in caplog.text
     await store.flush()
-    found = [record.body for record in await store.records()]
-    (broken,) = [body for body in found if isinstance(body, ChainBreak)]
+    bodies = [record.body for record in await store.records()]
+    (broken,) = [body for body in bodies if isinstance(body, ChainBreak)]
     assert "ended at record 4 in the database; records up to 6 had been acknowledged" in broken.text
-    assert len(found) == 6
+    assert len(bodies) == 6
     await store.close()
 
 

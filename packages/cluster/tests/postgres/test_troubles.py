@@ -101,14 +101,14 @@ async def test_while_the_server_is_away_callers_are_told_and_records_are_kept(
         except StoreError:
             return None
 
-    assert await eventually(submitted, when=lambda found: found is not None) == AcceptedRequest(1)
+    assert await eventually(submitted, when=lambda outcome: outcome is not None) == AcceptedRequest(1)
     assert [record.kind for record in await store.records()] == [Kind.PROGRESS, Kind.STARTED]
     await store.close()
 
 
 def test_a_connection_that_ends_within_a_transaction_is_no_fault_of_the_data() -> None:
-    said = asyncpg.InterfaceError("cannot call Transaction.__aexit__(): the underlying connection is closed")
-    assert DatabaseAddress("postgresql://db/remit").translate(said).fault.code is Code.STORE_UNAVAILABLE
+    error = asyncpg.InterfaceError("cannot call Transaction.__aexit__(): the underlying connection is closed")
+    assert DatabaseAddress("postgresql://db/remit").translate(error).fault.code is Code.STORE_UNAVAILABLE
 
 
 async def test_a_read_waits_for_a_server_that_restarts(
@@ -145,10 +145,10 @@ async def test_a_lost_tail_after_a_failover_is_said_and_recorded(
     await store.flush()
     assert "ACKNOWLEDGED RECORDS ARE LOST" in caplog.text
     await store.flush()
-    found = await store.records()
-    (broken,) = [record.body for record in found if isinstance(record.body, ChainBreak)]
+    records = await store.records()
+    (broken,) = [record.body for record in records if isinstance(record.body, ChainBreak)]
     assert "ended at record 2 in the database; records up to 4 had been acknowledged" in broken.text
-    assert len(found) == 4
+    assert len(records) == 4
 
 
 async def test_a_worker_is_judged_by_the_clock_of_the_server(server: PostgresServer, key: Path) -> None:
@@ -216,8 +216,8 @@ async def test_something_that_cannot_be_stored_harms_nothing_else(store: Postgre
     store.append(Kind.PROGRESS, 3, "run", "session", progress("after"))
     assert await code_of(store.cas("key\0", 0, b"value")) is Code.MALFORMED_ENVELOPE
     await store.flush()
-    found = await store.records()
-    assert [record.kind for record in found] == [Kind.PROGRESS, Kind.NOTICE, Kind.PROGRESS]
+    records = await store.records()
+    assert [record.kind for record in records] == [Kind.PROGRESS, Kind.NOTICE, Kind.PROGRESS]
 
 
 VICTIM = """

@@ -96,11 +96,11 @@ async def test_a_certificate_that_is_not_valid_is_refused(
 
 async def test_no_secret_is_sent_to_a_server_that_does_not_encrypt(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever answers in place of the server says that no encryption is needed, and waits for the token."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n')
-        heard.append(await reader.read(1_000))
+        received.append(await reader.read(1_000))
         writer.close()
 
     thief = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -109,8 +109,8 @@ async def test_no_secret_is_sent_to_a_server_that_does_not_encrypt(caplog: pytes
         await refused(
             BusSettings(url=f"tls://127.0.0.1:{port}", token="secret-token"), caplog, "the server does not encrypt"
         )
-    assert heard
-    assert not any(heard)
+    assert received
+    assert not any(received)
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
@@ -230,18 +230,18 @@ async def test_a_worker_with_the_documented_permissions_can_do_its_work_and_litt
         teams.hub(user, agent) for user, agent in (("office", "boss"), ("worker", "helper"), ("other", "helper"))
     )
     async with asyncio.timeout(PATIENCE_S), other, worker, office:
-        asked = [asyncio.create_task(office.ask("helper", str(each), user="anna")) for each in range(4)]
-        assert [(await each).unwrap() for each in asked] == ["0", "1", "2", "3"]  # one slot: three were queued
+        requests = [asyncio.create_task(office.ask("helper", str(each), user="anna")) for each in range(4)]
+        assert [(await each).unwrap() for each in requests] == ["0", "1", "2", "3"]  # one slot: three were queued
         assert (len(caller.hubs), len(host.hubs), len(stranger.hubs)) == (1, 0, 0)
         assert "permission" not in caplog.text
         thief, denied = Client(), list[str]()
-        heard: list[Msg] = []
+        overheard: list[Msg] = []
 
         async def note(error: Exception) -> None:
             denied.append(str(error).split('"')[1])
 
         async def hear(message: Msg) -> None:
-            heard.append(message)
+            overheard.append(message)
 
         await thief.connect(teams.url, user="worker", password="worker-word", error_cb=note)
         team = f"remit.{teams.team}"
@@ -261,7 +261,7 @@ async def test_a_worker_with_the_documented_permissions_can_do_its_work_and_litt
         await eventually(lambda: len(denied) == len(forbidden) + len(unwritable))
         assert sorted(denied) == sorted(each.lower() for each in (*forbidden, *unwritable))  # as the client reports it
         assert (await office.ask("helper", "again", user="anna")).unwrap() == "again"
-        assert not heard
+        assert not overheard
         await thief.close()
 
 

@@ -71,8 +71,8 @@ async def test_a_team_goes_on_when_a_node_of_its_cluster_is_killed(tmp_path: Pat
 
         async def ask_six() -> list[str]:
             # One slot: five of them are queued.
-            asked = [near.ask("helper", str(each), user="anna") for each in range(6)]
-            return [response.unwrap() for response in await asyncio.gather(*asked)]
+            requests = [near.ask("helper", str(each), user="anna") for each in range(6)]
+            return [response.unwrap() for response in await asyncio.gather(*requests)]
 
         expected = [str(each) for each in range(6)]
         assert await ask_six() == expected

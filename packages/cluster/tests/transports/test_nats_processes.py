@@ -144,7 +144,7 @@ async def test_a_hub_that_is_killed_is_found_dead_before_its_lease_ends(
     monkeypatch.setattr(takeover, "LOOKS", 30)
     async with opened(tmp_path) as team:
         worker = await team.workers.start(lease_ms=lease_ms)
-        asked = team.ask("steady", "a")
+        request = team.ask("steady", "a")
         await team.wait_until_began(1)
         worker.kill()
         # It is logged only if the lease still held.
@@ -153,34 +153,34 @@ async def test_a_hub_that_is_killed_is_found_dead_before_its_lease_ends(
         began = await team.wait_until_began(2)
         assert began[1] == f"a {second.pid}"
         team.go()
-        assert (await asked).unwrap() == f"1.0 {second.pid}"
+        assert (await request).unwrap() == f"1.0 {second.pid}"
 
 
 async def test_a_caller_that_is_killed_goes_on_elsewhere_with_the_outcome_of_its_callee(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         callee = await team.workers.start("1.0", "slow")
         caller = await team.workers.start("1.0", "nested")
-        asked = team.ask("nested", "a")
+        request = team.ask("nested", "a")
         await team.wait_until_began(1)
         caller.kill()
         await team.workers.start("1.0", "nested")
         (run,) = [each.run for each in await team.hub.store.runs() if each.agent == "nested" and each.via]
         await eventually(lambda: _is_resumed(team, run))
         team.go()
-        assert (await asked).unwrap() == f"1.0 {callee.pid}"
+        assert (await request).unwrap() == f"1.0 {callee.pid}"
         assert team.began() == [f"a {callee.pid}"]
 
 
 async def test_a_callee_that_began_in_the_process_of_its_caller_is_not_executed_again_elsewhere(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         both = await team.workers.start("1.0", "nested", "slow")
-        asked = team.ask("nested", "a")
+        request = team.ask("nested", "a")
         await team.wait_until_began(1)
         await team.workers.start("1.0", "slow")
         await team.workers.start("1.0", "nested")
         both.kill()
         team.go()
-        assert code_of(await asked) is Code.OUTCOME_UNKNOWN
+        assert code_of(await request) is Code.OUTCOME_UNKNOWN
         assert team.began() == [f"a {both.pid}"]
 
 
@@ -199,11 +199,11 @@ async def test_a_run_that_began_at_a_killed_host_is_resumed_by_a_host_with_its_j
         host = await team.workers.start("1.0", "nested", ask="nested")
         await team.wait_until_began(1)
         host.kill()
-        asked = team.ask("nested", "a", request_id="asked")
+        request = team.ask("nested", "a", request_id="asked")
         await asyncio.sleep(LEASE_MS / 1_000)  # the hub of this test, which hosts nothing, may take it up now
         await team.workers.start("1.0", "nested")
         team.go()
-        assert (await asked).unwrap() == f"1.0 {callee.pid}"
+        assert (await request).unwrap() == f"1.0 {callee.pid}"
         assert team.began() == [f"a {callee.pid}"]
 
 
@@ -213,11 +213,11 @@ async def test_what_a_killed_gateway_was_asked_is_answered_by_another(tmp_path: 
         gateway = await team.workers.start("1.0", "steady", ask="slow")
         await team.wait_until_began(1)
         gateway.kill()
-        asked = team.ask("slow", "a", request_id="asked")
+        request = team.ask("slow", "a", request_id="asked")
         (run,) = [each.run for each in await team.hub.store.runs() if not each.via]
         await eventually(lambda: _is_resumed(team, run))
         team.go()
-        assert (await asked).unwrap() == f"1.0 {host.pid}"
+        assert (await request).unwrap() == f"1.0 {host.pid}"
         assert team.began() == [f"a {host.pid}"]
 
 
@@ -251,13 +251,13 @@ async def test_what_was_accepted_finishes_once_though_nats_dies_and_forgets(
 ) -> None:
     async with opened(tmp_path, own_server) as team:
         workers = [await team.workers.start() for _ in range(2)]
-        asked = [team.ask("slow", str(number)) for number in range(12)]
+        requests = [team.ask("slow", str(number)) for number in range(12)]
         await team.wait_until_began(4)  # two slots each; the rest is queued
         own_server.kill()
         own_server.wipe()
         team.go()
         await asyncio.to_thread(own_server.start)
-        answers = [(await each).unwrap() for each in asked]
+        answers = [(await each).unwrap() for each in requests]
         assert {each.partition(" ")[2] for each in answers} == {str(worker.pid) for worker in workers}
         assert sorted(int(each.partition(" ")[0]) for each in team.began()) == list(range(12))
 

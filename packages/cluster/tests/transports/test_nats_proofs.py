@@ -58,7 +58,7 @@ class Attacked:
         self.caller, self.host = (
             self._join(hub, name, signed) for hub, name in ((self.near, "office"), (self.far, "lab"))
         )
-        self.heard: list[Msg] = []
+        self.overheard: list[Msg] = []
         self.client = Client()
 
     async def _helper(self, brief: Brief) -> str:
@@ -80,7 +80,7 @@ class Attacked:
         await self.client.connect(shared_server().url)
 
         async def hear(message: Msg) -> None:
-            self.heard.append(message)
+            self.overheard.append(message)
 
         buckets = (f"$KV.{bucket}.>" for bucket in (self.subjects.hosts, self.subjects.agents))
         for subject in (f"remit.{self.team}.>", *buckets):
@@ -109,8 +109,8 @@ class Attacked:
         """Wait until the record says that a message was refused, for this reason."""
 
         async def is_there() -> bool:
-            found = await self.refusals()
-            return any(each == code and all(word in text for word in words) for each, text in found)
+            refusals = await self.refusals()
+            return any(each == code and all(word in text for word in words) for each, text in refusals)
 
         await eventually(is_there)
 
@@ -126,12 +126,12 @@ async def attacked(folder: Path, *, signed: bool = True) -> AsyncGenerator[Attac
 
 async def test_hubs_with_keys_work_as_ever_and_refuse_nothing_of_each_other(tmp_path: Path) -> None:
     async with attacked(tmp_path) as team:
-        asked = [asyncio.create_task(team.near.ask("helper", str(each), user="anna")) for each in range(5)]
+        requests = [asyncio.create_task(team.near.ask("helper", str(each), user="anna")) for each in range(5)]
         await eventually(lambda: team.caller.queued("helper"), when=lambda queued: queued == 3)
         team.go.set()
-        assert [(await each).unwrap() for each in asked] == ["0", "1", "2", "3", "4"]
+        assert [(await each).unwrap() for each in requests] == ["0", "1", "2", "3", "4"]
         assert await team.refusals() == []
-        assert {each.subject.split(".")[2] for each in team.heard if each.subject.startswith("remit.")} == {
+        assert {each.subject.split(".")[2] for each in team.overheard if each.subject.startswith("remit.")} == {
             *("offer", "queue", "queued", "news")
         }
 
@@ -141,7 +141,7 @@ async def test_a_forged_an_altered_and_a_replayed_offer_are_refused(tmp_path: Pa
         team.go.set()
         (await team.near.ask("helper", "a", user="anna")).unwrap()
         subject = team.subjects.offer("helper")
-        (offer,) = [each.data for each in team.heard if each.subject == subject]
+        (offer,) = [each.data for each in team.overheard if each.subject == subject]
         taken = team.host.in_progress
         attacks: list[tuple[bytes, tuple[str, ...]]] = [
             (encode(Offer("run-1")), ("an offer", "not signed")),
@@ -161,12 +161,12 @@ async def test_a_forged_an_altered_and_a_replayed_offer_are_refused(tmp_path: Pa
 
 async def test_a_replayed_request_of_the_queue_is_refused(tmp_path: Path) -> None:
     async with attacked(tmp_path) as team:
-        asked = [asyncio.create_task(team.near.ask("helper", str(each), user="anna")) for each in range(3)]
+        requests = [asyncio.create_task(team.near.ask("helper", str(each), user="anna")) for each in range(3)]
         await eventually(lambda: team.caller.queued("helper"), when=lambda queued: queued == 1)
         team.go.set()
-        for each in asked:
+        for each in requests:
             (await each).unwrap()
-        (queued,) = [each for each in team.heard if ".queue." in each.subject]
+        (queued,) = [each for each in team.overheard if ".queue." in each.subject]
         await team.client.publish(queued.subject, queued.data)
         await team.client.publish(queued.subject, encode(Offer("run-1")))
         team.host._host and team.host._host.look()  # pyright: ignore[reportPrivateUsage, reportUnusedExpression]
@@ -177,20 +177,20 @@ async def test_a_replayed_request_of_the_queue_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("signed", [True, False])
 async def test_forged_text_reaches_a_user_only_where_nothing_is_signed(tmp_path: Path, signed: bool) -> None:
     async with attacked(tmp_path, signed=signed) as team:
-        said: list[str] = []
+        texts: list[str] = []
 
         async def follow() -> str:
             async with aclosing(team.near.stream("helper", "a", user="anna")) as records:
                 async for record in records:
                     if isinstance(record.body, Progress):
-                        said.append(record.body.text)
+                        texts.append(record.body.text)
                     if isinstance(record.body, Response):
                         return record.body.unwrap()
             raise AssertionError("it has no end")
 
         following = asyncio.create_task(follow())
-        await eventually(lambda: "began" in said)
-        (genuine,) = [each for each in team.heard if ".news." in each.subject]
+        await eventually(lambda: "began" in texts)
+        (genuine,) = [each for each in team.overheard if ".news." in each.subject]
         body = encode(Progress(delegation="d", agent="helper", text="Pay to account 666"))
         forged = encode(News(Kind.PROGRESS, msgspec.Raw(body)))
         await team.client.publish(genuine.subject, forged)
@@ -202,18 +202,18 @@ async def test_forged_text_reaches_a_user_only_where_nothing_is_signed(tmp_path:
             await team.refused(Code.PERMISSION_DENIED, "news of a run", "the hub office may not host helper")
             await team.refused(Code.UNAUTHENTICATED, "news of a run", "sent before")
         else:
-            await eventually(lambda: "Pay to account 666" in said)
+            await eventually(lambda: "Pay to account 666" in texts)
         team.go.set()
         assert await following == "a"
-        assert signed is (said == ["began"])
+        assert signed is (texts == ["began"])
 
 
 async def test_a_forged_cancel_is_nothing_that_the_bus_carries(tmp_path: Path) -> None:
     """Cancels go through the store, so a client of the bus cannot send one."""
     async with attacked(tmp_path) as team:
-        asked = asyncio.create_task(team.near.ask("helper", "a", user="anna"))
+        request = asyncio.create_task(team.near.ask("helper", "a", user="anna"))
         await eventually(lambda: team.host.in_progress)
-        (offer,) = [each.data for each in team.heard if ".offer." in each.subject]
+        (offer,) = [each.data for each in team.overheard if ".offer." in each.subject]
         run = str(msgspec.json.decode(offer[offer.index(b'{"run"') :])["run"])
         for place in ("cancel", "control", "offer.helper", "queued.helper", f"news.all.{run}"):
             await team.client.publish(f"remit.{team.team}.{place}", b'{"run":"%s","action":"cancel"}' % run.encode())
@@ -221,7 +221,7 @@ async def test_a_forged_cancel_is_nothing_that_the_bus_carries(tmp_path: Path) -
         await team.refused(Code.UNAUTHENTICATED, "a notice of a queued request")
         await team.refused(Code.UNAUTHENTICATED, "news of a run")
         team.go.set()
-        assert (await asked).unwrap() == "a"
+        assert (await request).unwrap() == "a"
 
 
 def card_of(agent: str) -> bytes:
@@ -239,7 +239,7 @@ async def test_a_forged_card_is_refused_where_hubs_have_keys(tmp_path: Path, sig
             assert "payments" in team.near.cards
             return
         place, beat = team.subjects.hosted("helper", "forged"), team.subjects.heartbeat(team.far.shared.worker)
-        (genuine,) = [each.data for each in team.heard if each.subject == beat][:1]
+        (genuine,) = [each.data for each in team.overheard if each.subject == beat][:1]
         draining = encode(Heartbeat("x", draining=True))
         card, heartbeat = "the card of an agent", "the heartbeat of a hub"
         attacks: list[tuple[str, bytes, Code, str, str]] = [
@@ -315,8 +315,8 @@ class Reader:
         return self._signs.sign("subject", b"body")
 
     def read(self, message: bytes, **options: int | bool) -> bytes | None:
-        found = self._reads.read("subject", message, "a message", **options)  # pyright: ignore[reportArgumentType]
-        return found and found.body
+        proven = self._reads.read("subject", message, "a message", **options)  # pyright: ignore[reportArgumentType]
+        return proven and proven.body
 
 
 def test_a_proof_is_good_for_its_window_and_once() -> None:

@@ -128,9 +128,9 @@ class _Copying:
     async def _check_source(self, new: CopyState) -> None:
         """Check that the unfinished copy is one of this source, and begin anew where rows were removed from it."""
         seq, digest = self._state.known
-        found = await self._source.digest_of(seq) if seq else digest
+        actual = await self._source.digest_of(seq) if seq else digest
         removed = self._state.removals != self._facts.removals
-        if found != digest and not (removed and found is None and self._state.source == self._source.name):
+        if actual != digest and not (removed and actual is None and self._state.source == self._source.name):
             raise refused(
                 f"{self._copy.name} is an unfinished copy of another store ({self._state.source}), "
                 f"or {self._source.name} was changed since",
@@ -195,14 +195,14 @@ class _Copying:
             expected = RowSum(self._columns(table))
             async for page in self._source.rows(table, ()):
                 expected.add([fenced(table, row) for row in page.rows])
-        found = RowSum(self._columns(table))
+        copied = RowSum(self._columns(table))
         running = 0
         async for page in self._copy.rows(table, ()):
-            found.add(page.rows)
+            copied.add(page.rows)
             running += sum(row[8] == RUNNING for row in page.rows) if table is REQUEST else 0
         if table is REQUEST:
             self._open = running
-        return found == expected
+        return copied == expected
 
     async def _verified(self, copied: StoreFacts) -> AuditVerdict:
         """Return the verdict on the copy, which is the same as that on the source."""

@@ -88,11 +88,11 @@ class DatabaseReader(StoreReader):
         if not wanted:
             return None
         columns = [list(column) for column in zip(*wanted, strict=True)]
-        found = {(row[0], row[1]): row[2:] for row in await self.bulk.fetch(RECORDS, *columns)}
+        rows = {(row[0], row[1]): row[2:] for row in await self.bulk.fetch(RECORDS, *columns)}
         records = [
-            CopiedRecord._make((seq, *found[stream, number], digest))
+            CopiedRecord._make((seq, *rows[stream, number], digest))
             for seq, stream, number, digest in digests
-            if (stream, number) in found
+            if (stream, number) in rows
         ]
         size = sum(len(each.body) for each in records)
         if size > PAGE_BYTES:
@@ -265,18 +265,18 @@ def _blocks(page: CopiedRecords, state: CopyState) -> tuple[list[ChainBlock], by
 
 def _ranges(removed: list[RemovedDigest]) -> list[tuple[int, int, bytes]]:
     """Return the digests of removed records, those of consecutive ones together."""
-    found: list[tuple[int, list[bytes]]] = []
+    ranges: list[tuple[int, list[bytes]]] = []
     for seq, content, _ in removed:
         if not content:
             raise refused(
                 f"row {seq} was removed, and a version of this program that is long gone had written it",
                 "Such a record can be copied to an SQLite file only.",
             )
-        if found and seq == found[-1][0] + len(found[-1][1]):
-            found[-1][1].append(content)
+        if ranges and seq == ranges[-1][0] + len(ranges[-1][1]):
+            ranges[-1][1].append(content)
         else:
-            found.append((seq, [content]))
-    return [(first, first + len(some) - 1, b"".join(some)) for first, some in found]
+            ranges.append((seq, [content]))
+    return [(first, first + len(some) - 1, b"".join(some)) for first, some in ranges]
 
 
 def _leaf(record: CopiedRecord) -> bytes:

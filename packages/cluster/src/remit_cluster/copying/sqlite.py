@@ -138,8 +138,8 @@ class SqliteReader(StoreReader):
     def _record(self, seq: int | None) -> tuple[int, str, bytes | None]:
         """Return time, session and content of a record; empty ones if it was removed."""
         sql = "SELECT at_ms, session, body FROM main.record WHERE seq = ?"
-        found = None if seq is None else self._connection.execute(sql, (seq,)).fetchone()
-        return (0, "", None) if found is None else (found[0], found[1], self._keys.plain(found[2]))
+        row = None if seq is None else self._connection.execute(sql, (seq,)).fetchone()
+        return (0, "", None) if row is None else (row[0], row[1], self._keys.plain(row[2]))
 
 
 class _Many(Protocol):

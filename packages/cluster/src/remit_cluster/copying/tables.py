@@ -57,19 +57,19 @@ REQUEST = CopiedTable(
 
 def _declared() -> dict[str, CopiedTable]:
     """Return the tables that both engines have, as the schema declares them."""
-    found: dict[str, CopiedTable] = {}
+    declared: dict[str, CopiedTable] = {}
     for name, body in re.findall(r"CREATE TABLE remit\.(\w+) \((.*?)\)(?: /\* keyed \*/)?;", DECLARATIONS, re.DOTALL):
         parts = [part.split() for part in re.split(r",\s*(?![^()]*\))", body.strip())]
         columns = [part for part in parts if part[0] not in ("PRIMARY", "UNIQUE")]
         key = re.search(r"PRIMARY KEY \(([^)]*)\)", body)
-        found[name] = CopiedTable(
+        declared[name] = CopiedTable(
             name,
             tuple(key[1].split(", ")) if key else tuple(part[0] for part in columns if "PRIMARY" in part),
             tuple(part[0] for part in columns),
             frozenset(place for place, part in enumerate(columns) if part[1] == "boolean"),
             "GENERATED" in body,
         )
-    return found
+    return declared
 
 
 # Not copied: the index of messages, which each store makes anew from its records when somebody reads a conversation;

@@ -95,14 +95,14 @@ def _says_tls(access: BusAccess) -> bool:
 
 def proof_options(access: BusAccess) -> dict[str, object]:
     """Return the options of the client that prove who connects."""
-    found: dict[str, object] = {}
+    options: dict[str, object] = {}
     if access.credentials is not None:
         # Read at each connection: the file is replaced when its credentials expire.
         read = partial(read_credentials, access.credentials)
-        found["user_jwt_cb"] = lambda: read().jwt
-        found["signature_cb"] = lambda nonce: read().sign(nonce)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType, reportUnknownMemberType]
+        options["user_jwt_cb"] = lambda: read().jwt
+        options["signature_cb"] = lambda nonce: read().sign(nonce)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType, reportUnknownMemberType]
     given = {"token": access.token, "user": access.user, "password": access.password}
-    return found | {name: value for name, value in given.items() if value is not None}
+    return options | {name: value for name, value in given.items() if value is not None}
 
 
 class NatsCredentials(Struct, frozen=True):
@@ -207,11 +207,11 @@ def _proof_of(access: BusAccess) -> str:
 
 def denied(error: BaseException) -> str | None:
     """Return which permission the user lacks, if that is what an error says."""
-    found = _DENIED.search(str(error))
-    if found is None:
+    match = _DENIED.search(str(error))
+    if match is None:
         return None
-    how = "publish" if found[1].lower() == "publish" else "subscribe"
+    how = "publish" if match[1].lower() == "publish" else "subscribe"
     # The client reports everything in lower case.
-    before, ours, rest = found[2].partition("remit-")
-    subject = f"{before.upper()}{ours}{rest}" if before.startswith("$") else found[2]
+    before, ours, rest = match[2].partition("remit-")
+    subject = f"{before.upper()}{ours}{rest}" if before.startswith("$") else match[2]
     return f"its user lacks the permission to {how} to {subject}"

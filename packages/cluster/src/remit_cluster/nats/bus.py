@@ -301,8 +301,8 @@ class Bus:
             reply = await self._connection.request(subject, self._proofs.sign(subject, encode(offer)), OFFER_S)
         except LOST:
             return BUSY
-        found = self._proofs.read(reply.subject, reply.data, "a reply to an offer", host_of=agent)
-        return BUSY if found is None else found.body
+        proven = self._proofs.read(reply.subject, reply.data, "a reply to an offer", host_of=agent)
+        return BUSY if proven is None else proven.body
 
     def _room(self, agent: str) -> int:
         queues = [
@@ -324,11 +324,11 @@ class Bus:
         listener = self._runs.get(message.subject.rpartition(".")[2])
         if listener is None:
             return
-        found = self._proofs.read(message.subject, message.data, "news of a run", host_of=listener.agent)
-        if found is None:
+        proven = self._proofs.read(message.subject, message.data, "news of a run", host_of=listener.agent)
+        if proven is None:
             return
         try:
-            news = read_news(found.body)
+            news = read_news(proven.body)
             if news.kind is None:
                 listener.hear(news.outcome or None)
                 return

@@ -234,7 +234,7 @@ class Connection:
         return self.client.jetstream(timeout=CONNECT_S)  # pyright: ignore[reportUnknownMemberType]
 
     async def subscribe(self, subject: str, handler: Callable[[Msg], Awaitable[None]], group: str = "") -> None:
-        """Call *heard* with each message, one after another; of the members of a *group*, one hears each.
+        """Call *handler* with each message, one after another; of the members of a *group*, one gets each.
 
         A second time for the same subject changes nothing.
         """

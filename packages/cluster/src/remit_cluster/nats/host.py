@@ -115,11 +115,11 @@ class BusHost:
 
     def _offered(self, agent: str) -> Callable[[Msg], Awaitable[None]]:
         async def answer(message: Msg) -> None:
-            found = self._proofs.read(message.subject, message.data, "an offer")
-            if found is None:
+            proven = self._proofs.read(message.subject, message.data, "an offer")
+            if proven is None:
                 return
             try:
-                offer = read_offer(found.body)
+                offer = read_offer(proven.body)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 return
             # What is queued came earlier.

@@ -166,10 +166,10 @@ class Presence:
     def hosts(self, agent: str) -> list[PresentHub]:
         """Return the other hubs that take requests for an agent that is watched."""
         hosts = self._watched.get(agent, {})
-        found = [(self._present(name), hosted) for name, hosted in hosts.items()]
+        beats = [(self._present(name), hosted) for name, hosted in hosts.items()]
         return [
             PresentHub(beat.hub, (HostedAgent(hosted.card, beat.free.get(agent, 0)),), since_ms=hosted.since_ms)
-            for beat, hosted in found
+            for beat, hosted in beats
             if beat is not None and not beat.draining
         ]
 
@@ -183,8 +183,8 @@ class Presence:
 
     def hubs(self) -> list[PresentHub]:
         """Return the other hubs that are present and host agents that are watched."""
-        found = [(name, self._present(name)) for name in self._beats]
-        return [self._hub(name, beat) for name, beat in found if beat is not None]
+        beats = [(name, self._present(name)) for name in self._beats]
+        return [self._hub(name, beat) for name, beat in beats if beat is not None]
 
     def _hub(self, name: str, beat: Heartbeat) -> PresentHub:
         hosted = [] if beat.draining else [hosts[name] for hosts in self._watched.values() if name in hosts]
@@ -270,8 +270,8 @@ class Presence:
         for subject in subjects:
             await self._connection.subscribe(subject, self._receive_card)
         await self._connection.settle()
-        found = await self._entries(self._subjects.agents, subjects)
-        noted = [_hub(each) for each in found if self._note_card(each, stored=True)]
+        entries = await self._entries(self._subjects.agents, subjects)
+        noted = [_hub(each) for each in entries if self._note_card(each, stored=True)]
         new = list(dict.fromkeys(hub for hub in noted if hub not in self._beats))
         for hub in new:
             # A hub that was killed leaves its cards behind, and no heartbeat.
@@ -306,11 +306,11 @@ class Presence:
         return hosts is not None
 
     def _card(self, message: Msg, *, stored: bool) -> PublishedCard | None:
-        found = self._proven(message, _CARD, self._card_lives_s, stored=stored)
-        if found is None:
+        proven = self._proven(message, _CARD, self._card_lives_s, stored=stored)
+        if proven is None:
             return None
         try:
-            hosted = read_card(found.body)
+            hosted = read_card(proven.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             log.warning("invalid card of an agent on hub %s", _hub(message)[:100])
             return None
@@ -318,8 +318,8 @@ class Presence:
         if message.subject != self._subjects.hosted(name, _hub(message)):
             log.warning("the card of %s is in the place of another agent", name[:100])
             return None
-        if not self._proofs.may_host(found.hub, name):
-            self._proofs.refuse(_CARD, may_not_host(found.hub, name))
+        if not self._proofs.may_host(proven.hub, name):
+            self._proofs.refuse(_CARD, may_not_host(proven.hub, name))
             return None
         return hosted
 
@@ -327,11 +327,11 @@ class Presence:
         self._note_beat(message)
 
     def _note_beat(self, message: Msg, *, stored: bool = False) -> None:
-        found = self._proven(message, _HEARTBEAT, self._lives_s, stored=stored)
-        if found is None:
+        proven = self._proven(message, _HEARTBEAT, self._lives_s, stored=stored)
+        if proven is None:
             return
         try:
-            beat = read_heartbeat(found.body)
+            beat = read_heartbeat(proven.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             log.warning("invalid heartbeat of hub %s", _hub(message)[:100])
             return
@@ -352,15 +352,15 @@ class Presence:
         if not message.data and not self._proofs.required:
             return None  # it was deleted
         lives_ms = round(lives_s * 1_000)
-        found = self._proofs.read(message.subject, message.data, what, keep_ms=lives_ms, stored=stored)
-        if found is None or not self._proofs.required:
-            return found  # without proofs anybody may speak for any hub, and could name any number of them
-        signer = self._signers.setdefault(_hub(message), found.hub)
-        if signer != found.hub:
-            why = f"the hub {found.hub} may not speak for a hub of {signer}"
+        proven = self._proofs.read(message.subject, message.data, what, keep_ms=lives_ms, stored=stored)
+        if proven is None or not self._proofs.required:
+            return proven  # without proofs anybody may speak for any hub, and could name any number of them
+        signer = self._signers.setdefault(_hub(message), proven.hub)
+        if signer != proven.hub:
+            why = f"the hub {proven.hub} may not speak for a hub of {signer}"
             self._proofs.refuse(what, fault(Code.PERMISSION_DENIED, why))
             return None
-        return found
+        return proven
 
     async def _entries(self, bucket: str, subjects: list[str]) -> list[Msg]:
         """Return the newest values of a bucket on some subjects; nothing if there is no bucket.
@@ -379,7 +379,7 @@ class Presence:
             made = await jetstream.add_consumer(stream, config)  # pyright: ignore[reportUnknownMemberType]
         except NotFoundError:
             return []
-        found: list[Msg] = []
+        messages: list[Msg] = []
         if made.num_pending:
             reader = await jetstream.pull_subscribe_bind(  # pyright: ignore[reportUnknownMemberType]
                 consumer=made.name, stream=stream
@@ -387,15 +387,15 @@ class Presence:
             pending = made.num_pending
             try:
                 while pending:
-                    found += await reader.fetch(min(pending, BATCH), timeout=READ_S)
+                    messages += await reader.fetch(min(pending, BATCH), timeout=READ_S)
                     # Counted anew by the server: a value that is replaced meanwhile is not delivered.
-                    pending = found[-1].metadata.num_pending
+                    pending = messages[-1].metadata.num_pending
             except TimeoutError:
-                if not found:
+                if not messages:
                     raise
                 log.debug("%s changed while it was read", bucket)  # the last ones were replaced
             await reader.unsubscribe()
-        return found
+        return messages
 
 
 def _hub(message: Msg) -> str:

@@ -143,10 +143,10 @@ class BusProofs:
         """
         if self._settings is None:
             return ReadMessage(message)
-        found = self._check(self._settings, subject, message, host_of, keep_ms, stored=stored)
-        if not isinstance(found, Fault):
-            return found
-        self._refused(what, found)
+        checked = self._check(self._settings, subject, message, host_of, keep_ms, stored=stored)
+        if not isinstance(checked, Fault):
+            return checked
+        self._refused(what, checked)
         return None
 
     def refuse(self, what: str, why: Fault) -> None:

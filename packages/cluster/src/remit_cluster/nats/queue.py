@@ -83,15 +83,15 @@ class WorkQueue:
             CONNECT_S,
         )
         state = msgspec.json.decode(reply.data, type=dict[str, msgspec.Raw]).get("state")
-        found = None if state is None else msgspec.json.decode(state, type=_Info).subjects
-        return sum((found or {}).values())
+        depths = None if state is None else msgspec.json.decode(state, type=_Info).subjects
+        return sum((depths or {}).values())
 
     async def next(self, agent: str) -> Offer | None:
         """Return the next request for an agent, in the order of priority; None if there is none."""
         for priority in self._order(agent):
             try:
-                if (found := await self._pull(agent, priority)) is not None:
-                    return found
+                if (offer := await self._pull(agent, priority)) is not None:
+                    return offer
             except _GONE:
                 await self.open()
         return None
@@ -115,16 +115,16 @@ class WorkQueue:
                 return None  # nothing is queued
             await self._connection.publish(message.reply, b"+ACK")
             # What cannot be read must not hide what is queued behind it.
-            if (found := self._read_offer(agent, priority, message.data)) is not None:
-                return found
+            if (offer := self._read_offer(agent, priority, message.data)) is not None:
+                return offer
 
     def _read_offer(self, agent: str, priority: Priority, message: bytes) -> Offer | None:
         subject = self._subjects.queue(agent, priority)
-        found = self._proofs.read(subject, message, "a queued request", keep_ms=round(KEEP_S * 1_000))
-        if found is None:
+        proven = self._proofs.read(subject, message, "a queued request", keep_ms=round(KEEP_S * 1_000))
+        if proven is None:
             return None
         try:
-            return read_offer(found.body)
+            return read_offer(proven.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             log.warning("invalid message in the queue of %s", agent)
             return None

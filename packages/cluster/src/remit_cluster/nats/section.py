@@ -143,7 +143,7 @@ def settings_of(team: Team, environ: Mapping[str, str] = os.environ) -> "BusSett
         return None if reference is None else secret_of(reference, environ)
 
     try:
-        found = BusSettings(
+        settings = BusSettings(
             url=section.url,
             credentials=path(section.credentials),
             token=secret(section.token),
@@ -156,12 +156,12 @@ def settings_of(team: Team, environ: Mapping[str, str] = os.environ) -> "BusSett
             patience_s=duration_ms(section.patience) / 1_000,
             presence_s=duration_ms(section.presence) / 1_000,
         )
-        encryption(found)
-        if found.credentials is not None:
-            read_credentials(found.credentials)
+        encryption(settings)
+        if settings.credentials is not None:
+            read_credentials(settings.credentials)
     except ValueError as error:
         raise team_invalid(str(error)) from error
-    return found
+    return settings
 
 
 def _proofs_of(team: Team, section: BusSection) -> "ProofSettings | None":

@@ -100,8 +100,8 @@ class DatabaseAddress(Struct, frozen=True):
 
     async def connect(self) -> PgConnection:
         """Return a new connection, or raise `StoreError`."""
-        found = await self.connect_bulk()
-        return found if self.reading is None else self.reading(found)
+        connection = await self.connect_bulk()
+        return connection if self.reading is None else self.reading(connection)
 
     @asynccontextmanager
     async def connecting(self) -> AsyncGenerator[PgConnection]:

@@ -38,8 +38,8 @@ def place(
         secret = None if password is None else secret_of(password)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--from-password / --to-password") from error
-    found = find_team(team_file)
-    team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)
+    path = find_team(team_file)
+    team = None if path is None else load_team(path, overrides=overrides, secrets=False, code=False)
     if team is not None and secret is None and team.store.url == word:
         return _of_team(team, key_file)
     beside = DEFAULT_STORE if team is None else relative_path(team.store_path)
