@@ -51,13 +51,13 @@ def take(into: Path) -> None:
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert process.stdout is not None
-            said = json.loads(process.stdout.readline())
+            announced = json.loads(process.stdout.readline())
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
                 page = browser.new_page(viewport=SIZE, reduced_motion="reduce")  # type: ignore[arg-type]
                 page.set_default_timeout(PATIENCE_MS)
-                page.goto(said["link"])
-                _take_all(page, said["address"], into)
+                page.goto(announced["link"])
+                _take_all(page, announced["address"], into)
                 browser.close()
         finally:
             process.send_signal(signal.SIGINT)

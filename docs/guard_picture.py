@@ -70,13 +70,13 @@ def take(into: Path) -> None:
         try:
             assert guard_status(folder) is not None
             asyncio.run(tell(folder))
-            found = console_link(folder)
-            assert found is not None
+            console = console_link(folder)
+            assert console is not None
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
                 page = browser.new_page(viewport=SIZE, reduced_motion="reduce")  # type: ignore[arg-type]
                 page.set_default_timeout(PATIENCE_MS)
-                page.goto(found.link)
+                page.goto(console.link)
                 page.get_by_text("A session in /home/ada/shop").first.click()
                 page.get_by_text("Look at the migration").first.wait_for()
                 page.wait_for_timeout(1_500)  # charts and graphs are drawn after their data has come

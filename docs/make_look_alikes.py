@@ -24,7 +24,7 @@ BESIDES = dict(
 
 def look_alikes(confusables: dict[str, list[dict[str, str]]]) -> dict[str, str]:
     """Return each letter that looks like one of ASCII, and that one; without those that NFKC replaces."""
-    found: dict[str, str] = {}
+    plain_by_char: dict[str, str] = {}
     for char, alike in confusables.items():
         plain = [each["c"] for each in alike if len(each["c"]) == 1 and each["c"].isascii() and each["c"].isalpha()]
         is_letter = len(char) == 1 and not char.isascii() and unicodedata.category(char).startswith("L")
@@ -32,17 +32,17 @@ def look_alikes(confusables: dict[str, list[dict[str, str]]]) -> dict[str, str]:
             continue
         if not unicodedata.normalize("NFKC", char).isascii():
             # The table has no capital I: it looks like a small l.
-            found[char] = "I" if plain[0] == "l" and char.isupper() else plain[0]
-    return found | BESIDES
+            plain_by_char[char] = "I" if plain[0] == "l" and char.isupper() else plain[0]
+    return plain_by_char | BESIDES
 
 
 def main() -> None:
     """Write the file."""
     source = files("confusable_homoglyphs").joinpath("confusables.json").read_text(encoding="utf-8")
-    found = look_alikes(json.loads(source))
+    plain_by_char = look_alikes(json.loads(source))
     rows = {
-        plain: "".join(sorted(char for char, each in found.items() if each == plain))
-        for plain in sorted(set(found.values()))
+        plain: "".join(sorted(char for char, each in plain_by_char.items() if each == plain))
+        for plain in sorted(set(plain_by_char.values()))
     }
     MADE.write_text("".join(f"{plain} {chars}\n" for plain, chars in rows.items()), encoding="utf-8")
 

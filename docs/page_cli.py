@@ -82,15 +82,15 @@ def _section(context: click.Context) -> str:
 
 def _prose(text: str) -> str:
     """Return a help text as Markdown: what click leaves as it is stands in a block."""
-    said: list[str] = []
+    parts: list[str] = []
     for part in text.split("\n\n"):
         if part.startswith("\b"):
             _, *lines = part.split("\n")
             title, *block = lines
-            said.append("\n".join((title, "", "```text", *(line.strip() for line in block), "```")))
+            parts.append("\n".join((title, "", "```text", *(line.strip() for line in block), "```")))
         else:
-            said.append(part)
-    return "\n\n".join(said) + "\n"
+            parts.append(part)
+    return "\n\n".join(parts) + "\n"
 
 
 def _options(context: click.Context) -> list[str]:

@@ -9,7 +9,7 @@ DOCS = Path(__file__).parent
 
 def linked(text: str) -> str:
     """Return the text of a page in docs/reference, with a link wherever it names another page by its command."""
-    return re.sub(r"`remit docs ([a-z0-9-]+)`", lambda found: _link(found[1]), text)
+    return re.sub(r"`remit docs ([a-z0-9-]+)`", lambda match: _link(match[1]), text)
 
 
 def _link(name: str) -> str:

@@ -181,7 +181,8 @@ def index_page() -> str:
     parts = [INDEX]
     for page, topic in TOPICS.items():
         rows = [
-            f"| [`{name}`]({page}.md#{_anchor(name)}) | {_cell(_first_sentence(_read(name, topic.module).meaning))} |"
+            f"| [`{name}`]({page}.md#{_anchor(name)}) "
+            f"| {_cell(_first_sentence(_read_text(name, topic.module).meaning))} |"
             for name in topic.names.split()
         ]
         heading = f"\n## {topic.title.removeprefix('Python: ').capitalize()}\n\n"
@@ -195,12 +196,12 @@ def topic_page(page: str) -> str:
     head = (
         f"# {topic.title}\n\n{topic.intro} `from {topic.module} import …`. [Python API](python.md) lists all names.\n"
     )
-    sections = [_section(_read(name, topic.module)) for name in topic.names.split()]
+    sections = [_section(_read_text(name, topic.module)) for name in topic.names.split()]
     return head + "".join(sections) + "".join(_section(read_class(each)) for each in topic.options)
 
 
 @cache
-def _read(name: str, module: str) -> ClassText | FunctionText | ValueText:
+def _read_text(name: str, module: str) -> ClassText | FunctionText | ValueText:
     # `remit` loads its names when they are used.
     homes: Mapping[str, Sequence[str]] = getattr(import_module(module), "_HOMES", {})
     return read_name(name, import_module(next((home for home, names in homes.items() if name in names), module)))
@@ -235,7 +236,7 @@ def _class(text: ClassText) -> Iterator[str]:
     if suite:
         yield f"{len(suite)} tests, which pytest runs in your subclass. It fills in what is abstract.\n"
     methods = [each for each in text.methods if each.name not in suite]
-    methods.sort(key=lambda each: _place(text.name, each.name))
+    methods.sort(key=lambda each: _rank_of(text.name, each.name))
     if len(methods) >= MANY:
         at = _anchor(text.name)
         rows = [f"| [`{m.name}`](#{at}{m.name}) | {_cell(_first_sentence(m.meaning))} |" for m in methods]
@@ -244,7 +245,7 @@ def _class(text: ClassText) -> Iterator[str]:
         yield f"### {text.name}.{each.name}\n\n{_function(each)}"
 
 
-def _place(kind: str, method: str) -> int:
+def _rank_of(kind: str, method: str) -> int:
     first = FIRST.get(kind, "").split()
     return first.index(method) if method in first else len(first)
 
@@ -261,8 +262,8 @@ def read_fields(kind: type) -> list[FieldText]:
 
 
 def _explained(text: ClassText) -> list[FieldText]:
-    told = MEANT_AS.get(text.name)
-    meant = {} if told is None else {each.name: each.meaning for each in read_class(told).fields}
+    described_as = MEANT_AS.get(text.name)
+    meant = {} if described_as is None else {each.name: each.meaning for each in read_class(described_as).fields}
     return [replace(each, meaning=each.meaning or meant.get(each.name, "")) for each in text.fields]
 
 

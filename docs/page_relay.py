@@ -200,7 +200,7 @@ def profiles_page() -> str:
             HEAD,
             _defaults(Profile, POLICY),
             ABUSE,
-            table(("rule", "it holds a draft when"), ((f"`{rule}`", said) for rule, said in RULES.items())),
+            table(("rule", "it holds a draft when"), ((f"`{rule}`", meaning) for rule, meaning in RULES.items())),
             RULES_AFTER.format(numbers=numbers),
             _defaults(ProfileLimits, LIMITS),
             TIME,
@@ -217,7 +217,7 @@ def _defaults(kind: type[Profile | ProfileLimits | PromptConstraints | FileRules
     fields = {field.name: field for field in structs.fields(kind)}
     return table(
         ("", "default", "meaning"),
-        ((f"`{name}`", _default(fields[name]), said) for name, said in meaning.items()),
+        ((f"`{name}`", _default(fields[name]), words) for name, words in meaning.items()),
     )
 
 

@@ -164,11 +164,11 @@ def box(left: int, top: int, width: int, height: int, fill: str) -> str:
     return f'<rect x="{left}" y="{top}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{LINE}"/>'
 
 
-def text(left: int, base: int, said: str, *, size: int = 14, bold: bool = False, fill: str = INK) -> str:
+def text(left: int, base: int, words: str, *, size: int = 14, bold: bool = False, fill: str = INK) -> str:
     """Write a line."""
     weight = ' font-weight="bold"' if bold else ""
     style = f'font-size="{size}"{weight} fill="{fill}" xml:space="preserve"'
-    return f'<text x="{left}" y="{base}" {style}>{escape(said)}</text>'
+    return f'<text x="{left}" y="{base}" {style}>{escape(words)}</text>'
 
 
 def arrow(path: str, *, dashed: bool = False) -> str:

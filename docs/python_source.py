@@ -78,11 +78,11 @@ def read_name(name: str, home: ModuleType) -> ClassText | FunctionText | ValueTe
         return read_class(value)
     for node, below in _with_text(_tree(home).body, home):
         match node:
-            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) if found == name:
+            case ast.FunctionDef(name=defined) | ast.AsyncFunctionDef(name=defined) if defined == name:
                 return _function(node, home, bound=False)
-            case ast.Assign(targets=[ast.Name(id=found)], value=definition) if found == name:
+            case ast.Assign(targets=[ast.Name(id=defined)], value=definition) if defined == name:
                 return ValueText(name=name, definition=_value(definition, home), meaning=below)
-            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as definition) if found == name:
+            case ast.AnnAssign(target=ast.Name(id=defined), value=ast.expr() as definition) if defined == name:
                 return ValueText(name=name, definition=_value(definition, home), meaning=below)
             case ast.ImportFrom(module=str(origin), names=names) if any(each.name == name for each in names):
                 return read_name(name, import_module(origin))
@@ -93,16 +93,16 @@ def read_name(name: str, home: ModuleType) -> ClassText | FunctionText | ValueTe
 
 def read_class(kind: type) -> ClassText:
     """Return what is written of a class: its own members first, then those of its bases."""
-    found = _Members()
+    members = _Members()
     for each in _lineage(kind):
-        _read_members(_definition(each), sys.modules[each.__module__], found)
+        _read_members(_definition(each), sys.modules[each.__module__], members)
     return ClassText(
         name=kind.__name__,
         meaning=cleandoc(kind.__doc__ or "") if "__doc__" in vars(kind) else "",
-        init=found.init,
-        fields=[replace(each, meaning=each.meaning or _declared(kind, each.name)) for each in found.fields.values()],
-        properties=list(found.properties.values()),
-        methods=list(found.methods.values()),
+        init=members.init,
+        fields=[replace(each, meaning=each.meaning or _declared(kind, each.name)) for each in members.fields.values()],
+        properties=list(members.properties.values()),
+        methods=list(members.methods.values()),
     )
 
 
@@ -127,41 +127,41 @@ def _definition(kind: type) -> ast.ClassDef:
     return next(node for node in classes if node.name == kind.__name__)
 
 
-def _read_members(node: ast.ClassDef, home: ModuleType, found: _Members) -> None:
+def _read_members(node: ast.ClassDef, home: ModuleType, members: _Members) -> None:
     """Add the public members that a class defines, without those that a class below it has replaced."""
     for each, below in _with_text(node.body, home):
         match each:
             case ast.FunctionDef(name="__init__"):
-                found.init = found.init or _function(each, home, bound=True)
+                members.init = members.init or _function(each, home, bound=True)
                 for attribute in _attributes(each, home):
-                    found.fields.setdefault(attribute.name, attribute)
+                    members.fields.setdefault(attribute.name, attribute)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if not name.startswith("_"):
                 if _is_property(each):
                     returned = "" if each.returns is None else _type(each.returns, home)
                     text = FieldText(name=name, kind=returned, meaning=cleandoc(ast.get_docstring(each) or ""))
-                    found.properties.setdefault(name, text)
+                    members.properties.setdefault(name, text)
                 else:
-                    found.methods.setdefault(name, _function(each, home, bound=True))
+                    members.methods.setdefault(name, _function(each, home, bound=True))
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=default) if name[0] != "_":
                 shown = None if default is None else _value(default, home)
                 text = FieldText(name=name, kind=_type(annotation, home), default=shown, meaning=below)
-                found.fields.setdefault(name, text)
+                members.fields.setdefault(name, text)
             case ast.Assign(
                 targets=[ast.Name(id=name)],
                 value=ast.Call(args=[ast.Attribute(value=ast.Name(id=owner), attr=method)]),
             ) if name[0] != "_":
-                found.methods.setdefault(name, _without_await(getattr(home, owner), method))
+                members.methods.setdefault(name, _without_await(getattr(home, owner), method))
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[0] != "_":
-                found.fields.setdefault(name, FieldText(name=name, default=ast.unparse(value), meaning=below))
+                members.fields.setdefault(name, FieldText(name=name, default=ast.unparse(value), meaning=below))
             case _:
                 pass
 
 
 def _without_await(owner: type, method: str) -> FunctionText:
     """Return what is written of a method that another class offers without await."""
-    found = next(each for each in read_class(owner).methods if each.name == method)
-    signature = found.signature.removeprefix("async ").replace("AsyncGenerator[", "Generator[")
-    return replace(found, signature=signature)
+    source = next(each for each in read_class(owner).methods if each.name == method)
+    signature = source.signature.removeprefix("async ").replace("AsyncGenerator[", "Generator[")
+    return replace(source, signature=signature)
 
 
 def _attributes(init: ast.FunctionDef, home: ModuleType) -> Iterator[FieldText]:
@@ -250,7 +250,7 @@ class _Plain(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         value = getattr(self._home, node.id, None)
         if get_origin(value) is Annotated:
-            return ast.parse(_written(get_args(value)[0]), mode="eval").body
+            return ast.parse(_type_name(get_args(value)[0]), mode="eval").body
         if value is Any:
             return ast.Name(id="Any")
         if isinstance(value, int | float) and not isinstance(value, bool) and not hasattr(builtins, node.id):
@@ -272,15 +272,15 @@ class _Plain(ast.NodeTransformer):
         return node
 
 
-def _written(kind: object) -> str:
+def _type_name(kind: object) -> str:
     """Return a type as it is written, without the limits of `Annotated`."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _written(parts[0])
+        return _type_name(parts[0])
     if kind is Ellipsis:
         return "..."
     name = getattr(origin or kind, "__name__", str(kind))
-    return f"{name}[{', '.join(map(_written, parts))}]" if parts else name
+    return f"{name}[{', '.join(map(_type_name, parts))}]" if parts else name
 
 
 def _type(node: ast.expr, home: ModuleType) -> str:

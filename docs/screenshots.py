@@ -74,7 +74,7 @@ async def recorded(task: str, folder: Path) -> list[Record]:
 def retimed(records: Sequence[Record]) -> list[Record]:
     """Return the records as if each had come a step after the one before it."""
     started: dict[str, int] = {}
-    told: list[Record] = []
+    new_records: list[Record] = []
     for place, record in enumerate(records):
         at_ms, body = place * STEP_MS, record.body
         match body:
@@ -84,8 +84,8 @@ def retimed(records: Sequence[Record]) -> list[Record]:
                 body = replace(body, duration_ms=at_ms - started.get(body.id, at_ms))
             case _:
                 pass
-        told.append(replace(record, at_ms=at_ms, body=body))
-    return told
+        new_records.append(replace(record, at_ms=at_ms, body=body))
+    return new_records
 
 
 def screen(command: str) -> Console:
@@ -207,10 +207,10 @@ async def main() -> None:
     """Run the team and draw what was seen."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        records, asked = [await recorded(task, Path(folder)) for task in (TASK, QUESTION)]
+        records, question_records = [await recorded(task, Path(folder)) for task in (TASK, QUESTION)]
     draw_live(records)
     draw_end(records)
-    draw_asked(asked)
+    draw_asked(question_records)
     draw_chat()
 
 

@@ -29,8 +29,8 @@ def for_site(text: str, place: str) -> str:
 def links_outside(text: str, place: str) -> Iterator[str]:
     """Yield the places in the repository that a page links to and that are not below docs/."""
     for part, is_code in _parts(text):
-        for found in LINK.finditer("" if is_code else INLINE_CODE.sub("", part)):
-            target = repository_place(found["target"], place)
+        for match in LINK.finditer("" if is_code else INLINE_CODE.sub("", part)):
+            target = repository_place(match["target"], place)
             if target is not None and not target.startswith("docs/"):
                 yield target
 
@@ -72,29 +72,29 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _fence(block: str) -> str:
     """Return a fenced block whose first line mkdocs reads: the file is its title, and marks for tests are left out."""
-    found = FENCE.fullmatch(block)
-    assert found is not None
-    language, *marks = found["info"].split() or ["text"]
+    match = FENCE.fullmatch(block)
+    assert match is not None
+    language, *marks = match["info"].split() or ["text"]
     file = "" if "no-run" in marks else next((mark for mark in marks if FILE.fullmatch(mark)), "")
     title = f' title="{file}"' if file else ""
     first, rest = block.split("\n", 1)
-    return f"{found['indent']}{found['ticks']}{language}{title}\n{rest}" if first else block
+    return f"{match['indent']}{match['ticks']}{language}{title}\n{rest}" if first else block
 
 
 def _prose(text: str, place: str) -> str:
     code: list[str] = []
 
-    def keep(found: re.Match[str]) -> str:
-        code.append(found[0].replace("\\|", "|"))  # GitHub reads the escape in a table's code, Python-Markdown shows it
+    def keep(match: re.Match[str]) -> str:
+        code.append(match[0].replace("\\|", "|"))  # GitHub reads the escape in a table's code, Python-Markdown shows it
         return f"\x00{len(code) - 1}\x00"
 
-    def lead(found: re.Match[str]) -> str:
-        target = repository_place(found["target"], place)
+    def lead(match: re.Match[str]) -> str:
+        target = repository_place(match["target"], place)
         if target is None:
-            return found[0]
-        _, hash_mark, heading = found["target"].partition("#")
+            return match[0]
+        _, hash_mark, heading = match["target"].partition("#")
         here = posixpath.dirname(site_place(place))
-        return f"{found['before']}{posixpath.relpath(site_place(target), here or '.')}{hash_mark}{heading}"
+        return f"{match['before']}{posixpath.relpath(site_place(target), here or '.')}{hash_mark}{heading}"
 
     text = PARAGRAPH_ABOVE_LIST.sub(r"\g<0>\n", LINK.sub(lead, INLINE_CODE.sub(keep, text)))
-    return re.sub("\x00(\\d+)\x00", lambda found: code[int(found[1])], text)
+    return re.sub("\x00(\\d+)\x00", lambda match: code[int(match[1])], text)

@@ -155,8 +155,8 @@ async def what_came_of_it(talk: Talk, answer: str) -> Run:
         match record.body:
             case Approval(question=question, agreed=bool(agreed), by=by, reason=reason):
                 behind(f"a rule wants a person: “{question}” {by} said {'yes' if agreed else 'no'}: {reason}")
-            case Request(target=target, capability="TAX_CONFIRM", input={"contact": str(said)}):
-                saw = f"{target} saw: “{said}”"
+            case Request(target=target, capability="TAX_CONFIRM", input={"contact": str(contact)}):
+                saw = f"{target} saw: “{contact}”"
             case _:
                 pass
     behind(saw)
@@ -224,9 +224,9 @@ def show_totals(runs: Sequence[Run]) -> None:
 def show_verdict() -> int:
     """Print whether the record is as it was written, and return the exit code for it."""
     verdict = verify_file(STORE)
-    said, *_ = str(verdict).splitlines()
+    result_line, *_ = str(verdict).splitlines()
     program = "remit" if shutil.which("remit") else shown(Path(sys.executable).with_name("remit"))
-    field("audit", said, GREEN if verdict.ok else RED)
+    field("audit", result_line, GREEN if verdict.ok else RED)
     field("look", f"{program} runs list --store {STORE}; {program} runs replay last --store {STORE}")
     field("ask", f'{program} ask "How much were the meals?" --team {shown(TEAM)}')
     return 0 if verdict.ok else 1

@@ -111,19 +111,19 @@ def story(cluster: Cluster) -> int:
     cluster.wait()
     say(cluster.remit("agents", "list").rstrip())
     heading("2. Ada asks the editor, and a hub is killed in the middle")
-    asked = cluster.ask()
+    client = cluster.ask()
     victim = cluster.at_work()
     name = next(name for name, hub in cluster.hubs.items() if hub.pid == victim)
     os.kill(victim, signal.SIGKILL)
     say(f"[hub {name} was looking up the ferry: kill -9 {victim}; what it had begun is taken over when its lease ends]")
-    answer, _ = asked.communicate(timeout=LIMIT_S)
+    answer, _ = client.communicate(timeout=LIMIT_S)
     say(answer.strip())
     heading("3. Who asked whom, over all hubs, from the one record")
     say(cluster.remit("runs", "tree", "last").rstrip())
     heading("4. The record of all hubs is one chain")
     verdict = cluster.remit("audit", "verify")
     say(verdict.rstrip())
-    whole = asked.returncode == 0 and "812" in answer and "340" in answer and "the record is whole" in verdict
+    whole = client.returncode == 0 and "812" in answer and "340" in answer and "the record is whole" in verdict
     if not whole:
         say(cluster.logs())
     return 0 if whole else 1

@@ -18,9 +18,9 @@ RESEARCH_MS = 120_000
 
 async def editor(brief: Brief) -> Answer:
     """Ask for each subject, have the findings checked, and put them together."""
-    asked = [Call(target="researcher", objective=each, deadline_ms=RESEARCH_MS) for each in FACTS]
-    found = await brief.fan_out(asked)
-    text = " ".join(str(each.unwrap()) for each in found)
+    calls = [Call(target="researcher", objective=each, deadline_ms=RESEARCH_MS) for each in FACTS]
+    replies = await brief.fan_out(calls)
+    text = " ".join(str(each.unwrap()) for each in replies)
     checked = await brief.delegate("checker", objective="Check it", input=text)
     return Answer(f"{text} {checked.unwrap()}", usage=Usage(prompt=200, completion=40))
 

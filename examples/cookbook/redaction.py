@@ -22,10 +22,10 @@ def main() -> None:
         hub.add("clerk", ModelAgent("openai:gpt-5-mini", base_url=url, prompt="You write mails."))
         with hub:
             response = hub.ask_sync("clerk", ASKED, user="ada")
-    asked = str(seen)
-    print("the model saw the address:", "ada@example.org" in asked)
-    print("the model saw the account:", "3704" in asked)
-    print("the model saw tokens:", "[EMAIL:" in asked and "[IBAN:" in asked)
+    prompt = str(seen)
+    print("the model saw the address:", "ada@example.org" in prompt)
+    print("the model saw the account:", "3704" in prompt)
+    print("the model saw tokens:", "[EMAIL:" in prompt and "[IBAN:" in prompt)
     print("the user reads:", response.unwrap())
 
 

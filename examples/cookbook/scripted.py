@@ -70,16 +70,16 @@ def scripted_model(steps: Iterable[Step], seen: list[list[Message]] | None = Non
             | {"function": {"name": name, "arguments": json.dumps(arguments)}}
             for index, (name, arguments) in enumerate(calls)
         ]
-        said: Message = {"role": "assistant", "content": step if isinstance(step, str) else None}
-        said |= {"tool_calls": tools} if tools else {}
+        message: Message = {"role": "assistant", "content": step if isinstance(step, str) else None}
+        message |= {"tool_calls": tools} if tools else {}
         prompt = len(json.dumps(request["messages"])) // 4  # about four characters are a token
         usage = {"prompt_tokens": prompt, "completion_tokens": 10, "total_tokens": prompt + 10}
         about = {"id": "c-1", "created": 0, "model": request["model"], "usage": usage}
         end = {"index": 0, "finish_reason": "tool_calls" if tools else "stop"}
         if not request.get("stream"):
-            whole = about | {"object": "chat.completion", "choices": [end | {"message": said}]}
+            whole = about | {"object": "chat.completion", "choices": [end | {"message": message}]}
             return "application/json", json.dumps(whole).encode()
-        piece = about | {"object": "chat.completion.chunk", "choices": [end | {"delta": said}]}
+        piece = about | {"object": "chat.completion.chunk", "choices": [end | {"delta": message}]}
         return "text/event-stream", f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode()
 
     with listening(answer) as address:

@@ -7,9 +7,9 @@ QUESTIONS = ["Which of its endpoints need no login?", "What happens to a token w
 
 for line in sys.stdin:
     request = json.loads(line)
-    asked = request["turn_index"] - 1
-    if asked < len(QUESTIONS):
-        draft, done = f"{request['objective']}: {QUESTIONS[asked]}", False
+    index = request["turn_index"] - 1
+    if index < len(QUESTIONS):
+        draft, done = f"{request['objective']}: {QUESTIONS[index]}", False
     else:
         draft, done = f"Two things were asked. The last answer: {request['remote_message']}", True
     response = {"type": "desktop.local_prompt.response", "request_id": request["request_id"], "status": "ok"}

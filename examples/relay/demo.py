@@ -140,16 +140,18 @@ async def refusal(anna: "Anna") -> None:
 def show_verdict(runs: Sequence[Overlay]) -> int:
     """Look for what was said in all that the gateway has kept, and return the exit code for what was found."""
     kept = b"".join(file.read_bytes() for file in (FOLDER / "gateway").rglob("*") if file.is_file())
-    said = [entry.text for run in runs for entry in run.timeline] + [OBJECTIVE, "anna@example.org"]
-    found = [text for text in said if text.encode() in kept]
+    texts = [entry.text for run in runs for entry in run.timeline] + [OBJECTIVE, "anna@example.org"]
+    leaked = [text for text in texts if text.encode() in kept]
     say()
     for run in runs:
         labels = ", ".join(entry.label for entry in run.timeline if entry.label)
         field("run", f"{run.state}, {run.turn} of {run.limits.max_turns} turns: {labels.replace('_', '-')}")
-    words = f"{len(kept):,} bytes in its files were searched, and of the {len(said)} texts that were said none is there"
-    field("gateway", words if not found else f"it can read {found}", RED if found else GREEN)
+    words = (
+        f"{len(kept):,} bytes in its files were searched, and of the {len(texts)} texts that were said none is there"
+    )
+    field("gateway", words if not leaked else f"it can read {leaked}", RED if leaked else GREEN)
     field("look", "docs/tutorials/shared-agents.md says how to do it on two machines")
-    return 1 if found else 0
+    return 1 if leaked else 0
 
 
 # ── who takes part ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,8 +251,8 @@ class Gateway(Program):
 
     async def begin(self) -> None:
         port = self.address.rpartition(":")[2]
-        said = await self.run("relay", "--folder", str(FOLDER / "gateway"), "--port", port, "--json")
-        self.address = said["address"]
+        announced = await self.run("relay", "--folder", str(FOLDER / "gateway"), "--port", port, "--json")
+        self.address = announced["address"]
 
     def left(self) -> str:
         """Return what it has left of the message that waits, now that it is dead: how many bytes, and some of them."""
@@ -292,10 +294,10 @@ def team(name: str, address: str) -> Team:
 
 def overrides(name: str, address: str) -> list[str]:
     """Return what is different from the team file: a gateway of the demo's own, and where things are kept."""
-    said = [f"relay.gateway={address}", f"store.path={(FOLDER / name / 'hub.db').absolute()}"]
+    changes = [f"relay.gateway={address}", f"store.path={(FOLDER / name / 'hub.db').absolute()}"]
     if name == "anna":
-        said.append(f"profiles.reviewer.run={json.dumps([sys.executable, 'agent.py'])}")
-    return said
+        changes.append(f"profiles.reviewer.run={json.dumps([sys.executable, 'agent.py'])}")
+    return changes
 
 
 # ── plain text ────────────────────────────────────────────────────────────────────────────────────────────────────────

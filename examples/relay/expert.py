@@ -11,4 +11,4 @@ KNOWN = {
 
 async def answer(brief: Brief) -> str:
     """Answer by the first word that is known."""
-    return next((said for word, said in KNOWN.items() if word in brief.text), "That I do not know.")
+    return next((text for word, text in KNOWN.items() if word in brief.text), "That I do not know.")
