@@ -125,13 +125,13 @@ async def ask(session: ClientSession, url: str, count: int, at_once: int, *, met
 
 async def rates(runs: dict[str, Callable[[], Awaitable[object]]], count: int) -> dict[str, float]:
     """The highest number in a second of each, taken in turns."""
-    found = dict.fromkeys(runs, 0.0)
+    best = dict.fromkeys(runs, 0.0)
     for _ in range(ROUNDS):
         for name, run in runs.items():
             start = time.perf_counter()
             await run()
-            found[name] = max(found[name], count / (time.perf_counter() - start))
-    return found
+            best[name] = max(best[name], count / (time.perf_counter() - start))
+    return best
 
 
 async def compare(hub_url: str, sdk_url: str) -> list[Figure]:
@@ -142,7 +142,7 @@ async def compare(hub_url: str, sdk_url: str) -> list[Figure]:
             for at_once in (1, AT_ONCE):
                 count = COUNT if at_once > 1 else COUNT // 4
                 count -= count % at_once
-                found = await rates(
+                measured = await rates(
                     {
                         name: lambda url=url, count=count, at_once=at_once, method=method: ask(
                             session, url, count, at_once, method=method
@@ -153,7 +153,9 @@ async def compare(hub_url: str, sdk_url: str) -> list[Figure]:
                 )
                 how = "one after another" if at_once == 1 else f"{at_once} at once"
                 name = f"a2a {kind}, {how}"
-                figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["sdk"], bound=at_least(1)))
+                figures.append(
+                    Figure(name=name, value=measured["hub"], unit="1/s", floor=measured["sdk"], bound=at_least(1))
+                )
     return figures
 
 

@@ -48,14 +48,14 @@ CLAIMS = (
 def text(source: int, size: int, *, alike: bool = True) -> str:
     """Prose of which one sentence in two has a figure; alike, each source differs from the others in some."""
     shared, own = random.Random(0 if alike else -source), random.Random(source + 1)
-    said = ""
-    while len(said) < size:
+    prose = ""
+    while len(prose) < size:
         thing = f"{shared.choice(KINDS)} {shared.choice(KINDS)} {shared.choice(NOUNS)}"
         number, claim = shared.randrange(10, 28), shared.choice(CLAIMS)
         if own.random() < WRONG:
             number += 1
-        said += f"The {thing} {claim.format(number)}. "
-    return said
+        prose += f"The {thing} {claim.format(number)}. "
+    return prose
 
 
 def fields(source: int, size: int) -> dict[str, Json]:

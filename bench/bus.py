@@ -184,9 +184,9 @@ def nats_server(folder: Path) -> Generator[str]:
     command = [SERVER, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder / "ports"]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        while not (found := list((folder / "ports").glob("*.ports"))) or not found[0].read_text():
+        while not (files := list((folder / "ports").glob("*.ports"))) or not files[0].read_text():
             time.sleep(0.01)
-        yield found[0].read_text().partition('"nats":["')[2].partition('"')[0]
+        yield files[0].read_text().partition('"nats":["')[2].partition('"')[0]
     finally:
         server.kill()
         server.wait()

@@ -130,9 +130,9 @@ async def _server(hub: Hub, run: str) -> tuple[float, float]:
             seq = page[-1].seq
         reading = min(reading, cpu_seconds() - began)
         began = cpu_seconds()
-        found = await RunTrees(hub.store).changes(run, 0, time.time_ns() // 1_000_000)
-        assert found is not None
-        assert found.count == MANY
+        changes = await RunTrees(hub.store).changes(run, 0, time.time_ns() // 1_000_000)
+        assert changes is not None
+        assert changes.count == MANY
         folding = min(folding, cpu_seconds() - began)
     return reading, folding
 

@@ -40,17 +40,17 @@ def texts(count: int) -> list[str]:
     chance = random.Random(1)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     words = ["".join(chance.choices(letters, range(26, 0, -1), k=chance.randint(2, 9))) for _ in range(5_000)]
-    found: list[str] = []
+    lines: list[str] = []
     for number in range(count):
         named = [word.title() for word, every in KEYWORDS.items() if number // 2 % min(every, count // 10) == 1]
-        found.append(" ".join([*chance.choices(words, k=31), *named]))
-    return found
+        lines.append(" ".join([*chance.choices(words, k=31), *named]))
+    return lines
 
 
-async def say(store: SqliteStore, said: list[str]) -> None:
+async def say(store: SqliteStore, messages: list[str]) -> None:
     """Record that all of it was said in one session, asked and answered in turns."""
     remit = Remit(user="u", depth=0, max_depth=5, time_ms=30_000, tokens=8_000)
-    for number in range(0, len(said), 2):
+    for number in range(0, len(messages), 2):
         run = secrets.token_hex(8)
         request = Request(
             version=VERSION,
@@ -60,7 +60,7 @@ async def say(store: SqliteStore, said: list[str]) -> None:
             remit=remit,
             run=run,
             session=SESSION,
-            objective=said[number],
+            objective=messages[number],
         )
         response = Response(
             version=VERSION,
@@ -69,7 +69,7 @@ async def say(store: SqliteStore, said: list[str]) -> None:
             status=Status.SUCCESS,
             run=run,
             session=SESSION,
-            result=said[number + 1],
+            result=messages[number + 1],
         )
         if store.full:
             await store.room()
@@ -78,11 +78,11 @@ async def say(store: SqliteStore, said: list[str]) -> None:
     await store.flush()
 
 
-async def filled(path: Path, said: list[str]) -> tuple[SqliteStore, float, float]:
+async def filled(path: Path, messages: list[str]) -> tuple[SqliteStore, float, float]:
     """Return a store in which all of it was said, and the seconds in which messages and words were indexed."""
     store = SqliteStore(path, durability="process")
     await store.open()
-    await say(store, said)
+    await say(store, messages)
     start = time.perf_counter()
     await store.messages(SESSION, ContextFilter(last_messages=1), now_ms=0, tokens=TOKENS)
     middle = time.perf_counter()
@@ -104,8 +104,8 @@ read_row = msgspec.json.Decoder(Row).decode
 def read_all(connection: SqliteConnection, keyword: str) -> list[str]:
     sql = "SELECT kind, body FROM record WHERE session = ? AND kind IN (1, 2, 6) ORDER BY seq"
     rows = connection.execute(sql, (SESSION,)).fetchall()
-    asked = (read_row(body).objective for kind, body in rows if kind != KINDS[Kind.RESULT])
-    return [text for text in asked if keyword in text.casefold()][-5:]
+    objectives = (read_row(body).objective for kind, body in rows if kind != KINDS[Kind.RESULT])
+    return [text for text in objectives if keyword in text.casefold()][-5:]
 
 
 def read_plain(connection: SqliteConnection, keyword: str) -> list[str]:
@@ -113,12 +113,12 @@ def read_plain(connection: SqliteConnection, keyword: str) -> list[str]:
     return [text for role, text in rows if role == "user" and keyword in text.casefold()][-5:]
 
 
-def plain(path: Path, said: list[str]) -> SqliteConnection:
+def plain(path: Path, messages: list[str]) -> SqliteConnection:
     """Return a table with nothing but the messages, which is read faster than records are."""
     connection = connect_writer(path, "process", 1)
     connection.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, session TEXT, role TEXT, text TEXT)")
     with write_lock(connection):
-        for number, text in enumerate(said):
+        for number, text in enumerate(messages):
             role = "assistant" if number % 2 else "user"
             connection.execute("INSERT INTO message (session, role, text) VALUES (?,?,?)", (SESSION, role, text))
     return connection
@@ -191,9 +191,9 @@ async def compare(keyword: str, table: SqliteConnection, long: SqliteStore, shor
 
 
 async def measured(folder: Path) -> list[Figure]:
-    said = texts(LONG)
-    table = plain(folder / "plain.db", said)
-    long, rows, words = await filled(folder / "long.db", said)
+    conversation = texts(LONG)
+    table = plain(folder / "plain.db", conversation)
+    long, rows, words = await filled(folder / "long.db", conversation)
     short, _, _ = await filled(folder / "short.db", texts(SHORT))
     figures = [
         Figure(name="context: 100,000 messages indexed", value=rows, unit="s"),

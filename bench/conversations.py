@@ -30,7 +30,7 @@ class Errand(NamedTuple):
     specialist: str
     task: str
     rounds: tuple[Round, ...]
-    found: str
+    answer: str
     context: dict[str, Any] | None = None
     """Which messages it may see, if the planner says so."""
 
@@ -38,7 +38,7 @@ class Errand(NamedTuple):
 class Turn(NamedTuple):
     """What the user says, what has to be done for it, and what the user is answered."""
 
-    said: str
+    text: str
     errands: tuple[Errand, ...]
     answer: str
 
@@ -255,10 +255,10 @@ def synthetic(
 
 
 def _tool(name: str, about: str, words: Callable[[int], str]) -> Callable[..., object]:
-    found = words(120)
+    text = words(120)
 
     def tool(query: str, limit: int = 10) -> str:  # noqa: ARG001 - what it finds is always the same
-        return found
+        return text
 
     tool.__name__ = name
     tool.__doc__ = about

@@ -68,12 +68,12 @@ def best_of_more(pairs: list[Pair]) -> float:
         for token in rest:
             check(token, pairs, chains)
 
-    found: list[float] = []
+    seconds: list[float] = []
     for _ in range(ROUNDS):
         chains = Chains()
         check(first, pairs, chains)
-        found.append(timed(check_rest, cpu_seconds))
-    return min(found)
+        seconds.append(timed(check_rest, cpu_seconds))
+    return min(seconds)
 
 
 def chain_of(token: str | Fault, pairs: list[Pair]) -> CredentialChain:
@@ -84,7 +84,7 @@ def chain_of(token: str | Fault, pairs: list[Pair]) -> CredentialChain:
 
 
 def check(token: str, pairs: list[Pair], chains: Chains) -> None:
-    found = verify(
+    verified = verify(
         token,
         peer_key=pairs[-2].public,
         me={pairs[-1].public},
@@ -93,7 +93,7 @@ def check(token: str, pairs: list[Pair], chains: Chains) -> None:
         request_id="r",
         chains=chains,
     )
-    assert isinstance(found, Verified), found
+    assert isinstance(verified, Verified), verified
 
 
 def repeatedly(run: Callable[[], object]) -> Callable[[], None]:

@@ -86,7 +86,7 @@ def measure_false_alarms() -> Iterator[Figure]:
 
         def run(texts: list[str] = texts, kinds: Counter[str] = kinds) -> None:
             for text in texts:
-                kinds.update(found.kind for found in detect(text) if found.kind not in TRUE)
+                kinds.update(finding.kind for finding in detect(text) if finding.kind not in TRUE)
 
         spent = best_of(1, run)
         print(f"{name}: {dict(kinds)}", file=sys.stderr)

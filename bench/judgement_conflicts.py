@@ -30,19 +30,19 @@ PAIRS = Path(__file__).resolve().parents[1] / "packages/orchestrator/tests/judge
 class Counts(NamedTuple):
     """How many pairs are said to contradict each other, and how many of each kind there are."""
 
-    found: int
+    detected: int
     conflicting: int
     false_alarms: int
     harmless: int
 
     @property
     def precision(self) -> float:
-        said = self.found + self.false_alarms
-        return self.found / said if said else 1.0
+        reported = self.detected + self.false_alarms
+        return self.detected / reported if reported else 1.0
 
     @property
     def recall(self) -> float:
-        return self.found / self.conflicting
+        return self.detected / self.conflicting
 
 
 def labelled() -> dict[str, Any]:
@@ -56,8 +56,8 @@ def contradict(one: Any, other: Any) -> bool:
 
 def counts(part: dict[str, Any]) -> Counts:
     conflicting, harmless = part["conflicting"]["pairs"], part["harmless"]["pairs"]
-    found, alarms = (sum(contradict(*pair) for pair in pairs) for pairs in (conflicting, harmless))
-    return Counts(found, len(conflicting), alarms, len(harmless))
+    detected, alarms = (sum(contradict(*pair) for pair in pairs) for pairs in (conflicting, harmless))
+    return Counts(detected, len(conflicting), alarms, len(harmless))
 
 
 def alarms_between_capabilities(pairs: list[list[Any]]) -> int:
@@ -66,9 +66,13 @@ def alarms_between_capabilities(pairs: list[list[Any]]) -> int:
         Step(name="one", capability="ONE", objective="both"),
         Step(name="other", capability="OTHER", objective="both"),
     )
-    asked = questions(Workflow(name="message", steps=steps))
+    questions_by_step = questions(Workflow(name="message", steps=steps))
     components = [
-        [Component(name, each, question=asked[name]) for name, each in zip(asked, pair, strict=True)] for pair in pairs
+        [
+            Component(name, each, question=questions_by_step[name])
+            for name, each in zip(questions_by_step, pair, strict=True)
+        ]
+        for pair in pairs
     ]
     return sum(bool(find(each).conflicts) for each in components)
 
@@ -77,10 +81,10 @@ def measure() -> list[Figure]:
     pairs = labelled()
     figures: list[Figure] = []
     for part in PARTS:
-        found = counts(pairs[part])
+        counted = counts(pairs[part])
         figures += [
-            Figure(name=f"conflicts, {part}: precision", value=found.precision, unit="", bound=at_least(0.95)),
-            Figure(name=f"conflicts, {part}: recall", value=found.recall, unit="", bound=at_least(0.80)),
+            Figure(name=f"conflicts, {part}: precision", value=counted.precision, unit="", bound=at_least(0.95)),
+            Figure(name=f"conflicts, {part}: recall", value=counted.recall, unit="", bound=at_least(0.80)),
         ]
     alarms = alarms_between_capabilities(pairs["unrelated"]["pairs"])
     return [*figures, Figure(name="conflicts between two capabilities", value=alarms, unit="", bound=at_most(0))]

@@ -44,32 +44,32 @@ class ResultCase(NamedTuple):
     texts: tuple[str, ...]
     result: Json
     breaks: list[str]
-    told: list[str]
+    warnings: list[str]
 
     @property
     def right(self) -> bool:
         if not self.breaks:
-            return not self.told
-        return bool(self.told) and all(any(word in each for each in self.told) for word in self.breaks)
+            return not self.warnings
+        return bool(self.warnings) and all(any(word in each for each in self.warnings) for word in self.breaks)
 
 
 def stated(part: str) -> Iterator[StatedCase]:
     """Yield the texts that state constraints."""
     for each in _part(part)["states"]:
-        yield StatedCase((each["text"],), each["constraints"], _read([each["text"]]))
+        yield StatedCase((each["text"],), each["constraints"], _constraints_of([each["text"]]))
 
 
 def stating_none(part: str) -> Iterator[tuple[str, bool]]:
     """Yield the texts that state no constraint, each with whether one was read or noted nevertheless."""
     for text in _part(part)["none"]:
         noted = any(note.kind == "constraint" for note in notes_of(text))
-        yield text, noted or bool(_read([text]))
+        yield text, noted or bool(_constraints_of([text]))
 
 
 def changed(part: str) -> Iterator[StatedCase]:
     """Yield the conversations in which a constraint is changed or lifted."""
     for each in _part(part)["changes"]:
-        yield StatedCase(tuple(each["texts"]), each["stands"], _read(each["texts"]))
+        yield StatedCase(tuple(each["texts"]), each["stands"], _constraints_of(each["texts"]))
 
 
 def results(part: str) -> Iterator[ResultCase]:
@@ -118,7 +118,7 @@ def _part(part: str) -> dict[str, Any]:
     return _labelled()[part]
 
 
-def _read(texts: Sequence[str]) -> tuple[Constraint, ...]:
+def _constraints_of(texts: Sequence[str]) -> tuple[Constraint, ...]:
     return demands_of([note for text in texts for note in notes_of(text)]).constraints
 
 

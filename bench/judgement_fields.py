@@ -20,16 +20,16 @@ class FieldCase(NamedTuple):
     domain: str
     text: str
     stands: dict[str, Any]
-    found: dict[str, Any]
+    filled: dict[str, Any]
 
     @property
     def right(self) -> int:
-        return sum(_same(self.found.get(name), value) for name, value in self.stands.items())
+        return sum(_same(self.filled.get(name), value) for name, value in self.stands.items())
 
     @property
     def wrong(self) -> dict[str, Any]:
         """The fields that were filled with what does not stand there."""
-        return {name: each for name, each in self.found.items() if not _same(each, self.stands.get(name))}
+        return {name: each for name, each in self.filled.items() if not _same(each, self.stands.get(name))}
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -40,15 +40,15 @@ def _same(one: Any, other: Any) -> bool:
 
 def cases(part: str | None = None, path: Path = FIELDS) -> Iterator[FieldCase]:
     """Yield the labelled texts, of one part or of all, each with what is found in it now."""
-    told = tomllib.loads(path.read_text(encoding="utf-8"))
-    today = date.fromisoformat(told["today"])
-    for form in told["form"]:
+    labelled = tomllib.loads(path.read_text(encoding="utf-8"))
+    today = date.fromisoformat(labelled["today"])
+    for form in labelled["form"]:
         if part is not None and form["part"] != part:
             continue
         schemas, required = form["fields"], frozenset(form["required"])
         for each in form["texts"]:
-            found = find_values(each["text"], schemas, required, fits, today)
-            values = {name: value.value for name, value in found.items()}
+            filled = find_values(each["text"], schemas, required, fits, today)
+            values = {name: value.value for name, value in filled.items()}
             yield FieldCase(form["part"], form["domain"], each["text"], each["found"], values)
         for each in form.get("replies", ()):
             expected = {name: schemas[name] for name in form["required"]}

@@ -51,13 +51,13 @@ LOADED_BY_CLI = frozenset({"commands", "section", "team"})
 @cache
 def paths() -> dict[str, Path]:
     """Return the paths of all modules by name, such as `remit.runtime.frames`; templates are files for users."""
-    found: dict[str, Path] = {}
+    paths_by_module: dict[str, Path] = {}
     for folder in ROOT.glob("packages/*/src"):
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts
             if "templates" not in parts:
-                found[".".join(parts).removesuffix(".__init__")] = path
-    return found
+                paths_by_module[".".join(parts).removesuffix(".__init__")] = path
+    return paths_by_module
 
 
 @cache
@@ -89,23 +89,23 @@ def functions() -> dict[str, int]:
 
 def public_classes() -> dict[str, list[str]]:
     """Return the modules that define each public class name."""
-    found: dict[str, list[str]] = defaultdict(list)
+    classes: dict[str, list[str]] = defaultdict(list)
     for module, tree in modules().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(module)
-    return found
+                classes[node.name].append(module)
+    return classes
 
 
 @cache
 def imports_of(module: str) -> frozenset[str]:
     """Return the modules of Remit that a module imports, also within functions."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             named = (f"{node.module}.{name.name}" for name in node.names)
-            found.update(name if name in paths() else node.module for name in named)
-    return frozenset(found.intersection(paths()))
+            modules.update(name if name in paths() else node.module for name in named)
+    return frozenset(modules.intersection(paths()))
 
 
 def twins() -> list[tuple[str, str]]:
@@ -151,8 +151,8 @@ def needs(package: str) -> frozenset[str]:
     """Return the packages of this repository that a package asks for, also for an extra, and itself."""
     project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional: dict[str, list[str]] = project.get("optional-dependencies", {})
-    asked = [*project["dependencies"], *(each for names in optional.values() for each in names)]
-    return frozenset({package, *(found[1] for each in asked if (found := re.match(r"remit-(\w+)==", each)))})
+    requirements = [*project["dependencies"], *(each for names in optional.values() for each in names)]
+    return frozenset({package, *(match[1] for each in requirements if (match := re.match(r"remit-(\w+)==", each)))})
 
 
 def against_arrows(package: str) -> set[tuple[str, str]]:
@@ -169,11 +169,11 @@ def against_arrows(package: str) -> set[tuple[str, str]]:
 
 def closure_of(module: str) -> set[str]:
     """Return a module and everything that it imports, directly or not, also within functions."""
-    found, new = set[str](), {module}
+    reached, new = set[str](), {module}
     while new:
-        found |= new
-        new = {each for known in new for each in imports_of(known)} - found
-    return found
+        reached |= new
+        new = {each for known in new for each in imports_of(known)} - reached
+    return reached
 
 
 def import_levels(package: str) -> int:

@@ -112,7 +112,7 @@ async def together(work: Work, hub: Hub, count: Callable[[str], int]) -> int:
             planner.use({"sub_agent": [{"agent_name": errand.specialist, "task": errand.task, **shown}]})
             for tools in errand.rounds:
                 models[errand.specialist].use(tools)
-            models[errand.specialist].say(errand.found)
+            models[errand.specialist].say(errand.answer)
         planner.say(turn.answer)
     done = await converse(hub, work, agent, may_call=list(models))
     assert done == sum(len(turn.errands) for turn in work.worked_on), "some of the work was not done"
@@ -123,7 +123,7 @@ async def converse(hub: Hub, work: Work, agent: ModelAgent, **allowed: Collectio
     """Hold the conversation, and return how many were asked by the agent that the user talks to; all must succeed."""
     for tool in work.tools:
         hub.tool(safe_to_repeat=True)(tool)
-    asked = 0
+    calls = 0
     turns = deque(work.turns)
 
     async def answer(brief: Brief) -> Answer:
@@ -134,12 +134,12 @@ async def converse(hub: Hub, work: Work, agent: ModelAgent, **allowed: Collectio
     hub.add("planner", answer, **allowed)  # pyright: ignore[reportArgumentType]
     async with hub:
         while turns:
-            response = await hub.ask("planner", turns[0].said, user="u-1", session="s-1")
+            response = await hub.ask("planner", turns[0].text, user="u-1", session="s-1")
             assert response.unwrap() == turns.popleft().answer
             for each in await hub.delegations(response.run):
                 assert each.status == "success", f"{each.target}: {each.status}"
-                asked += each.origin == "planner"
-    return asked
+                calls += each.origin == "planner"
+    return calls
 
 
 # ── the figures ───────────────────────────────────────────────────────────────────────────────────────────────────────

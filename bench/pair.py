@@ -52,13 +52,13 @@ def measure() -> list[Figure]:
             sharing = _started("share", "--json", folder=bobs)
             _line(sharing)
             _run("chat", "mine", "bob", "--objective", "say hello", "--jsonl", folder=annas)
-            said = time.monotonic()
+            answered = time.monotonic()
         finally:
             for process in (relay, sharing):
                 if process is not None:
                     process.terminate()
                     process.wait()
-    times = {"two devices": paired - begin, "and a first conversation": said - begin}
+    times = {"two devices": paired - begin, "and a first conversation": answered - begin}
     return [Figure(name=f"pair: {what}", value=seconds, unit="s") for what, seconds in times.items()]
 
 

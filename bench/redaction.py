@@ -97,7 +97,7 @@ class Tally(NamedTuple):
     """What was found of what was there: a label is found if all of it is covered."""
 
     labelled: Counter[str]
-    found: Counter[str]
+    covered: Counter[str]
     right: int
     elsewhere: Counter[tuple[str, str]]
     wrong: list[tuple[str, str]]
@@ -106,7 +106,7 @@ class Tally(NamedTuple):
 def tally(samples: Sequence[Sample], results: Sequence[Sequence[Finding]]) -> Tally:
     """Count each structured label that is wholly covered, and each finding by what it lies on."""
     labelled: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    covered: Counter[str] = Counter()
     elsewhere: Counter[tuple[str, str]] = Counter()
     wrong: list[tuple[str, str]] = []
     right = 0
@@ -115,7 +115,7 @@ def tally(samples: Sequence[Sample], results: Sequence[Sequence[Finding]]) -> Ta
             kind = STRUCTURED.get(span.entity_type)
             if kind:
                 labelled[kind] += 1
-                found[kind] += any(covers(finding, span) for finding in findings)
+                covered[kind] += any(covers(finding, span) for finding in findings)
         for finding in findings:
             under = [span.entity_type for span in sample.spans if overlaps(finding, span)]
             if not under:
@@ -124,7 +124,7 @@ def tally(samples: Sequence[Sample], results: Sequence[Sequence[Finding]]) -> Ta
                 right += 1
             else:
                 elsewhere[finding.kind, under[0]] += 1
-    return Tally(labelled, found, right, elsewhere, wrong)
+    return Tally(labelled, covered, right, elsewhere, wrong)
 
 
 def covers(finding: Finding, span: Span) -> bool:
@@ -143,9 +143,9 @@ def measure_set(path: Path) -> Iterator[Figure]:
     counts = tally(samples, results)
 
     for kind, labelled in sorted(counts.labelled.items()):
-        yield Figure(name=f"recall: {kind} ({labelled})", value=counts.found[kind] / labelled, unit="")
+        yield Figure(name=f"recall: {kind} ({labelled})", value=counts.covered[kind] / labelled, unit="")
     everything = counts.labelled.total()
-    recall = counts.found.total() / everything if everything else 0
+    recall = counts.covered.total() / everything if everything else 0
     yield Figure(name=f"recall ({everything} of {len(texts)} texts)", value=recall, unit="", bound=RECALL)
     of_labels = counts.right + counts.elsewhere.total()
     total = of_labels + len(counts.wrong)

@@ -98,8 +98,8 @@ async def hold(url: str, first: int, last: int) -> None:
 def server_state(monitor: str) -> tuple[int, int, float]:
     """Return how many messages the server got and sent so far, and its memory in MB."""
     with urllib.request.urlopen(f"{monitor}/varz", timeout=10) as reply:
-        said = json.load(reply)
-    return said["in_msgs"], said["out_msgs"], said["mem"] / 2**20
+        state = json.load(reply)
+    return state["in_msgs"], state["out_msgs"], state["mem"] / 2**20
 
 
 async def newcomers(url: str) -> float:
@@ -126,8 +126,8 @@ async def listed(url: str) -> float:
     hubs = await present_hubs(BusSettings(url=url), TEAM)
     took = time.perf_counter() - began
     assert hubs is not None
-    found = sum(len(hub.agents) for hub in hubs)
-    assert found >= HUBS * AGENTS * 0.9, f"only {found} agents were found"
+    listed_agents = sum(len(hub.agents) for hub in hubs)
+    assert listed_agents >= HUBS * AGENTS * 0.9, f"only {listed_agents} agents were found"
     return took
 
 
@@ -191,10 +191,10 @@ def measure() -> list[Figure]:
         command = [SERVER, "-a", "127.0.0.1", "-p", "-1", "-m", "-1", "-js", "-sd", made, "--ports_file_dir", ports]
         server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
-            while not (found := list(ports.glob("*.ports"))) or not found[0].read_text():
+            while not (files := list(ports.glob("*.ports"))) or not files[0].read_text():
                 time.sleep(0.01)
-            said = json.loads(found[0].read_text())
-            return measure_with(said["nats"][0], said["monitoring"][0])
+            announced_ports = json.loads(files[0].read_text())
+            return measure_with(announced_ports["nats"][0], announced_ports["monitoring"][0])
         finally:
             server.kill()
             server.wait()

@@ -184,20 +184,20 @@ async def round_trips(a: Side, b: Side, count: int, at_once: int) -> None:
 
 async def rates(runs: dict[str, Callable[[], Awaitable[object]]], count: int) -> dict[str, float]:
     """The highest number in a second of each, taken in turns."""
-    found = dict.fromkeys(runs, 0.0)
+    best = dict.fromkeys(runs, 0.0)
     for _ in range(ROUNDS):
         for name, run in runs.items():
             start = time.perf_counter()
             await run()
-            found[name] = max(found[name], count / (time.perf_counter() - start))
-    return found
+            best[name] = max(best[name], count / (time.perf_counter() - start))
+    return best
 
 
 async def compare(url: str, bare_url: str) -> list[Figure]:
     figures: list[Figure] = []
     async with devices(url) as (a, b), bare_sides(bare_url) as (x, y):
         for at_once, count in ((1, COUNT), (AT_ONCE, 4 * COUNT)):
-            found = await rates(
+            measured = await rates(
                 {
                     "bare": lambda count=count, at_once=at_once: round_trips(x, y, count, at_once),
                     "remit": lambda count=count, at_once=at_once: round_trips(a, b, count, at_once),
@@ -207,7 +207,7 @@ async def compare(url: str, bare_url: str) -> list[Figure]:
             name = "relay: 2 KB there and back, one after another" if at_once == 1 else f"relay: {at_once} at once"
             # With many at once both are bound by the processor, and the bare relay does none of the writing.
             goal = at_least(0.5 if at_once == 1 else 0.45)
-            figures.append(Figure(name=name, value=found["remit"], unit="1/s", floor=found["bare"], bound=goal))
+            figures.append(Figure(name=name, value=measured["remit"], unit="1/s", floor=measured["bare"], bound=goal))
     return figures
 
 

@@ -102,14 +102,14 @@ async def serve_bare(records: Path | None = None) -> None:
 
     given = encode(RESPONSE)
 
-    async def echo(asked: Asked) -> Reply:
-        await asked.body()
+    async def echo(request: Asked) -> Reply:
+        await request.body()
         return Reply(given, media_type="application/json")
 
     numbers = count()
 
-    async def recording_echo(asked: Asked) -> Reply:
-        await asked.body()
+    async def recording_echo(request: Asked) -> Reply:
+        await request.body()
         run = f"{next(numbers):032x}"
         accepted = await store.submit(replace(REQUEST, id=run, run=run), bytes(32), worker="w", lease_ms=30_000)
         assert isinstance(accepted, AcceptedRequest)
@@ -175,8 +175,8 @@ def caller(folder: Path, url: str) -> Hub:
 
     @hub.agent("a", may_call=["echo", "signed"])
     async def a(brief: Brief) -> Answer:
-        target, said, *capability = brief.objective.split()
-        at_once = int(said)
+        target, count_text, *capability = brief.objective.split()
+        at_once = int(count_text)
         done = 0
 
         async def some(first: int) -> None:
@@ -230,16 +230,16 @@ class Rate(NamedTuple):
 
 async def rates(runs: dict[str, Run], count: int) -> dict[str, Rate]:
     """The best of each, taken in turns."""
-    found = dict.fromkeys(runs, Rate())
+    best_rates = dict.fromkeys(runs, Rate())
     for _ in range(ROUNDS):
         for name, (run, server) in runs.items():
             start, cpu = time.perf_counter(), cpu_seconds() + cpu_seconds_of(server)
             await run()
             per_second = count / (time.perf_counter() - start)
             cpu_us = (cpu_seconds() + cpu_seconds_of(server) - cpu) / count * 1e6
-            best = found[name]
-            found[name] = Rate(max(best.per_second, per_second), min(best.cpu_us, cpu_us))
-    return found
+            best = best_rates[name]
+            best_rates[name] = Rate(max(best.per_second, per_second), min(best.cpu_us, cpu_us))
+    return best_rates
 
 
 def cpu_seconds_of(process: int) -> float:
@@ -258,7 +258,7 @@ async def compare(folder: Path, callee: Served, echo: Served, recorder: Served) 
         for at_once in (1, AT_ONCE):
             count = COUNT if at_once > 1 else COUNT // 3
             count -= count % at_once
-            found = await rates(
+            measured = await rates(
                 {
                     "bare": Run(partial(bare, echo.url, count, at_once), echo.process.pid),
                     "recording": Run(partial(bare, recorder.url, count, at_once, store), recorder.process.pid),
@@ -269,20 +269,22 @@ async def compare(folder: Path, callee: Served, echo: Served, recorder: Served) 
                 count,
             )
             name = "http delegations, one after another" if at_once == 1 else f"http delegations, {at_once} at once"
-            rate, floor = found["hub"].per_second, found["bare"].per_second
+            rate, floor = measured["hub"].per_second, measured["bare"].per_second
             goal = at_least(0.18 if at_once == 1 else 0.3)
             figures.append(Figure(name=name, value=rate, unit="1/s", floor=floor, bound=goal))
             reading = f"{name}, read-only"
-            figures.append(Figure(name=reading, value=found["reading"].per_second, unit="1/s", floor=floor, bound=goal))
+            figures.append(
+                Figure(name=reading, value=measured["reading"].per_second, unit="1/s", floor=floor, bound=goal)
+            )
             against = f"{name}, against an echo that commits as often"
-            figures.append(Figure(name=against, value=rate, unit="1/s", floor=found["recording"].per_second))
+            figures.append(Figure(name=against, value=rate, unit="1/s", floor=measured["recording"].per_second))
             signed = f"{name}, signed, against a token"
-            figures.append(Figure(name=signed, value=found["signed"].per_second, unit="1/s", floor=rate))
+            figures.append(Figure(name=signed, value=measured["signed"].per_second, unit="1/s", floor=rate))
             # On a machine that others use too, this says more than the rate.
             cpu = f"{name}, CPU time of both processes for one"
-            figures.append(Figure(name=cpu, value=found["hub"].cpu_us, unit="µs", floor=found["bare"].cpu_us))
+            figures.append(Figure(name=cpu, value=measured["hub"].cpu_us, unit="µs", floor=measured["bare"].cpu_us))
             cpu = f"{reading}, CPU time of both processes for one"
-            figures.append(Figure(name=cpu, value=found["reading"].cpu_us, unit="µs", floor=found["bare"].cpu_us))
+            figures.append(Figure(name=cpu, value=measured["reading"].cpu_us, unit="µs", floor=measured["bare"].cpu_us))
     await store.close()
     return figures
 

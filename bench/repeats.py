@@ -76,7 +76,7 @@ def look_ups(draw: random.Random) -> list[Ask]:
     """Return look-ups at once, of different things, by a tool or an agent, in data or in words."""
     name, in_words = draw.choice(("search", "store")), draw.random() < 0.5
     several = draw.sample(range(len(THINGS)), draw.randint(4, 8))
-    asked: list[Ask] = []
+    asks: list[Ask] = []
     for each in several:
         left, price = draw.randint(0, 900), draw.randint(1, 90)
         data = {"id": each, "name": THINGS[each], "unit": "piece", "status": "active", "left": left, "price": price}
@@ -87,20 +87,20 @@ def look_ups(draw: random.Random) -> list[Ask]:
         given: Json = None if in_words else {"item": THINGS[each], "place": PLACES[each], "language": "en"}
         if name == "search":
             objective, given = "", given or {"query": objective}
-        asked.append(Ask(name, objective, given, draw.choice((data, words, json.dumps(data))), at_once=True))
-    return asked
+        asks.append(Ask(name, objective, given, draw.choice((data, words, json.dumps(data))), at_once=True))
+    return asks
 
 
 def pages(draw: random.Random) -> list[Ask]:
     """Return the pages of one list, one after another."""
-    name, size, asked = draw.choice(("search", "store")), draw.choice((5, 10, 20)), list[Ask]()
+    name, size, asks = draw.choice(("search", "store")), draw.choice((5, 10, 20)), list[Ask]()
     for page in range(1, draw.randint(5, 12)):
         rows = [{"id": page * size + row, "state": "open", "owner": draw.choice(PLACES)} for row in range(size)]
         given: Json = {"list": "orders", "state": "open", "page": page, "size": size}
         objective = "" if name == "search" else draw.choice(("List the open orders", f"List page {page} of the orders"))
         answer: Json = {"page": page, "of": 40, "rows": rows}
-        asked.append(Ask(name, objective, given, draw.choice((answer, json.dumps(answer)))))
-    return asked
+        asks.append(Ask(name, objective, given, draw.choice((answer, json.dumps(answer)))))
+    return asks
 
 
 def polls(draw: random.Random) -> list[Ask]:
@@ -116,14 +116,14 @@ def polls(draw: random.Random) -> list[Ask]:
 
 def tests(draw: random.Random) -> list[Ask]:
     """Return edits, each followed by the same test, which may well fail as before."""
-    tester, asked = draw.choice(("search", "tester")), list[Ask]()
+    tester, asks = draw.choice(("search", "tester")), list[Ask]()
     lines = [f"value_{number} = {number}" for number in range(draw.randint(5, 60))]
     for edit in range(draw.randint(4, 8)):
         lines[draw.randrange(len(lines))] = f"value = {edit}  # {draw.choice(THINGS)}"
-        asked.append(Ask("write", "", {"path": "shop/base.py", "text": "\n".join(lines)}, "written"))
+        asks.append(Ask("write", "", {"path": "shop/base.py", "text": "\n".join(lines)}, "written"))
         failing = draw.choice(("2 tests fail: test_prices, test_orders", "all tests pass"))
-        asked.append(Ask(tester, "" if tester == "search" else "Run the tests", {"path": "tests"}, failing))
-    return asked
+        asks.append(Ask(tester, "" if tester == "search" else "Run the tests", {"path": "tests"}, failing))
+    return asks
 
 
 KINDS = (look_ups, pages, polls, tests)
@@ -143,11 +143,11 @@ class Script:
         self.hub.tool()(self.write)
         self.hub.add("boss", self._boss, may_call=["*"], tools=["search", "write"])
 
-    async def search(self, asked: Json) -> Json:
-        return self._next("", asked)
+    async def search(self, query: Json) -> Json:
+        return self._next("", query)
 
-    async def write(self, asked: Json) -> Json:
-        return self._next("", asked)
+    async def write(self, query: Json) -> Json:
+        return self._next("", query)
 
     async def _answer(self, brief: Brief) -> Json:
         return self._next(brief.objective, brief.request.input)
@@ -157,30 +157,30 @@ class Script:
 
     async def _boss(self, brief: Brief) -> None:
         together: list[Ask] = []
-        for number, asked in enumerate(self._asked, start=1):
-            together.append(asked)
-            if not asked.at_once or number == len(self._asked):
+        for number, ask in enumerate(self._asked, start=1):
+            together.append(ask)
+            if not ask.at_once or number == len(self._asked):
                 calls = [_call(each) for each in together if each.objective]
                 responses = await brief.fan_out(calls) if calls else []
                 self._refused += sum(each.fault is not None for each in responses)
                 await asyncio.gather(
-                    *[brief.use(each.name, asked=each.given) for each in together if not each.objective]
+                    *[brief.use(each.name, query=each.given) for each in together if not each.objective]
                 )
                 together = []
 
-    async def alarms(self, asked: list[Ask]) -> int:
+    async def alarms(self, asks: list[Ask]) -> int:
         """Return how many calls of a script were refused, or warned of."""
-        self._asked, self._answers, self._refused = asked, {}, 0
-        for each in asked:
+        self._asked, self._answers, self._refused = asks, {}, 0
+        for each in asks:
             self._answers.setdefault(_key(each.objective, each.given), deque()).append(each.answer)
         root = await self.hub.ask("boss", "Go", user="u")
         root.unwrap()
         return self._refused + len(root.warnings)
 
 
-def _call(asked: Ask) -> Call:
-    capability = "READ" if asked.name == "store" else None
-    return Call(target=asked.name, capability=capability, objective=asked.objective, input=asked.given)
+def _call(ask: Ask) -> Call:
+    capability = "READ" if ask.name == "store" else None
+    return Call(target=ask.name, capability=capability, objective=ask.objective, input=ask.given)
 
 
 def _key(objective: str, given: Json) -> str:
@@ -291,19 +291,22 @@ class Trace:
 
 
 async def mast(paths: list[Path]) -> list[Figure]:
-    found: dict[bool, list[bool]] = {True: [], False: []}
+    alarmed: dict[bool, list[bool]] = {True: [], False: []}
     flat = 0
     for path in paths:
         trace: dict[str, Any] = json.loads(path.read_text("utf-8"))
         goals = goals_of(trace["trajectory"])
         repeats = trace["note"]["options"].get("Step repetition") == "yes"
-        found[repeats].append(await Trace(goals).alarms() > 0)
+        alarmed[repeats].append(await Trace(goals).alarms() > 0)
         flat += not repeats and await Trace(goals, flat=True).alarms() > 0
-    labelled, others = len(found[True]), len(found[False])
+    labelled, others = len(alarmed[True]), len(alarmed[False])
     return [
-        Figure(name=f"repeats: found, of {labelled}", value=sum(found[True]), unit="traces", bound=at_least(FOUND)),
+        Figure(name=f"repeats: found, of {labelled}", value=sum(alarmed[True]), unit="traces", bound=at_least(FOUND)),
         Figure(
-            name=f"repeats: of {others} others", value=100 * sum(found[False]) / others, unit="%", bound=at_most(WRONG)
+            name=f"repeats: of {others} others",
+            value=100 * sum(alarmed[False]) / others,
+            unit="%",
+            bound=at_most(WRONG),
         ),
         Figure(name="repeats: the others without answers", value=flat, unit="traces", bound=at_most(0)),
     ]
@@ -318,8 +321,8 @@ def actions(path: Path) -> Iterator[list[tuple[str, dict[str, Any]]]]:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Task":
             given = {each.arg: each.value for each in node.keywords}
             calls = [each for each in ast.walk(given["actions"]) if isinstance(each, ast.Call)]
-            found = [{each.arg: ast.literal_eval(each.value) for each in call.keywords} for call in calls]
-            yield [(each["name"], each["kwargs"]) for each in found]
+            arguments = [{each.arg: ast.literal_eval(each.value) for each in call.keywords} for call in calls]
+            yield [(each["name"], each["kwargs"]) for each in arguments]
 
 
 async def tau(folder: Path) -> list[Figure]:
@@ -339,14 +342,14 @@ async def tau(folder: Path) -> list[Figure]:
 
 
 async def figures() -> list[Figure]:
-    found = await made()
+    measured = await made()
     if GIVEN.mast is not None:
-        found += await mast(sorted(GIVEN.mast.glob("*_human.json")))
+        measured += await mast(sorted(GIVEN.mast.glob("*_human.json")))
     if GIVEN.tau is not None:
-        found += await tau(GIVEN.tau)
-    if len(found) == 1:
+        measured += await tau(GIVEN.tau)
+    if len(measured) == 1:
         print("repeats: no traces given (--mast, --tau), only runs that were made", file=sys.stderr)
-    return found
+    return measured
 
 
 def measure() -> list[Figure]:

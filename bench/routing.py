@@ -80,10 +80,10 @@ def simulate(choose: Choose) -> Outcome:
     half = now / 2
     succeeded, seconds, order = 0, 0.0, CALLS
     while events:
-        now, _, since, asked, failed, rest = heapq.heappop(events)
-        if asked:
+        now, _, since, callee, failed, rest = heapq.heappop(events)
+        if callee:
             taken = now - since
-            tracks[asked] = track_after_call(tracks[asked], failed, taken, 0, now)
+            tracks[callee] = track_after_call(tracks[callee], failed, taken, 0, now)
             seconds += taken
             succeeded += not failed
             if not failed or not rest:

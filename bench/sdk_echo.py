@@ -50,7 +50,7 @@ async def compare(folder: Path, ours: remote.Served, sdk: remote.Served) -> list
         for at_once in (1, remote.AT_ONCE):
             count = COUNT if at_once > 1 else COUNT // 3
             count -= count % at_once
-            found = await remote.rates(
+            rates = await remote.rates(
                 {
                     "sdk": remote.Run(partial(ask, client, count, at_once), sdk.process.pid),
                     "hub": remote.Run(partial(remote.delegate, hub, "echo", count, at_once), ours.process.pid),
@@ -58,8 +58,8 @@ async def compare(folder: Path, ours: remote.Served, sdk: remote.Served) -> list
                 count,
             )
             how = "one after another" if at_once == 1 else f"{at_once} at once"
-            name, rate = f"http delegations, {how}, against a2a-sdk", found["hub"].per_second
-            figures.append(Figure(name=name, value=rate, unit="1/s", floor=found["sdk"].per_second, bound=TIMES_SDK))
+            name, rate = f"http delegations, {how}, against a2a-sdk", rates["hub"].per_second
+            figures.append(Figure(name=name, value=rate, unit="1/s", floor=rates["sdk"].per_second, bound=TIMES_SDK))
     return figures
 
 

@@ -133,7 +133,7 @@ def sealing() -> list[Figure]:
                 best[work] = min(best[work], seconds(do))
             for each in (a.device.state, b.device.state, bare):
                 each.close()
-    us = {name: found / COUNT * 1e6 for name, found in best.items()}
+    us = {name: us_of_all / COUNT * 1e6 for name, us_of_all in best.items()}
     return [
         Figure(name="seal: 2 KB, processor", value=us["seal"], unit="µs", floor=us["encrypt"], bound=at_most(2.1)),
         Figure(name="seal: open 2 KB, processor", value=us["open"], unit="µs", floor=us["decrypt"], bound=at_most(3.8)),

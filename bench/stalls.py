@@ -82,7 +82,7 @@ class Sent(NamedTuple):
     token: str = TOKEN
 
 
-def asked(target: str = "echo", **fields: Any) -> Sent:
+def delegation_to(target: str = "echo", **fields: Any) -> Sent:
     return Sent(json.dumps({"target": target, "user": "u", **fields}).encode())
 
 
@@ -112,44 +112,50 @@ def inputs() -> Iterator[tuple[str, Any]]:
 
 def shapes() -> Iterator[tuple[str, Sent]]:
     for name, value in inputs():
-        yield f"input: {name}", asked(input=value)
-        yield f"hand-off: {name}", asked(objective="x", handoff={"data": {"value": value}})
-        yield f"schema: {name}", asked("count", capability="COUNT", input={"rows": value})
-        yield f"orchestrator: {name}", asked("orchestrator", input=value)
+        yield f"input: {name}", delegation_to(input=value)
+        yield f"hand-off: {name}", delegation_to(objective="x", handoff={"data": {"value": value}})
+        yield f"schema: {name}", delegation_to("count", capability="COUNT", input={"rows": value})
+        yield f"orchestrator: {name}", delegation_to("orchestrator", input=value)
     for name, text in TEXTS.items():
-        yield f"objective: {name}", asked(objective=repeated(text, 100_000))
-        yield f"orchestrator is asked: {name}", asked("orchestrator", objective=repeated(text, 100_000))
-        yield f"hints: {name}", asked(objective="x", hints=[repeated(text, 100)] * 10_000)
+        yield f"objective: {name}", delegation_to(objective=repeated(text, 100_000))
+        yield f"orchestrator is asked: {name}", delegation_to("orchestrator", objective=repeated(text, 100_000))
+        yield f"hints: {name}", delegation_to(objective="x", hints=[repeated(text, 100)] * 10_000)
         yield (
             f"conversation: {name}",
-            asked(objective="x", view={"messages": [{"role": "user", "text": repeated(text, 300)}] * 3_000}),
+            delegation_to(objective="x", view={"messages": [{"role": "user", "text": repeated(text, 300)}] * 3_000}),
         )
-    yield "rows that are wrong", asked("count", capability="COUNT", input={"rows": ["aaaa"] * 45_000})
-    yield "a pattern that backtracks", asked("count", capability="COUNT", input={"rows": ["a" * 40 + "!"] * 5_000})
-    yield "rows that are alike", asked("count", capability="COUNT", input={"rows": [{"a": n} for n in range(20_000)]})
+    yield "rows that are wrong", delegation_to("count", capability="COUNT", input={"rows": ["aaaa"] * 45_000})
+    yield (
+        "a pattern that backtracks",
+        delegation_to("count", capability="COUNT", input={"rows": ["a" * 40 + "!"] * 5_000}),
+    )
+    yield (
+        "rows that are alike",
+        delegation_to("count", capability="COUNT", input={"rows": [{"a": n} for n in range(20_000)]}),
+    )
     yield "fields that nobody knows", Sent(json.dumps({f"objectiv{n}": 1 for n in range(45_000)}).encode())
     yield "long names that nobody knows", Sent(json.dumps({repeated(f"{n}", 10_000): 1 for n in range(300)}).encode())
-    yield "a wrong field and much else", asked(objective=5, input=EMAILS[:45_000])
-    yield "hints that are none", asked(objective="x", hints=[*["x"] * 45_000, 1])
-    yield "a chain without end", asked(objective="x", chain=[f"agent{number}" for number in range(45_000)])
-    yield "tools without end", asked(objective="x", tools=[f"tool{number}" for number in range(45_000)])
-    yield "keywords", asked(objective="x", context={"keywords": EMAILS[:9_000], "last_messages": 5})
-    yield "notes", asked(objective="x", handoff={"decisions": EMAILS[:9_000], "facts": EMAILS[:900]})
+    yield "a wrong field and much else", delegation_to(objective=5, input=EMAILS[:45_000])
+    yield "hints that are none", delegation_to(objective="x", hints=[*["x"] * 45_000, 1])
+    yield "a chain without end", delegation_to(objective="x", chain=[f"agent{number}" for number in range(45_000)])
+    yield "tools without end", delegation_to(objective="x", tools=[f"tool{number}" for number in range(45_000)])
+    yield "keywords", delegation_to(objective="x", context={"keywords": EMAILS[:9_000], "last_messages": 5})
+    yield "notes", delegation_to(objective="x", handoff={"decisions": EMAILS[:9_000], "facts": EMAILS[:900]})
     doubled = b",".join([b'"a":1'] * 49_000)
     yield "the same name twice", Sent(b'{"target": "echo", "user": "u", "input": {%s}}' % doubled)
     yield "brackets", Sent(b"[" * 4 * MIB)
-    yield "blanks", Sent(b" " * (4 * MIB - 60) + asked(objective="x").body)
+    yield "blanks", Sent(b" " * (4 * MIB - 60) + delegation_to(objective="x").body)
     yield "quotes", Sent(b'"' * 4 * MIB)
     yield "backslashes", Sent(b'{"target": "echo", "user": "u", "input": "%s"}' % (b"\\\\" * 2_000_000))
     for name in ANSWERS:
-        yield f"answer: {name}", asked("flood", objective=name)
-        yield f"answer through another: {name}", asked("boss", objective=name)
-        yield f"answer as a stream: {name}", asked("flood", objective=name)._replace(accept="text/event-stream")
+        yield f"answer: {name}", delegation_to("flood", objective=name)
+        yield f"answer through another: {name}", delegation_to("boss", objective=name)
+        yield f"answer as a stream: {name}", delegation_to("flood", objective=name)._replace(accept="text/event-stream")
         if f"{name}-other" in ANSWERS:
-            yield f"two answers: {name}", asked("editor", objective=f"{name} {name}-other")
+            yield f"two answers: {name}", delegation_to("editor", objective=f"{name} {name}-other")
     for name in TEXTS:
-        said = asked("talker", objective=f"text-{name}")
-        yield f"words as they come: {name}", said._replace(accept="text/event-stream")
+        request_of_text = delegation_to("talker", objective=f"text-{name}")
+        yield f"words as they come: {name}", request_of_text._replace(accept="text/event-stream")
     for what, value in STRUCTURES.items():
         for name, body in foreign(value):
             yield f"dialect {name}: {what}", Sent(json.dumps(body).encode(), f"/dialects/{name}", token=HUB)
@@ -173,7 +179,7 @@ STRUCTURES: dict[str, Any] = {
 
 def foreign(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the body of a request in each dialect, with something in it."""
-    said = {"request_id": f"{len(str(value))}-{type(value).__name__}", "user_id": "u"}
+    fields = {"request_id": f"{len(str(value))}-{type(value).__name__}", "user_id": "u"}
     people = {"origin_employee": "boss", "target_employee": "echo", "parent_session_id": "s", "objective": "x"}
     bounds = {"max_tokens": 100_000, "max_depth": 2, "deadline_ms": 15_000}
     given: dict[str, Any] = {
@@ -181,7 +187,7 @@ def foreign(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         "handoff_data": {"v": value},
         "context_hints": [],
     }
-    yield "employee", {**said, **people, **given, "constraints": bounds}
+    yield "employee", {**fields, **people, **given, "constraints": bounds}
     chain: dict[str, Any] = {
         "originalQuery": "x",
         "delegationChain": [],
@@ -413,10 +419,10 @@ async def attack(server: Process, pinger: Process, address: str, only: str) -> l
             if sent.path == "/mcp":
                 proof["mcp-session-id"] = await greeted(session, proof)
             async with session.post(sent.path, data=sent.body, headers=proof) as reply:
-                status, said = reply.status, await reply.read()
+                status, answer = reply.status, await reply.read()
             took = [*server.ask(), *pinger.ask()]
             if only or os.environ.get(EXPLAIN):
-                words = said[:90] if status >= 300 or sent.path != "/v1/delegations" else b""
+                words = answer[:90] if status >= 300 or sent.path != "/v1/delegations" else b""
                 turn, late, wait = took
                 print(f"turn {turn:5.0f} late {late:5.0f} wait {wait:5.0f}  {status} {name} {words}", file=sys.stderr)
             most = [max(pair) for pair in zip(most, took, strict=True)]

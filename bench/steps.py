@@ -113,12 +113,12 @@ async def compare(store: Store, name: str) -> list[Figure]:
                 rate, spent = await at_once(one)
                 rates[kind], cpu[kind] = max(rates[kind], rate), min(cpu[kind], spent)
     figures: list[Figure] = []
-    for kind, said in NAMES.items():
+    for kind, label in NAMES.items():
         goal = GOAL if kind != BOOK else None
         figures += [
-            Figure(name=f"steps on {name}: {said}", value=rates[kind], unit="/s", bound=goal),
-            Figure(name=f"steps on {name}: {said}, against bare commits", value=rates[kind], floor=floor, unit="/s"),
-            Figure(name=f"steps on {name}: {said}, CPU of the hub", value=cpu[kind], unit="µs"),
+            Figure(name=f"steps on {name}: {label}", value=rates[kind], unit="/s", bound=goal),
+            Figure(name=f"steps on {name}: {label}, against bare commits", value=rates[kind], floor=floor, unit="/s"),
+            Figure(name=f"steps on {name}: {label}, CPU of the hub", value=cpu[kind], unit="µs"),
         ]
     return figures
 

@@ -99,16 +99,16 @@ async def serve_bare() -> None:
     def event(kind: str, text: str, number: int = 0) -> str:
         return f"id: {number}\nevent: {kind}\ndata: {encode({'body': {'text': text}, 'more': 'x' * 200}).decode()}\n\n"
 
-    async def told() -> AsyncIterator[str]:
+    async def steps_as_events() -> AsyncIterator[str]:
         yield event("request", "", 1)
         await go.wait()
         for number in range(STEPS):
             yield event("progress", f"step {number}", 2 + number) + event("delta", f"word {number} ")
         yield event("result", BODY["input"], 2 + STEPS)
 
-    async def stream(asked: Request) -> StreamingResponse:
-        await asked.body()
-        return StreamingResponse(told(), media_type="text/event-stream")
+    async def stream(request: Request) -> StreamingResponse:
+        await request.body()
+        return StreamingResponse(steps_as_events(), media_type="text/event-stream")
 
     class Bare:
         app = Starlette(routes=[Route("/v1/delegations", stream, methods=["POST"])])
@@ -163,7 +163,7 @@ class Told(msgspec.Struct):
     body: Body
 
 
-class Heard(msgspec.Struct):
+class ReceivedStream(msgspec.Struct):
     """What one stream has told so far."""
 
     numbers: list[int] = []
@@ -197,13 +197,13 @@ class Heard(msgspec.Struct):
         return ""
 
 
-async def read(reply: ClientResponse, heard: Heard, opened: asyncio.Event) -> None:
+async def read(reply: ClientResponse, received: ReceivedStream, opened: asyncio.Event) -> None:
     rest = b""
     async for part in reply.content.iter_any():
         *whole, rest = (rest + part).split(b"\n\n")
         for raw in whole:
-            heard.take(raw)
-        if heard.numbers:
+            received.take(raw)
+        if received.numbers:
             opened.set()
     assert not rest, rest
 
@@ -223,7 +223,7 @@ class Measured(msgspec.Struct):
 
 async def stream(server: Server, count: int) -> tuple[float, float]:
     """Open streams, read all to their ends, check each; return the memory while all were open, and the rate."""
-    heard = [Heard() for _ in range(count)]
+    streams = [ReceivedStream() for _ in range(count)]
     opened = [asyncio.Event() for _ in range(count)]
     runs = [""] * count
     headers = {"authorization": f"Bearer {TOKEN}", "accept": "text/event-stream", "content-type": "application/json"}
@@ -236,7 +236,7 @@ async def stream(server: Server, count: int) -> tuple[float, float]:
             async with session.post("/v1/delegations", data=body) as reply:
                 assert reply.status == 200, await reply.text()
                 runs[number] = reply.headers.get("location", "")
-                await read(reply, heard[number], opened[number])
+                await read(reply, streams[number], opened[number])
 
         async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
             for number in range(count):
@@ -244,21 +244,21 @@ async def stream(server: Server, count: int) -> tuple[float, float]:
             for event in opened:
                 await event.wait()
             memory_kb = await asyncio.to_thread(server.memory_kb)
-            assert not any(each.progress for each in heard), "some did not wait"
+            assert not any(each.progress for each in streams), "some did not wait"
             start = time.perf_counter()
             server.tell("go")
         took_s = time.perf_counter() - start
         server.tell("hold")
-        for run, each in zip(runs, heard, strict=True):
+        for run, each in zip(runs, streams, strict=True):
             if run:
                 # What is on record, told from its beginning, is what was heard.
-                again = Heard()
+                again = ReceivedStream()
                 async with session.get(f"{run}/events") as reply:
                     await read(reply, again, asyncio.Event())
                 assert (again.numbers, again.kinds) == (each.numbers, each.kinds), run
-    wrong = [why for each in heard if (why := each.wrong())]
+    wrong = [why for each in streams if (why := each.wrong())]
     assert not wrong, f"{len(wrong)} of {count} streams are wrong, the first: {wrong[0]}"
-    return memory_kb, sum(len(each.numbers) + len(each.words) for each in heard) / took_s
+    return memory_kb, sum(len(each.numbers) + len(each.words) for each in streams) / took_s
 
 
 async def measured(server: Server) -> Measured:
@@ -270,15 +270,15 @@ async def measured(server: Server) -> Measured:
 
 def measure() -> list[Figure]:
     allow_files()
-    found: dict[str, Measured] = {}
+    results: dict[str, Measured] = {}
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("bare", "hub"):
             server = Server(f"--serve-{kind}", folder)
             try:
-                found[kind] = asyncio.run(measured(server))
+                results[kind] = asyncio.run(measured(server))
             finally:
                 server.end()
-    hub, bare = found["hub"], found["bare"]
+    hub, bare = results["hub"], results["bare"]
     name = f"streams: {STREAMS:,} at once"
     return [
         Figure(name=f"{name}, memory of each", value=hub.stream_kb, floor=bare.stream_kb, unit="kB"),

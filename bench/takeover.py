@@ -66,7 +66,7 @@ class Host:
 async def take_over(hub: Hub, place: int, folder: Path, *arguments: str) -> float:
     """Return the seconds from the kill of a host until its run went on at the other one."""
     first = await asyncio.to_thread(Host, *arguments)
-    asked = asyncio.create_task(hub.ask("steady", f"{place}", user="u"))
+    answering = asyncio.create_task(hub.ask("steady", f"{place}", user="u"))
     await asyncio.to_thread(first.line)
     second = await asyncio.to_thread(Host, *arguments)
     try:
@@ -76,7 +76,7 @@ async def take_over(hub: Hub, place: int, folder: Path, *arguments: str) -> floa
         first.kill()
         began = float(await asyncio.to_thread(second.line))
         (folder / f"go {place}").touch()
-        assert (await asked).unwrap() == "done"
+        assert (await answering).unwrap() == "done"
         return began - killed
     finally:
         first.kill()
@@ -100,14 +100,14 @@ def measure() -> list[Figure]:
     try:
         with tempfile.TemporaryDirectory() as made, nats_server(Path(made)) as url:
             database = asyncio.run(postgres.database())
-            found = asyncio.run(take_overs(Path(made), url, made, database))
+            seconds = asyncio.run(take_overs(Path(made), url, made, database))
     finally:
         postgres.remove()
     name, lease_s = f"take-over after kill -9, {{}} of {ROUNDS}", LEASE_MS / 1_000
     return [
-        Figure(name=name.format("median"), value=statistics.median(found), unit="s", floor=lease_s),
+        Figure(name=name.format("median"), value=statistics.median(seconds), unit="s", floor=lease_s),
         # Below four seconds, with a lease of five.
-        Figure(name=name.format("longest"), value=max(found), unit="s", floor=lease_s, bound=at_most(0.8)),
+        Figure(name=name.format("longest"), value=max(seconds), unit="s", floor=lease_s, bound=at_most(0.8)),
     ]
 
 

@@ -68,16 +68,16 @@ async def hops(folder: Path, at_once: int, endpoint: str | None, sample: float =
 
 def measure() -> list[Figure]:
     kinds = {"without": (None, 1.0), "on": (True, 1.0), "not sampled": (True, 0.0)}
-    found: dict[tuple[int, str], float] = {}
+    best: dict[tuple[int, str], float] = {}
     with collector() as endpoint:
         for _ in range(ROUNDS):
             for at_once in (1, 100):
                 for name, (on, sample) in kinds.items():
                     with tempfile.TemporaryDirectory() as folder:
                         took = asyncio.run(hops(Path(folder), at_once, endpoint if on else None, sample))
-                    found[at_once, name] = min(took, found.get((at_once, name), took))
+                    best[at_once, name] = min(took, best.get((at_once, name), took))
     return [
-        Figure(name=f"telemetry: {title}", value=found[at_once, name], floor=found[at_once, "without"], unit="µs")
+        Figure(name=f"telemetry: {title}", value=best[at_once, name], floor=best[at_once, "without"], unit="µs")
         for at_once, name, title in (
             (1, "on", "hop, one after another, all traced"),
             (1, "not sampled", "hop, one after another, not sampled"),

@@ -128,10 +128,10 @@ def odd_strings(count: int) -> list[str]:
 def tiktoken_encoders() -> dict[Encoding, Encode]:
     """tiktoken's, for each encoding whose vocabulary is here; nothing is downloaded."""
     folder = Path(os.environ.get("TIKTOKEN_CACHE_DIR", ""))
-    found: dict[Encoding, Path] = {
+    files: dict[Encoding, Path] = {
         name: folder / file for name, file in VOCABULARIES.items() if (folder / file).is_file()
     }
-    if not found:
+    if not files:
         print("no vocabulary for tiktoken; the beginning of bench/tokens.py says how to get it", file=sys.stderr)
         return {}
     try:
@@ -141,11 +141,11 @@ def tiktoken_encoders() -> dict[Encoding, Encode]:
         return {}
     with tempfile.TemporaryDirectory() as copies:
         # It deletes what it takes for damaged.
-        for path in found.values():
+        for path in files.values():
             shutil.copy(path, copies)
         os.environ["TIKTOKEN_CACHE_DIR"] = copies
         try:
-            return {name: tiktoken.get_encoding(name).encode_ordinary for name in found}
+            return {name: tiktoken.get_encoding(name).encode_ordinary for name in files}
         finally:
             os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
 

@@ -128,9 +128,9 @@ def various(texts: Sequence[str], count: int, lot: Random) -> list[str]:
     """Return some of the texts, which have few words in common."""
     chosen = [lot.choice(texts)]
     while len(chosen) < count:
-        said = {word for text in chosen for word in text.split()}
+        words = {word for text in chosen for word in text.split()}
         others = [text for text in lot.sample(texts, CANDIDATES) if text not in chosen]
-        chosen.append(min(others, key=lambda text: len(said.intersection(text.split())) / len(text.split())))
+        chosen.append(min(others, key=lambda text: len(words.intersection(text.split())) / len(text.split())))
     return chosen
 
 
@@ -154,15 +154,15 @@ def rows(classifier: WordClassifier | Embeddings, texts: Iterable[Labelled]) -> 
         yield Row(signals, kind, counts)
 
 
-def fitted(found: Sequence[Row], kinds: Sequence[Kind]) -> list[list[float]]:
+def fitted(training: Sequence[Row], kinds: Sequence[Kind]) -> list[list[float]]:
     """Return the weights of each kind but the last by a multinomial logistic regression, with Newton's method."""
-    size = 1 + len(found[0].signals)
+    size = 1 + len(training[0].signals)
     count = size * (len(kinds) - 1)
     weights = [0.0] * count
     for _ in range(ROUNDS):
         gradient = [0.0 if place % size == 0 else -RIDGE * each for place, each in enumerate(weights)]
         bend = [[RIDGE if one == other and one % size else 0.0 for other in range(count)] for one in range(count)]
-        for signals, kind, counts in found:
+        for signals, kind, counts in training:
             row = (1.0, *signals)
             powers = [
                 math.exp(sum(weights[start + place] * each for place, each in enumerate(row)))
@@ -208,8 +208,8 @@ def main() -> None:
     if "embeddings" in classifiers():
         makes.append((Embeddings, MEANING, ("CLEAR_WEIGHTS", "VAGUE_WEIGHTS")))
     for make, kinds, names in makes:
-        found = [row for team, texts in teams for row in rows(make(team), texts) if row.kind in kinds]
-        for name, weights in zip(names, fitted(found, kinds), strict=True):
+        training = [row for team, texts in teams for row in rows(make(team), texts) if row.kind in kinds]
+        for name, weights in zip(names, fitted(training, kinds), strict=True):
             print(f"{name} = ({', '.join(f'{weight:.2f}' for weight in weights)})", flush=True)
 
 

@@ -51,9 +51,9 @@ def worked_s(pid: int) -> float:
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        gateway, said = start(folder, "relay", "--port", "0")
+        gateway, announced = start(folder, "relay", "--port", "0")
         try:
-            (folder / "remit.toml").write_text(TEAM.format(gateway=said["address"]))
+            (folder / "remit.toml").write_text(TEAM.format(gateway=announced["address"]))
             (folder / "agents.py").write_text(AGENTS)
             subprocess.run([REMIT, "devices", "init", "--name", "bench"], cwd=folder, check=True, capture_output=True)
             device, _ = start(folder, "up")

@@ -35,7 +35,7 @@ def hub_in(folder: Path) -> Hub:
     async def by_hand(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
         for number in range(STEPS):
             step = brief.delegate(
-                "desk", objective=_said(number), input={"number": number}, capability=brief.input, max_tokens=400
+                "desk", objective=_objective(number), input={"number": number}, capability=brief.input, max_tokens=400
             )
             (await step).unwrap()
         return "done"
@@ -47,7 +47,7 @@ def hub_in(folder: Path) -> Hub:
     return hub
 
 
-def _said(number: int) -> str:
+def _objective(number: int) -> str:
     return f"Do part {number}"
 
 
@@ -56,7 +56,7 @@ def _step(number: int, capability: str) -> Step:
         name=f"part_{number}",
         agent="desk",
         capability=capability,
-        objective=_said(number),
+        objective=_objective(number),
         input={"number": number},
         tokens=400,
         after=(f"part_{number - 1}",) if number else (),

@@ -47,7 +47,7 @@ ONCE = {"search, first time (builds the index)", "verify, full"}
 
 def generate(path: Path, delegations: int) -> None:
     """Write runs as hubs write them: rows, requests, chain and checkpoints."""
-    asyncio.run(_made(path))
+    asyncio.run(_create_store(path))
     key = read_key(key_path(path))
     connection = connect_writer(path, "process", 5)
     connection.pragma("synchronous", "OFF")
@@ -110,7 +110,7 @@ def _insert(connection: SqliteConnection, sql: str, rows: list[tuple[object, ...
         connection.execute(f"{sql} {places}", [value for row in some for value in row])
 
 
-async def _made(path: Path) -> None:
+async def _create_store(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
     await store.close()
@@ -118,40 +118,40 @@ async def _made(path: Path) -> None:
 
 def measure(path: Path, *, verify: bool) -> list[Figure]:
     """Return the seconds of what people do with such a store, and the CPU time of the commands."""
-    found: dict[str, float] = {}
+    measured: dict[str, float] = {}
 
     async def in_process() -> None:
         store = SqliteStore(path)
         began = time.perf_counter()
         await store.open()
-        found["opening"] = time.perf_counter() - began
-        found["sweep"] = await _timed(lambda: store.sweep(max_attempts=3, keep_ms=DAY_MS))
+        measured["opening"] = time.perf_counter() - began
+        measured["sweep"] = await _timed(lambda: store.sweep(max_attempts=3, keep_ms=DAY_MS))
         (newest,) = await store.runs(limit=1)
-        found["the newest runs"] = await _timed(lambda: store.runs(limit=20))
-        found["runs of a user"] = await _timed(lambda: store.runs(user="user-7", limit=50))
-        found["runs of no user"] = await _timed(lambda: store.runs(user="nobody", limit=50))
-        found["run by its first digits"] = await _timed(lambda: store.runs(run=newest.run[:14], limit=2))
-        found["records of a run"] = await _timed(lambda: store.records(run=newest.run))
-        found["recent"] = await _timed(lambda: store.recent(1_000))
+        measured["the newest runs"] = await _timed(lambda: store.runs(limit=20))
+        measured["runs of a user"] = await _timed(lambda: store.runs(user="user-7", limit=50))
+        measured["runs of no user"] = await _timed(lambda: store.runs(user="nobody", limit=50))
+        measured["run by its first digits"] = await _timed(lambda: store.runs(run=newest.run[:14], limit=2))
+        measured["records of a run"] = await _timed(lambda: store.records(run=newest.run))
+        measured["recent"] = await _timed(lambda: store.recent(1_000))
         wanted = ContextFilter(keywords=(newest.run[-8:],), last_messages=5)
         now_ms = time.time_ns() // 1_000_000
 
         async def search() -> object:
             return await store.messages("long-conversation", wanted, now_ms=now_ms, tokens=100_000)
 
-        found["search, first time (builds the index)"] = await _timed(search)
-        found["search"] = await _timed(search)
+        measured["search, first time (builds the index)"] = await _timed(search)
+        measured["search"] = await _timed(search)
         await store.close()
 
     asyncio.run(in_process())
     if verify:
-        found["verify, full"] = _wall(lambda: verify_file(path, incremental=True))
-        found["verify, incremental"] = _wall(lambda: verify_file(path, incremental=True))
+        measured["verify, full"] = _wall(lambda: verify_file(path, incremental=True))
+        measured["verify, incremental"] = _wall(lambda: verify_file(path, incremental=True))
     figures = [
         Figure(
             name=name, value=seconds, unit="s", bound=None if name in ONCE else at_most(LIMITS_S.get(name, OTHERS_S))
         )
-        for name, seconds in found.items()
+        for name, seconds in measured.items()
     ]
     remit = [sys.executable, "-m", "remit_cli"]
     floor_s = min(_process([*remit, "--version"])[0] for _ in range(3))

@@ -91,14 +91,14 @@ async def ended_by(run: Awaitable[object]) -> str | None:
     except NotEndedError:
         return None
     except BaseException as error:  # noqa: BLE001 - whatever a framework ends with is what is measured
-        return _named(error)
+        return _error_name(error)
     return None
 
 
-def _named(error: BaseException) -> str | None:
+def _error_name(error: BaseException) -> str | None:
     """Return the code or the name of an error; a group is known by its first, and a loop that was cut off by none."""
     if isinstance(error, BaseExceptionGroup):
-        return _named(error.exceptions[0])  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        return _error_name(error.exceptions[0])  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     below: BaseException | None = error
     while below is not None:
         if isinstance(below, NotEndedError):

@@ -47,8 +47,8 @@ def served(answer: Answer) -> str:
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             text = answer(request["params"]["message"]["parts"][0]["text"])
-            said = {"messageId": "m-1", "role": "ROLE_AGENT", "parts": [{"text": text}]}
-            body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"message": said}}).encode()
+            message = {"messageId": "m-1", "role": "ROLE_AGENT", "parts": [{"text": text}]}
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"message": message}}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -78,14 +78,14 @@ class Gateway:
         return name
 
     async def ask(self, name: str, text: str = "x") -> str:
-        asked = {"parameters": {"query": text}, "interaction_type": "query"}
-        return (await self.client.post(f"/a2a/{name}/invoke", json=asked)).raise_for_status().text
+        call = {"parameters": {"query": text}, "interaction_type": "query"}
+        return (await self.client.post(f"/a2a/{name}/invoke", json=call)).raise_for_status().text
 
     def ask_blocking(self, name: str) -> str:
         """Ask from an agent, which runs in a thread."""
-        asked = {"parameters": {"query": "x"}, "interaction_type": "query"}
+        call = {"parameters": {"query": "x"}, "interaction_type": "query"}
         with httpx.Client(base_url=self._url, headers=self._headers, timeout=60) as client:
-            return client.post(f"/a2a/{name}/invoke", json=asked).raise_for_status().text
+            return client.post(f"/a2a/{name}/invoke", json=call).raise_for_status().text
 
 
 @cache

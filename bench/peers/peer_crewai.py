@@ -31,21 +31,21 @@ MEANS = {
 class Scripted(BaseLLM):
     """A model that does what a function says."""
 
-    said: object = None
+    script: object = None
 
     def supports_function_calling(self) -> bool:
         return True
 
     def call(self, messages, tools=None, **options):
-        said = self.said(messages)
-        if isinstance(said, str):
-            return said
-        (name,) = said
+        content = self.script(messages)
+        if isinstance(content, str):
+            return content
+        (name,) = content
         return [{"id": f"call-{time.time_ns()}", "type": "function", "function": {"name": name, "arguments": "{}"}}]
 
 
-def agent_of(said, tools=(), **options) -> Agent:
-    model = Scripted(model="script", said=said)
+def agent_of(script, tools=(), **options) -> Agent:
+    model = Scripted(model="script", script=script)
     return Agent(role="worker", goal="work", backstory="-", llm=model, tools=list(tools), **options)
 
 
@@ -81,12 +81,12 @@ async def loop(turn: Callable[[], None]) -> None:
 
 
 async def budget(spend: Callable[[], None]) -> None:
-    def said(messages) -> str:
+    def script(messages) -> str:
         spend()
         worker.llm._track_token_usage_internal({"prompt_tokens": COST, "completion_tokens": 0, "total_tokens": COST})
         return "done"
 
-    worker = agent_of(said)
+    worker = agent_of(script)
     tasks = [Task(description=f"Part {number}", expected_output="-", agent=worker) for number in range(CALLS)]
     await Crew(agents=[worker], tasks=tasks).kickoff_async()
 
@@ -94,11 +94,11 @@ async def budget(spend: Callable[[], None]) -> None:
 async def deadline(work: Ask) -> bool:
     loop = asyncio.get_running_loop()
 
-    def said(messages) -> str:
+    def script(messages) -> str:
         asyncio.run_coroutine_threadsafe(work(), loop).result(WORK_S * 3)
         return "done"
 
-    agent = agent_of(said, max_execution_time=int(DEADLINE_S), max_retry_limit=0)
+    agent = agent_of(script, max_execution_time=int(DEADLINE_S), max_retry_limit=0)
     task = Task(description="Go", expected_output="-", agent=agent)
     await asyncio.to_thread(Crew(agents=[agent], tasks=[task]).kickoff)
     return False
@@ -111,8 +111,8 @@ def served(answer: Callable[[str], str]) -> Generator[None]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            said = {"role": "assistant", "content": answer(str(request["messages"][-1]["content"]))}
-            choice = {"index": 0, "finish_reason": "stop", "message": said}
+            message = {"role": "assistant", "content": answer(str(request["messages"][-1]["content"]))}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
             body = {"id": "1", "object": "chat.completion", "created": 0, "model": "gpt-5-mini", "choices": [choice]}
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -130,8 +130,8 @@ def served(answer: Callable[[str], str]) -> Generator[None]:
 
 
 async def steps(folder: Path, pay: Callable[[], None], ship: Callable[[], None]) -> None:
-    def answer(asked: str) -> str:
-        (ship if "Ship it" in asked else pay)()
+    def answer(prompt: str) -> str:
+        (ship if "Ship it" in prompt else pay)()
         return "done"
 
     def crew() -> Crew:
@@ -146,11 +146,11 @@ async def steps(folder: Path, pay: Callable[[], None], ship: Callable[[], None])
 
 
 async def personal_data(seen: list[str]) -> str:
-    def said(messages) -> str:
+    def script(messages) -> str:
         seen.append(str(messages))
         return "Sent."
 
-    return (await agent_of(said).kickoff_async(TEXT)).raw
+    return (await agent_of(script).kickoff_async(TEXT)).raw
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ async def more() -> dict[str, float]:
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
-    agent, found = Agent(TestModel(custom_output_text="constant")), dict[str, float]()
+    agent, medians = Agent(TestModel(custom_output_text="constant")), dict[str, float]()
     with tempfile.TemporaryDirectory() as folder:
         limits = Limits(max_agent_delegations=PLENTY, max_delegations=PLENTY, root_tokens=PLENTY)
         hub = Hub(store=Path(folder) / "hub.db", limits=limits)
@@ -63,13 +63,13 @@ async def more() -> dict[str, float]:
                 return await brief.delegate("worker", objective=f"errand {next(numbers)}")
 
             runs = {"agent_in_hub_us": ask, "agent_alone_us": lambda: agent.run("x")}
-            found.update(await medians_us(runs, MORE_REPEATS))
+            medians.update(await medians_us(runs, MORE_REPEATS))
 
         hub.add("worker", agent)
         hub.add("boss", boss, may_call=["worker"])
         async with hub:
             (await hub.ask("boss", "Go", user="u")).unwrap()
-    return found
+    return medians
 
 
 async def loop(turn: Callable[[], None]) -> None:

@@ -107,13 +107,13 @@ def results() -> dict[str, Any]:
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
-def tables(found: dict[str, Any]) -> str:
+def tables(results_by_peer: dict[str, Any]) -> str:
     """Return the tables of the comparison page."""
     lines = [
         "| | import, ms of CPU | memory, MB | one delegation, µs | a bare task in the same run, µs | overhead, µs |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    peers = {name: found[name] for name in PEERS if name in found}
+    peers = {name: results_by_peer[name] for name in PEERS if name in results_by_peer}
     for name, peer in peers.items():
         if "hop_us" in peer:
             over = peer["hop_us"] - peer["floor_us"]
@@ -127,7 +127,7 @@ def tables(found: dict[str, Any]) -> str:
             "",
             f"The same agent of pydantic-ai took {alone:,.0f} µs alone and {within:,.0f} µs as an agent of a hub.",
         ]
-    for fault, title, said in (
+    for fault, title, describe in (
         ("loop", "Two agents ask each other endlessly", _loop),
         ("budget", "Ten calls of 300 tokens, 1,000 to spend", _budget),
         ("deadline", "Work of 3 s, a limit of 1 s", _deadline),
@@ -138,15 +138,15 @@ def tables(found: dict[str, Any]) -> str:
         for name, peer in peers.items():
             if "faults" in peer:
                 figures = peer["faults"][fault]
-                lines.append(f"| {TITLES[name]} | {figures['means']} | {said(figures)} |")
+                lines.append(f"| {TITLES[name]} | {figures['means']} | {describe(figures)} |")
     return "\n".join(lines)
 
 
-def page(text: str, found: dict[str, Any]) -> str:
+def page(text: str, results_by_peer: dict[str, Any]) -> str:
     """Return the text of the comparison page with the tables of these figures."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{tables(found)}\n\n{END}{tail}"
+    return f"{head}{BEGIN}\n\n{tables(results_by_peer)}\n\n{END}{tail}"
 
 
 def _loop(figures: dict[str, Any]) -> str:
@@ -192,11 +192,11 @@ def main() -> None:
     if not given.page:
         for name in given.names or PEERS:
             measured = measure(name)
-            found = {**results(), name: measured, "python": platform.python_version()}
-            RESULTS.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    found = results()
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-    print(tables(found))
+            measured_results = {**results(), name: measured, "python": platform.python_version()}
+            RESULTS.write_text(json.dumps(measured_results, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    measured_results = results()
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), measured_results), encoding="utf-8")
+    print(tables(measured_results))
 
 
 if __name__ == "__main__":
