@@ -34,8 +34,8 @@ async def interface_of(server: Server, agent: str) -> dict[str, str]:
         ClientSession() as session,
         session.get(f"{server.address}/a2a/{agent}/.well-known/agent-card.json") as r,
     ):
-        (found,) = [each for each in (await r.json())["supportedInterfaces"] if each["protocolBinding"] == "GRPC"]
-    return found
+        (interface,) = [each for each in (await r.json())["supportedInterfaces"] if each["protocolBinding"] == "GRPC"]
+    return interface
 
 
 @asynccontextmanager
@@ -47,17 +47,17 @@ async def stub_of(server: Server, agent: str) -> AsyncGenerator[Any]:
 
 def metadata(name: str | None = "anna-app", *, extended: bool = False, **more: str) -> tuple[tuple[str, str], ...]:
     """Return the metadata of the sender of that name."""
-    said = {"a2a-version": "1.0", **({"authorization": f"Bearer {name}"} if name else {}), **more}
+    headers = {"a2a-version": "1.0", **({"authorization": f"Bearer {name}"} if name else {}), **more}
     if extended:
-        said["a2a-extensions"] = EXTENSION
-    return tuple((key.replace("_", "-"), value) for key, value in said.items() if value)
+        headers["a2a-extensions"] = EXTENSION
+    return tuple((key.replace("_", "-"), value) for key, value in headers.items() if value)
 
 
 def message(text: str, id: str = "", *, agent: str = "", **more: Any) -> pb.SendMessageRequest:
     """Return a request that holds a text."""
-    said = pb.Message(message_id=id or f"m-{len(_said)}", role=pb.ROLE_USER, parts=[pb.Part(text=text)])
-    _said.append(said)
-    return pb.SendMessageRequest(message=said, tenant=agent, configuration=pb.SendMessageConfiguration(**more))
+    sent = pb.Message(message_id=id or f"m-{len(_said)}", role=pb.ROLE_USER, parts=[pb.Part(text=text)])
+    _said.append(sent)
+    return pb.SendMessageRequest(message=sent, tenant=agent, configuration=pb.SendMessageConfiguration(**more))
 
 
 _said: list[pb.Message] = []

@@ -25,14 +25,14 @@ class Executor(AgentExecutor):
     """Does what the first word of the message says."""
 
     def __init__(self) -> None:
-        self.asked: list[pb.Message] = []
+        self.messages: list[pb.Message] = []
         self.began, self.cancelled = asyncio.Event(), asyncio.Event()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
         assert context.task_id is not None
         assert context.context_id is not None
-        self.asked.append(context.message)
+        self.messages.append(context.message)
         text = context.get_user_input()
         word, _, rest = text.partition(" ")
         if word == "say":

@@ -43,10 +43,10 @@ def client_of(
     server: Server, name: str = "anna-app", *, extended: bool = False, headers: dict[str, str] | None = None
 ) -> ClientSession:
     """Return a session that proves to be the sender of that name, and speaks A2A 1.0."""
-    said = {"authorization": f"Bearer {name}", "a2a-version": "1.0"} | (headers or {})
+    all_headers = {"authorization": f"Bearer {name}", "a2a-version": "1.0"} | (headers or {})
     if extended:
-        said["a2a-extensions"] = EXTENSION
-    return ClientSession(server.address, headers={key: value for key, value in said.items() if value})
+        all_headers["a2a-extensions"] = EXTENSION
+    return ClientSession(server.address, headers={key: value for key, value in all_headers.items() if value})
 
 
 # ── asking in either binding ──────────────────────────────────────────────────────────────────────────────────────────
@@ -145,8 +145,8 @@ class Caller:
         """Return a task once it is in one of these states."""
 
         async def look() -> Any:
-            found = await self("GetTask", id=task)
-            return found if state(found) in states else None
+            task_now = await self("GetTask", id=task)
+            return task_now if state(task_now) in states else None
 
         return await eventually(look, f"a task that is {' or '.join(states)}")
 

@@ -73,7 +73,7 @@ class Agent:
                 case "ask":
                     await self._tell(session_id, acp.update_agent_message_text(await self._ask(session_id, value)))
                 case "read":
-                    await self._tell(session_id, acp.update_agent_message_text(await self._read(session_id, value)))
+                    await self._tell(session_id, acp.update_agent_message_text(await self._fetch(session_id, value)))
                 case "repeat":
                     await self._tell(session_id, acp.update_agent_message_text(f"{session_id}: {text}"))
                 case "wait":
@@ -110,7 +110,7 @@ class Agent:
         note(f"answered {outcome.outcome}")
         return outcome.option_id if outcome.outcome == "selected" else outcome.outcome
 
-    async def _read(self, session: str, path: str) -> str:
+    async def _fetch(self, session: str, path: str) -> str:
         try:
             return (await self._client.read_text_file(session_id=session, path=path)).content
         except acp.RequestError as error:

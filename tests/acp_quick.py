@@ -37,13 +37,13 @@ class Agent:
 
     def serve(self) -> None:
         while True:
-            message = self._read()
+            message = self._next_message()
             if "method" in message and "id" in message:
                 self._answer(message["id"], message["method"], message.get("params") or {})
                 if self._leaves:
                     return
 
-    def _read(self) -> dict[str, Any]:
+    def _next_message(self) -> dict[str, Any]:
         """Return the next message, once it is known whether it cancels the turn."""
         line = sys.stdin.readline()
         if not line:
@@ -103,7 +103,7 @@ class Agent:
                 case "wait":
                     note("waits")
                     while not self._cancelled:
-                        self._read()
+                        self._next_message()
                     self._tell(session, "too late")
                     result["stopReason"] = "cancelled"
                 case "leave":
@@ -128,9 +128,9 @@ class Agent:
         tool = {"toolCallId": "t-1", "title": "rm \x1b[31m-rf", "kind": "delete", "rawInput": {"path": "/\n"}}
         params = {"sessionId": session, "toolCall": tool, "options": options}
         say(id=self._asked, method="session/request_permission", params=params)
-        answer = self._read()
+        answer = self._next_message()
         while "result" not in answer:
-            answer = self._read()
+            answer = self._next_message()
         outcome = answer["result"]["outcome"]
         note(f"answered {outcome['outcome']}")
         return outcome["optionId"] if outcome["outcome"] == "selected" else outcome["outcome"]

@@ -81,17 +81,17 @@ def prompted(number: int, turn: int) -> None:
             say(ended)
         case "asks for everything":
             methods = ("fs/read_text_file", "terminal/create", "elicitation/create", "made/up", "_made/up")
-            for asked, method in enumerate(methods):
-                say({"id": f"q-{asked}", "method": method, "params": {"sessionId": "s", "path": "/etc/passwd"}})
+            for question, method in enumerate(methods):
+                say({"id": f"q-{question}", "method": method, "params": {"sessionId": "s", "path": "/etc/passwd"}})
             answers = [json.loads(sys.stdin.readline()) for _ in methods]
             tell(json.dumps([[answer["id"], answer["error"]["code"]] for answer in answers]))
             say(ended)
         case "asks for ever":
-            for asked in range(30):
+            for question in range(30):
                 tool = {"toolCallId": "t-1", "title": "x"}
                 options = [{"optionId": "no", "name": "No", "kind": "reject_once"}]
                 params = {"sessionId": "s", "toolCall": tool, "options": options}
-                say({"id": asked, "method": "session/request_permission", "params": params})
+                say({"id": question, "method": "session/request_permission", "params": params})
             while json.loads(sys.stdin.readline()).get("method") != "session/cancel":
                 pass
             say({"id": number, "result": {"stopReason": "cancelled"}})

@@ -102,11 +102,11 @@ async def fill(
 
 @contextmanager
 def upkeep(path: Path, now_ms: int) -> Generator[SqliteUpkeep]:
-    found = SqliteUpkeep(path, durability="process", wall_ms=lambda: now_ms)
+    sqlite = SqliteUpkeep(path, durability="process", wall_ms=lambda: now_ms)
     try:
-        yield found
+        yield sqlite
     finally:
-        found.close()
+        sqlite.close()
 
 
 class AgedFile:
@@ -121,8 +121,8 @@ class AgedFile:
         return opened(self.path, clock or Clock(self.now_ms))
 
     async def with_upkeep(self, work: Callable[[StoreUpkeep], T], now_ms: int | None = None) -> T:
-        with upkeep(self.path, now_ms or self.now_ms) as found:
-            return work(found)
+        with upkeep(self.path, now_ms or self.now_ms) as sqlite:
+            return work(sqlite)
 
     async def verdict(self) -> AuditVerdict:
         return verify_file(self.path)

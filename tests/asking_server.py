@@ -28,7 +28,7 @@ def say(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def asked(name: str) -> dict[str, Any] | None:
+def request_of(name: str) -> dict[str, Any] | None:
     """Return what a tool asks for."""
     match name:
         case "book":
@@ -37,20 +37,20 @@ def asked(name: str) -> dict[str, Any] | None:
             params = {"mode": "url", "message": "Sign in", "url": "https://evil.example", "elicitationId": "1"}
             return {"method": "elicitation/create", "params": params}
         case "write":
-            said = {"role": "user", "content": {"type": "text", "text": "Write a poem."}}
-            params = {"messages": [said], "maxTokens": 50, "systemPrompt": "Be brief."}
+            message = {"role": "user", "content": {"type": "text", "text": "Write a poem."}}
+            params = {"messages": [message], "maxTokens": 50, "systemPrompt": "Be brief."}
             return {"method": "sampling/createMessage", "params": params}
         case _:
             return None
 
 
 def answer(number: Any, params: dict[str, Any]) -> None:
-    request = asked(params["name"])
+    request = request_of(params["name"])
     if request is None:
         token = params.get("_meta", {}).get("progressToken")
         for each in (1, 2, 3):
-            said = {} if each == 2 else {"message": f"at {each}"}
-            progress = {"progressToken": token, "progress": each, "total": 3, **said}
+            text = {} if each == 2 else {"message": f"at {each}"}
+            progress = {"progressToken": token, "progress": each, "total": 3, **text}
             say(method="notifications/progress", params=progress)
         result(number, "counted")
     elif not modern:

@@ -68,16 +68,16 @@ def audit(pip_audit: Sequence[str], lock: Path) -> LockAudit:
 def main() -> int:
     """Audit every lock with the pip-audit that is named, and return the exit code."""
     audits = {lock.name: audit(sys.argv[1:2], lock) for lock in map(Path, sys.argv[2:])}
-    for name, found in audits.items():
-        for line in found.affected:
+    for name, report in audits.items():
+        for line in report.affected:
             print(f"{name}: VULNERABLE: {line}")
-        if found.unknown:
-            print(f"{name}: NOT AUDITED: {len(found.unknown)} could not be looked up, the first: {found.unknown[0]}")
-        if found.checked:
-            print(f"{name}: {found.checked} packages were looked up, {len(found.affected)} vulnerabilities are known")
-    if any(found.affected for found in audits.values()):
+        if report.unknown:
+            print(f"{name}: NOT AUDITED: {len(report.unknown)} could not be looked up, the first: {report.unknown[0]}")
+        if report.checked:
+            print(f"{name}: {report.checked} packages were looked up, {len(report.affected)} vulnerabilities are known")
+    if any(report.affected for report in audits.values()):
         return AFFECTED
-    if not audits or any(found.unknown or not found.checked for found in audits.values()):
+    if not audits or any(report.unknown or not report.checked for report in audits.values()):
         print(
             "The audit has no data for what is listed above, so nothing is known about it. "
             "Run it again where https://pypi.org can be reached.",

@@ -30,7 +30,7 @@ Packages = dict[str, Distribution | Requirement]
 
 def required_by(requirements: Iterable[str], extras: Iterable[str] = ()) -> Packages:
     """Return what is installed for some requirements with *extras*, and for the requirements of these."""
-    found: Packages = {}
+    packages: Packages = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     left = [(Requirement(each), frozenset(extras)) for each in requirements]
     while left:
@@ -38,17 +38,17 @@ def required_by(requirements: Iterable[str], extras: Iterable[str] = ()) -> Pack
         marker, name = requirement.marker, canonicalize_name(requirement.name)
         if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in wanted | {""}):
             continue
-        asked = frozenset(requirement.extras)
-        if (name, asked) in seen:
+        its_extras = frozenset(requirement.extras)
+        if (name, its_extras) in seen:
             continue
-        seen.add((name, asked))
+        seen.add((name, its_extras))
         try:
-            package = found[name] = distribution(name)
+            package = packages[name] = distribution(name)
         except PackageNotFoundError:
-            found[name] = requirement
+            packages[name] = requirement
             continue
-        left += [(Requirement(each), asked) for each in package.requires or []]
-    return found
+        left += [(Requirement(each), its_extras) for each in package.requires or []]
+    return packages
 
 
 def bill_of(wheel: Path) -> dict[str, Any]:
@@ -103,14 +103,14 @@ def bill_of(wheel: Path) -> dict[str, Any]:
 def npm_components() -> list[dict[str, Any]]:
     """Return the packages that are built into the page of the console."""
     lock = json.loads((ROOT / "web" / "package-lock.json").read_text(encoding="utf-8"))
-    found: dict[str, dict[str, Any]] = {}
+    components: dict[str, dict[str, Any]] = {}
     for path, each in lock["packages"].items():
         if not path or {"dev", "optional", "devOptional"} & each.keys():
             continue
         name = path.rpartition("node_modules/")[2]
         purl = _purl("npm", name.replace("@", "%40", 1), each["version"])
         algorithm, _, content = each["integrity"].partition("-")
-        found[purl] = {
+        components[purl] = {
             "type": "library",
             "bom-ref": purl,
             "purl": purl,
@@ -120,7 +120,7 @@ def npm_components() -> list[dict[str, Any]]:
             "description": "built into the page of the console",
             "hashes": [{"alg": algorithm.upper().replace("SHA", "SHA-"), "content": b64decode(content).hex()}],
         }
-    return [found[purl] for purl in sorted(found)]
+    return [components[purl] for purl in sorted(components)]
 
 
 @cache

@@ -89,11 +89,11 @@ def run(
 
 def in_wheels(built: Mapping[str, Built]) -> set[str]:
     """Return the files that the wheels hold, without those that describe the packages."""
-    found: set[str] = set()
+    names: set[str] = set()
     for each in built.values():
         with zipfile.ZipFile(each.wheel) as archive:
-            found.update(name for name in archive.namelist() if ".dist-info/" not in name)
-    return found
+            names.update(name for name in archive.namelist() if ".dist-info/" not in name)
+    return names
 
 
 def in_source() -> set[str]:
@@ -250,9 +250,9 @@ def _is_told_what_to_install(folder: Path, variables: Mapping[str, str]) -> None
     (folder / "remit.toml").write_text('[bus]\nurl = "nats://127.0.0.1"\n')
     for command, extra in ((["remit", "up"], "relay"), (["remit", "worker"], "nats"), (["remit", "validate"], "nats")):
         done = subprocess.run(command, cwd=folder, env=variables, check=False, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        if not done.returncode or f"pip install 'remit[{extra}]'" not in said:
-            raise SystemExit(f"{' '.join(command)} without the extra ended with {done.returncode}:\n{said}")
+        output = done.stdout + done.stderr
+        if not done.returncode or f"pip install 'remit[{extra}]'" not in output:
+            raise SystemExit(f"{' '.join(command)} without the extra ended with {done.returncode}:\n{output}")
 
 
 def _look_around(folder: Path, variables: Mapping[str, str]) -> None:
@@ -263,17 +263,17 @@ def _look_around(folder: Path, variables: Mapping[str, str]) -> None:
         try:
             assert server.stderr is not None
             line = server.stderr.readline()
-            told = re.fullmatch(
+            match = re.fullmatch(
                 r"The chat demo is off: it needs `pip install 'remit\[relay\]'`\. "
                 r"Everything else is at (http://127\.0\.0\.1:\d+) \(Ctrl-C to stop\)\.\n",
                 line,
             )
-            if told is None:
+            if match is None:
                 server.terminate()
                 raise SystemExit(f"remit dev without extras:\n{line}{server.stderr.read()}")
-            page = _got(f"{told[1]}/")
+            page = _got(f"{match[1]}/")
             for path in re.findall(r'(?:src|href)="/([^"]+)"', page):
-                assert _got(f"{told[1]}/{path}"), path
+                assert _got(f"{match[1]}/{path}"), path
         finally:
             server.send_signal(signal.SIGINT)
             rest = server.communicate()[1]

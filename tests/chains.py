@@ -78,19 +78,19 @@ class Way:
 
     def verify(self, token: str, hops: int, **otherwise: Any) -> Verified | Fault:
         """Return what hub *hops* makes of a credential that came from the hub before it."""
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "peer_key": self.pairs[hops - 1].public,
             "me": {self.pairs[hops].public},
             "roots": self.root,
             "now_ms": NOW_MS,
             "request_id": f"r{hops - 1}",
         }
-        return verify(token, **{**said, **otherwise})
+        return verify(token, **{**fields, **otherwise})
 
 
 def a_remit(**otherwise: Any) -> Remit:
-    said: dict[str, Any] = {"user": "ann", "depth": 0, "max_depth": 5, "time_ms": 60_000, "tokens": 8_000}
-    return Remit(**{**said, **otherwise})
+    fields: dict[str, Any] = {"user": "ann", "depth": 0, "max_depth": 5, "time_ms": 60_000, "tokens": 8_000}
+    return Remit(**{**fields, **otherwise})
 
 
 # ── what no hub would make ────────────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +98,7 @@ def a_remit(**otherwise: Any) -> Remit:
 
 def a_hop(number: int, to: Pair, **otherwise: Any) -> Hop:
     """Return what an honest block number *number* says."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "to": raw(to.public),
         "request": digest_of(f"r{number}"),
         "user": "ann",
@@ -111,7 +111,7 @@ def a_hop(number: int, to: Pair, **otherwise: Any) -> Hop:
         "tools": None,
         "targets": None,
     }
-    return Hop(**{**said, **otherwise})
+    return Hop(**{**fields, **otherwise})
 
 
 def content_of(hop: Hop) -> bytes:
@@ -143,7 +143,7 @@ def signed_on(biscuit: Biscuit, signer: Pair | KeyPair, number: int, content: An
     return biscuit.append_third_party(public, biscuit.third_party_request().create_block(private, block))
 
 
-def said(way: Way, *hops: Hop) -> str:
+def credential_of(way: Way, *hops: Hop) -> str:
     """Return the credential whose blocks say *hops*, each signed by the hub in whose place it is."""
     biscuit = rooted(way.pairs[0], 0, content_of(hops[0]))
     for number, hop in enumerate(hops[1:], start=1):
@@ -152,9 +152,9 @@ def said(way: Way, *hops: Hop) -> str:
 
 
 def taken_apart(token: str) -> ParsedCredential:
-    found = apart(token)
-    assert found is not None
-    return found
+    parts = apart(token)
+    assert parts is not None
+    return parts
 
 
 def joined(signed: bytes, secret: bytes) -> str:
@@ -185,6 +185,6 @@ def with_block(
     return joined(held.signed + block.raw, following.seed)
 
 
-def content_said(found: CredentialChain | Fault) -> object:
+def content_said(chain: CredentialChain | Fault) -> object:
     """Return what a credential says, however it was read."""
-    return found if isinstance(found, Fault) else (found.hops, found.signers, found.ids, found.token)
+    return chain if isinstance(chain, Fault) else (chain.hops, chain.signers, chain.ids, chain.token)

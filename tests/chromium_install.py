@@ -27,13 +27,13 @@ class UnavailableError(Exception):
 @cache
 def chromium() -> Path:
     """Return the program, installed if it is missing; raise `UnavailableError` with the reason."""
-    if (found := _present()) is not None:
-        return found
+    if (path := _present()) is not None:
+        return path
     FOLDER.parent.mkdir(parents=True, exist_ok=True)
     with FOLDER.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes come at once
-        if (found := _present()) is not None:
-            return found
+        if (path := _present()) is not None:
+            return path
         for needed in ("apt-get", "dpkg-deb"):
             if not shutil.which(needed):
                 raise UnavailableError(f"there is no {needed} to fetch Debian's Chromium with")
@@ -41,9 +41,9 @@ def chromium() -> Path:
             _install()
         else:
             _unpack()
-    if (found := _present()) is None:
+    if (path := _present()) is None:
         raise UnavailableError("Debian's packages hold no program `chromium`")
-    return found
+    return path
 
 
 def _present() -> Path | None:

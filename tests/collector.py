@@ -27,7 +27,7 @@ def plain(value: AnyValue) -> Any:
     return getattr(value, kind) if kind else None
 
 
-def told(attributes: Any) -> dict[str, Any]:
+def values_of(attributes: Any) -> dict[str, Any]:
     """Return attributes as a dictionary."""
     pairs: list[KeyValue] = list(attributes)
     return {each.key: plain(each.value) for each in pairs}
@@ -65,7 +65,7 @@ class Got(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        return told(self.span.attributes)
+        return values_of(self.span.attributes)
 
 
 class Collector:
@@ -77,7 +77,7 @@ class Collector:
         self.answer: Callable[[int], tuple[int, dict[str, str], bytes]] = lambda number: (200, {}, b"")
         """What is answered to a request, by its number; with another status than 200 it is not kept."""
         self._news = threading.Condition()
-        self._asked = 0
+        self._request_count = 0
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -85,12 +85,12 @@ class Collector:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                status, headers, said = collector._take(self.path, dict(self.headers.items()), body)
+                status, headers, reply = collector._take(self.path, dict(self.headers.items()), body)
                 self.send_response(status)
-                for name, value in {"content-length": str(len(said)), **headers}.items():
+                for name, value in {"content-length": str(len(reply)), **headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(reply)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -114,8 +114,8 @@ class Collector:
 
     def _take(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         with self._news:
-            self._asked += 1
-            answer = self.answer(self._asked)
+            self._request_count += 1
+            answer = self.answer(self._request_count)
             if answer[0] == 200:
                 self.bodies.append((path, {name.lower(): value for name, value in headers.items()}, body))
             self._news.notify_all()
@@ -127,13 +127,13 @@ class Collector:
             assert self._news.wait_for(lambda: bool(until()), PATIENCE), "the collector waited in vain"
 
     @property
-    def asked(self) -> int:
-        return self._asked
+    def request_count(self) -> int:
+        return self._request_count
 
     @property
     def spans(self) -> list[Got]:
         return [
-            Got(told(traced.resource.attributes)["service.name"], span)
+            Got(values_of(traced.resource.attributes)["service.name"], span)
             for path, _, body in list(self.bodies)
             if path == "/v1/traces"
             for traced in ExportTraceServiceRequest.FromString(body).resource_spans
@@ -154,6 +154,6 @@ class Collector:
 
 def rejecting(number: int) -> bytes:
     """Return what a collector says that did not take so many of the spans."""
-    said = ExportTraceServiceResponse()
-    said.partial_success.rejected_spans = number
-    return said.SerializeToString()
+    response = ExportTraceServiceResponse()
+    response.partial_success.rejected_spans = number
+    return response.SerializeToString()

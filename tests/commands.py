@@ -74,11 +74,11 @@ def is_forkable(command: Sequence[str], variables: Mapping[str, str]) -> bool:
     """Tell if the fork server can be what *command* starts: what it runs, and how Python is told to start."""
 
     def at_start(environ: Mapping[str, str]) -> dict[str, str]:
-        found = {name: value for name, value in environ.items() if name.startswith(_AT_START) and name not in _OBEYED}
+        kept = {name: value for name, value in environ.items() if name.startswith(_AT_START) and name not in _OBEYED}
         # UTF-8 whatever the language is, which is as here if it is used here.
         if is_utf8 and variables.get("PYTHONUTF8") == "1":
-            found = {name: value for name, value in found.items() if not name.startswith(("PYTHONUTF8", "LANG", "LC_"))}
-        return found
+            kept = {name: value for name, value in kept.items() if not name.startswith(("PYTHONUTF8", "LANG", "LC_"))}
+        return kept
 
     is_utf8 = locale.getpreferredencoding(do_setlocale=False).lower() == "utf-8"
 

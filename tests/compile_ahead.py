@@ -57,14 +57,14 @@ def find_constants(path: Path) -> None:
 
 
 def modules() -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder in FOLDERS:
         for place, folders, names in os.walk(ROOT / folder):
             # npm may be writing there.
             folders[:] = [each for each in folders if each != "node_modules"]
-            found += [Path(place, name) for name in names if name.endswith(".py")]
+            paths += [Path(place, name) for name in names if name.endswith(".py")]
     # The largest first, so that no process is left alone with one of them at the end.
-    return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
+    return sorted(paths, key=lambda path: path.stat().st_size, reverse=True)
 
 
 if __name__ == "__main__":

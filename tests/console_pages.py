@@ -46,8 +46,8 @@ async def usable_in_both_looks(page: Page) -> None:
     for number, (width, height, look) in enumerate(_VIEWS):
         await page.set_viewport_size({"width": width, "height": height})
         await show_in(page, look)
-        found = await violations(page, _OF_VIEW if number and _VIEWS is not _ALL_VIEWS else _OPTIONS)
-        assert found == [], f"{look}, {width} px: {found}"
+        violated = await violations(page, _OF_VIEW if number and _VIEWS is not _ALL_VIEWS else _OPTIONS)
+        assert violated == [], f"{look}, {width} px: {violated}"
         beyond = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert beyond <= 0, f"{look}, {width} px: the page is {beyond} px wider than its window"
     if before is not None:

@@ -16,8 +16,8 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def manifest(kind: str) -> dict[str, Any]:
-    (found,) = [each for each in manifests() if each["kind"] == kind]
-    return found
+    (matching,) = [each for each in manifests() if each["kind"] == kind]
+    return matching
 
 
 def expressions() -> Iterator[str]:

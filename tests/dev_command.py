@@ -18,9 +18,9 @@ from waiting import PATIENCE_S
 class Dev:
     """A running `remit dev`."""
 
-    def __init__(self, said: dict[str, Any], kind: str) -> None:
-        self.said = said
-        token = Path(said["folder"], kind, "you", "shared.token").read_text().strip()
+    def __init__(self, announced: dict[str, Any], kind: str) -> None:
+        self.said = announced
+        token = Path(announced["folder"], kind, "you", "shared.token").read_text().strip()
         self._headers = {"authorization": f"Bearer {token}"}
 
     def get(self, path: str) -> Any:
@@ -29,10 +29,10 @@ class Dev:
 
     def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
         end = time.monotonic() + PATIENCE_S
-        while not holds(found := self.get(path)):
-            assert time.monotonic() < end, found
+        while not holds(page := self.get(path)):
+            assert time.monotonic() < end, page
             time.sleep(0.05)
-        return found
+        return page
 
 
 @contextmanager
@@ -52,8 +52,8 @@ def dev(folder: Path, kind: str, *options: str) -> Generator[Dev]:
         assert line, process.communicate()
         yield Dev(json.loads(line), kind)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, "Stopped." in said) == (0, True), said
+        _, output = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, "Stopped." in output) == (0, True), output
     finally:
         process.kill()
         process.communicate()

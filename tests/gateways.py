@@ -94,7 +94,7 @@ class Client:
         assert message.type is not WSMsgType.PONG
         return None
 
-    async def heard(self, count: int) -> list[FromGateway | Delivery | None]:
+    async def hear_many(self, count: int) -> list[FromGateway | Delivery | None]:
         return [await self.hear() for _ in range(count)]
 
 

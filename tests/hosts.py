@@ -28,7 +28,7 @@ class Person:
 
     def __init__(self, action: Literal["accept", "decline", "cancel"], **content: Any) -> None:
         self._answer = types.ElicitResult(action=action, content=content or None)
-        self.asked: list[str] = []
+        self.questions: list[str] = []
         self.forms: list[Any] = []
         self.called = asyncio.Event()
 
@@ -36,7 +36,7 @@ class Person:
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         assert isinstance(params, types.ElicitRequestFormParams)
-        self.asked.append(params.message)
+        self.questions.append(params.message)
         self.forms.append(params.requested_schema)
         self.called.set()
         return self._answer
@@ -111,12 +111,12 @@ async def host_of_forked(
         @asynccontextmanager
         async def transport() -> AsyncGenerator[Any]:
             assert process.stdin is not None and process.stdout is not None  # noqa: PT018
-            said, told = anyio.wrap_file(process.stdout), anyio.wrap_file(process.stdin)
-            async with stdio_server(said, told) as (heard, answers):
+            output, input_stream = anyio.wrap_file(process.stdout), anyio.wrap_file(process.stdin)
+            async with stdio_server(output, input_stream) as (messages, answers):
                 try:
-                    yield heard, answers
+                    yield messages, answers
                 finally:
-                    await told.aclose()
+                    await input_stream.aclose()
 
         try:
             async with Client(transport(), mode=era, elicitation_callback=person) as client:
@@ -142,18 +142,18 @@ class Progress:
     """Hears how the work goes."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.numbers: list[float] = []
         self._changed = asyncio.Event()
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         self.numbers.append(progress)
-        self.said.append(message or "")
+        self.messages.append(message or "")
         self._changed.set()
 
     async def until(self, enough: Callable[[list[str]], bool]) -> None:
         """Return once enough was said."""
         async with asyncio.timeout(PATIENCE_S):
-            while not enough(self.said):
+            while not enough(self.messages):
                 self._changed.clear()
                 await self._changed.wait()

@@ -39,8 +39,8 @@ def variables_for_uv(settings: str, environ: Mapping[str, str]) -> dict[str, str
     given = [(*line.partition("=")[0].rpartition(".")[::2], line.partition("=")[2]) for line in settings.splitlines()]
     # As for pip, the last one of these counts.
     scopes = ("global", "install", ":env:")
-    found = {name: ast.literal_eval(value) for scope in scopes for place, name, value in given if place == scope}
-    made = {uv: separator.join(found[pip].split()) for pip, uv, separator in SETTINGS if pip in found}
+    pip_settings = {name: ast.literal_eval(value) for scope in scopes for place, name, value in given if place == scope}
+    made = {uv: separator.join(pip_settings[pip].split()) for pip, uv, separator in SETTINGS if pip in pip_settings}
     return {"UV_INDEX_STRATEGY": "unsafe-best-match", **made, **environ}
 
 

@@ -30,8 +30,8 @@ def echo(brief: Brief) -> Json:
 
 def find_by_email(brief: Brief) -> str:
     """Use a tool with what it was told, and say what it saw of both so that no token in it is one any more."""
-    found = brief.wait(brief.use("find", email=brief.text))
-    return f"{brief.text} {found}".replace("[", "<")
+    customer = brief.wait(brief.use("find", email=brief.text))
+    return f"{brief.text} {customer}".replace("[", "<")
 
 
 def tell_brief(brief: Brief) -> dict[str, Json]:
@@ -131,11 +131,11 @@ async def combine(brief: Brief) -> Json:
 
     first = await brief.combine(racing, strategy="first-success")
     left = brief.tokens_left()
-    told = await brief.combine(telling, strategy="ai-blend", blend=blend)
-    (conflict,) = told.conflicts
+    combined = await brief.combine(telling, strategy="ai-blend", blend=blend)
+    (conflict,) = combined.conflicts
     unsayable = await brief.combine([Call(target="tag", input=object())])
     assert first.answer is not None
-    assert told.answer is not None
+    assert combined.answer is not None
     assert unsayable.fault is not None
     try:
         await brief.combine(telling, strategy="majority")
@@ -145,7 +145,7 @@ async def combine(brief: Brief) -> Json:
     return {
         "first": [first.answer.result, [each.status for each in first.responses], left],
         "conflict": [conflict.path, conflict.preferred, conflict.values],
-        "blended": told.answer.result,
+        "blended": combined.answer.result,
         "unsayable": [unsayable.fault.code, unsayable.answer],
         "unknown": unknown,
     }

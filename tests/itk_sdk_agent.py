@@ -62,7 +62,7 @@ async def _texts(instruction: Any) -> list[str]:
         events = client.send_message(pb.SendMessageRequest(message=message))
         if call.HasField("resubscribe"):
             return [await _resubscribed(client, events)]
-        return [text for text in [_said(event) async for event in events] if text]
+        return [text for text in [_spoken(event) async for event in events] if text]
 
 
 @asynccontextmanager
@@ -84,17 +84,17 @@ async def _resubscribed(client: Client, events: Any) -> str:
         id = (await anext(events)).task.id
     again: Any = client.subscribe(pb.SubscribeToTaskRequest(id=id))
     async with aclosing(again):
-        said = await anext(text async for text in _texts_in(again) if FINISHED in text)
+        last_text = await anext(text async for text in _texts_in(again) if FINISHED in text)
     await client.cancel_task(pb.CancelTaskRequest(id=id))
-    return said.replace(FINISHED, "").strip()
+    return last_text.replace(FINISHED, "").strip()
 
 
 async def _texts_in(events: Any) -> AsyncGenerator[str]:
     async for event in events:
-        yield _said(event)
+        yield _spoken(event)
 
 
-def _said(event: Any) -> str:
+def _spoken(event: Any) -> str:
     """Return the text of the status in an event."""
     status = event.status_update.status if event.HasField("status_update") else event.task.status
     return "".join(part.text for part in status.message.parts)

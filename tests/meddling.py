@@ -151,7 +151,7 @@ class Bank:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.endless_run: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """The run in which it was asked for what does not end by itself."""
 
     def pay(self, who: str, order: Any) -> str:
@@ -178,7 +178,7 @@ def back_hub(folder: Path, bank: Bank) -> Hub:
 
     @hub.agent("slow")
     async def waits(brief: Brief) -> Answer:
-        bank.asked.set_result(brief.request.run)
+        bank.endless_run.set_result(brief.request.run)
         await asyncio.Event().wait()
         raise AssertionError
 

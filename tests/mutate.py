@@ -93,8 +93,8 @@ def mutations(path: Path) -> list[Mutation]:
         before = " ".join(source[start:end].decode().split())
         return Mutation(path, node.lineno, before, after, source[:start] + after.encode() + source[end:])
 
-    found = [changed(node, after) for node, after in _changes(ast.parse(source))]
-    return sorted(found, key=lambda each: (each.line, each.before, each.after))
+    mutated = [changed(node, after) for node, after in _changes(ast.parse(source))]
+    return sorted(mutated, key=lambda each: (each.line, each.before, each.after))
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[_Placed, str]]:
@@ -195,7 +195,7 @@ def survivors(
     chosen: Sequence[Mutation], jobs: int, tests: Callable[[Path], Sequence[Path]] = tests_of
 ) -> list[Mutation]:
     """Return the changes with which all tests pass."""
-    waiting, running, found = list(reversed(chosen)), dict[int, Mutation](), list[Mutation]()
+    waiting, running, survived = list(reversed(chosen)), dict[int, Mutation](), list[Mutation]()
     while waiting or running:
         while waiting and len(running) < jobs:
             mutation = waiting.pop()
@@ -209,9 +209,9 @@ def survivors(
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
             sys.exit(f"no test concerns {mutation.path}")
         if code == pytest.ExitCode.OK:
-            found.append(mutation)
+            survived.append(mutation)
         print(f"{'SURVIVES' if code == 0 else 'caught'}  {mutation}", flush=True)
-    return found
+    return survived
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ class NatsServer:
         command += ["--ports_file_dir", str(ports), *self._more]
         log = self._folder / "log"
         end = time.monotonic() + 20
-        while not (found := list(ports.glob("*.ports"))) or not found[0].read_text():
+        while not (files := list(ports.glob("*.ports"))) or not files[0].read_text():
             assert time.monotonic() < end, "it does not start"
             if self._process is None:
                 with log.open("wb") as output:
@@ -52,7 +52,7 @@ class NatsServer:
                 assert "address already in use" in log.read_text(), log.read_text()
                 self._process = None
             time.sleep(0.01)
-        self._port = int(json.loads(found[0].read_text())["nats"][0].rpartition(":")[2])
+        self._port = int(json.loads(files[0].read_text())["nats"][0].rpartition(":")[2])
         return self
 
     def kill(self) -> None:

@@ -27,7 +27,7 @@ class LoginServer:
 
     def __init__(self) -> None:
         self.address = ""
-        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
         """Each request for a login or a token: its path, the proof of the client and the parameters."""
         self.registered = 0
         self.valid: dict[str, str] = {}
@@ -45,7 +45,7 @@ class LoginServer:
 
     @property
     def grants(self) -> list[str]:
-        return [each["grant_type"] for path, _, each in self.asked if path == "/token"]
+        return [each["grant_type"] for path, _, each in self.requests if path == "/token"]
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
@@ -81,39 +81,39 @@ class LoginServer:
         return web.json_response({**about, **given}, status=201)
 
     async def _authorize(self, request: web.Request) -> web.Response:
-        asked = dict(request.query)
-        self.asked.append(("/authorize", "", asked))
-        answer = {"state": asked["state"]}
+        params = dict(request.query)
+        self.requests.append(("/authorize", "", params))
+        answer = {"state": params["state"]}
         if self.declines:
             answer["error"] = "access_denied"
         else:
             answer["code"] = secrets.token_urlsafe(16)
-            self._codes[answer["code"]] = asked
-        raise web.HTTPFound(f"{asked['redirect_uri']}?{urlencode(answer)}")
+            self._codes[answer["code"]] = params
+        raise web.HTTPFound(f"{params['redirect_uri']}?{urlencode(answer)}")
 
     async def _token(self, request: web.Request) -> web.Response:
-        asked = {key: str(value) for key, value in (await request.post()).items()}
-        self.asked.append(("/token", request.headers.get("authorization", ""), asked))
+        params = {key: str(value) for key, value in (await request.post()).items()}
+        self.requests.append(("/token", request.headers.get("authorization", ""), params))
         if self.token_reply is not None:
             status, body = self.token_reply
             return web.json_response(body, status=status)
-        if asked["grant_type"] == "refresh_token":
+        if params["grant_type"] == "refresh_token":
             async with asyncio.timeout(PATIENCE_S):
                 await self.before_refresh.wait()
-            scope = self._refresh.pop(asked["refresh_token"], None)
-        elif asked["grant_type"] == "authorization_code":
-            scope = self._redeemed(asked)
+            scope = self._refresh.pop(params["refresh_token"], None)
+        elif params["grant_type"] == "authorization_code":
+            scope = self._redeemed(params)
         else:
-            scope = asked.get("scope", "")
+            scope = params.get("scope", "")
         if scope is None:
             return web.json_response({"error": "invalid_grant"}, status=400)
         return web.json_response(self._tokens(scope))
 
-    def _redeemed(self, asked: dict[str, str]) -> str | None:
-        login = self._codes.pop(asked["code"], None)
-        digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
+    def _redeemed(self, params: dict[str, str]) -> str | None:
+        login = self._codes.pop(params["code"], None)
+        digest = hashlib.sha256(params["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        if login is None or login["code_challenge"] != challenge or login["redirect_uri"] != asked["redirect_uri"]:
+        if login is None or login["code_challenge"] != challenge or login["redirect_uri"] != params["redirect_uri"]:
             return None
         return login.get("scope", "")
 
@@ -190,14 +190,14 @@ class GuardedMcp:
             self.refused += 1
             about = f"{self.address}/.well-known/oauth-protected-resource/mcp"
             return web.Response(status=401, headers={"www-authenticate": f'Bearer resource_metadata="{about}"'})
-        said = await request.json()
-        if said["method"] == "tools/call" and self.needs and self.needs not in scope.split():
+        message = await request.json()
+        if message["method"] == "tools/call" and self.needs and self.needs not in scope.split():
             wants = f'Bearer error="insufficient_scope", scope="{self.needs}"'
             return web.Response(status=403, headers={"www-authenticate": wants})
-        if said["method"] == "tools/call":
+        if message["method"] == "tools/call":
             self._uses += 1
             await eventually(lambda: self._uses >= self.together, "another use at the same time")
-        if "id" not in said:
+        if "id" not in message:
             return web.Response(status=202)
         results: dict[str, object] = {
             "initialize": {
@@ -208,9 +208,9 @@ class GuardedMcp:
             "tools/list": {"tools": [TOOL]},
             "tools/call": {"content": [{"type": "text", "text": "the letter"}]},
         }
-        reply: dict[str, object] = {"jsonrpc": "2.0", "id": said["id"]}
-        if said["method"] in results:
-            reply["result"] = results[said["method"]]
+        reply: dict[str, object] = {"jsonrpc": "2.0", "id": message["id"]}
+        if message["method"] in results:
+            reply["result"] = results[message["method"]]
         else:
             reply["error"] = {"code": -32601, "message": "unknown method"}
         return web.json_response(reply)

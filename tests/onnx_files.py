@@ -15,30 +15,30 @@ def number(field: int, value: int) -> bytes:
     return bytes((field << 3, value))
 
 
-def said(field: int, content: bytes | str) -> bytes:
+def delimited(field: int, content: bytes | str) -> bytes:
     content = content.encode() if isinstance(content, str) else content
     return bytes((field << 3 | 2, len(content) & 0x7F | 0x80, len(content) >> 7)) + content
 
 
 def node(operator: str, inputs: list[str], output: str) -> bytes:
-    names = b"".join(said(INPUT, name) for name in inputs)
-    return said(NODE, names + said(OUTPUT, output) + said(OPERATOR, operator))
+    names = b"".join(delimited(INPUT, name) for name in inputs)
+    return delimited(NODE, names + delimited(OUTPUT, output) + delimited(OPERATOR, operator))
 
 
 def tensor(name: str, kind: int, sizes: list[int], content: bytes) -> bytes:
     each = b"".join(number(SIZES, size) for size in sizes)
-    return said(TENSOR, each + number(TYPE, kind) + said(NAME, name) + said(CONTENT, content))
+    return delimited(TENSOR, each + number(TYPE, kind) + delimited(NAME, name) + delimited(CONTENT, content))
 
 
 def model(*graph: bytes) -> bytes:
-    return number(VERSION, 10) + said(GRAPH, b"".join(graph)) + said(OPSET, number(2, 17))
+    return number(VERSION, 10) + delimited(GRAPH, b"".join(graph)) + delimited(OPSET, number(2, 17))
 
 
 def value(field: int, name: str, kind: int, sizes: Sequence[int | str]) -> bytes:
     """Return an input or output of a graph; a size that is a text may be any."""
-    each = [number(FIXED, size) if isinstance(size, int) else said(NAMED, size) for size in sizes]
-    shape = said(SHAPE, b"".join(said(DIMENSION, size) for size in each))
-    return said(field, said(1, name) + said(VALUE_TYPE, said(TENSOR_TYPE, number(1, kind) + shape)))
+    each = [number(FIXED, size) if isinstance(size, int) else delimited(NAMED, size) for size in sizes]
+    shape = delimited(SHAPE, b"".join(delimited(DIMENSION, size) for size in each))
+    return delimited(field, delimited(1, name) + delimited(VALUE_TYPE, delimited(TENSOR_TYPE, number(1, kind) + shape)))
 
 
 # ── a model of entailment ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -70,14 +70,14 @@ class Status:
 class Hang:
     """No answer, after some pieces of one perhaps, until the server is closed."""
 
-    said: tuple[str, ...] = ()
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Drop:
     """The connection breaks after this much of the answer."""
 
-    said: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Request:
         return json.dumps(self.body, ensure_ascii=False)
 
     @property
-    def said(self) -> str:
+    def message_texts(self) -> str:
         """What all messages say, one after another."""
         return "\n".join(_text_of(message.get("content")) for message in self.messages)
 
@@ -217,10 +217,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_json(status.code, {"error": error}, headers)
             case Garbage(body=garbage):
                 self._send(200, garbage, {"Content-Type": "text/html"})
-            case Hang(said=said):
-                self._stream(Reply(pieces=said), body, until=self.server.model.hang, whole=False)
-            case Drop(said=said):
-                self._stream(Reply(pieces=(said,)), body, until=lambda: None, whole=False)
+            case Hang(pieces=pieces):
+                self._stream(Reply(pieces=pieces), body, until=self.server.model.hang, whole=False)
+            case Drop(text=text):
+                self._stream(Reply(pieces=(text,)), body, until=lambda: None, whole=False)
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
             case Reply() as reply:
@@ -335,25 +335,25 @@ def _chunks(reply: Reply, body: dict[str, Any], *, whole: bool = True) -> Iterat
 # ── as a program ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def scripted(said: dict[str, Any]) -> Scripted:
+def scripted(step: dict[str, Any]) -> Scripted:
     """Return a reply as a script in JSON says it."""
-    usage = tuple(said["usage"]) if said.get("usage") else (None if "usage" in said else (20, 10))
-    match said:
+    usage = tuple(step["usage"]) if step.get("usage") else (None if "usage" in step else (20, 10))
+    match step:
         case {"status": int(code)}:
-            return Status(code, said.get("retry_after"), said.get("message", "scripted"))
+            return Status(code, step.get("retry_after"), step.get("message", "scripted"))
         case {"hang": _}:
-            return Hang((said["say"],) if "say" in said else ())
+            return Hang((step["say"],) if "say" in step else ())
         case {"drop": str(text)}:
             return Drop(text)
         case {"garbage": _}:
             return Garbage()
         case {"echo": _}:
-            return lambda request: Reply(request.said, usage=usage)
+            return lambda request: Reply(request.message_texts, usage=usage)
         case _:
-            wanted: Any = said.get("call", [])
+            wanted: Any = step.get("call", [])
             tables = cast("list[dict[str, Any]]", wanted if isinstance(wanted, list) else [wanted])
             made = tuple((name, arguments) for table in tables for name, arguments in table.items())
-            reply = Reply(said.get("say", ""), calls=made, thinking=said.get("think", ""), delay=said.get("delay", 0))
+            reply = Reply(step.get("say", ""), calls=made, thinking=step.get("think", ""), delay=step.get("delay", 0))
             return replace(reply, usage=usage)
 
 

@@ -33,7 +33,7 @@ class Local:
 
     def __init__(self, say: Callable[[PromptRequest], Draft | DraftFailure]) -> None:
         self._say = say
-        self.asked: list[PromptRequest] = []
+        self.prompts: list[PromptRequest] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.ask_user: AskUser = deny
@@ -47,7 +47,7 @@ class Local:
         return self
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
-        self.asked.append(request)
+        self.prompts.append(request)
         await self.gate.wait()
         if self.wants is not None:
             self.permitted.append(await self.ask_user(replace(self.wants, session_id=request.session_id)))

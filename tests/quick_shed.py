@@ -73,13 +73,13 @@ def _listed(tool: Callable[..., Any]) -> dict[str, Any]:
 
 def _called(tools: Tools, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     try:
-        found: Any = tools[name](**arguments)
+        returned: Any = tools[name](**arguments)
     except Exception:  # noqa: BLE001 - told to whoever called, as the SDK does
         return {"content": [{"type": "text", "text": f"Error executing tool {name}"}], "isError": True}
-    if found is NEVER:
+    if returned is NEVER:
         return None
-    text = found if isinstance(found, str) else json.dumps(found)
-    data: Any = {"result": found} if isinstance(found, str | int) else found
+    text = returned if isinstance(returned, str) else json.dumps(returned)
+    data: Any = {"result": returned} if isinstance(returned, str | int) else returned
     return {"content": [{"type": "text", "text": text}], "structuredContent": data, "isError": False}
 
 

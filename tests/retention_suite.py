@@ -57,10 +57,10 @@ async def erased(aged: AgedStore, user: str) -> Erased:
 
 
 async def exported(aged: AgedStore, user: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    exported_rows: dict[str, list[str]] = {}
     for what, content in await aged.with_upkeep(lambda upkeep: list(upkeep.kept_about(user, KEYS))):
-        found.setdefault(what, []).append(encode(content).decode())
-    return found
+        exported_rows.setdefault(what, []).append(encode(content).decode())
+    return exported_rows
 
 
 async def contents(aged: AgedStore) -> str:

@@ -26,8 +26,8 @@ def say(line: str | bytes) -> None:
 
 
 def response(request: Any, **changed: Any) -> str:
-    said = {"type": "desktop.local_prompt.response", "request_id": request["request_id"], "status": "ok"}
-    return json.dumps({**said, "draft_message": f"{request['objective']}!", "reason": "", **changed})
+    fields = {"type": "desktop.local_prompt.response", "request_id": request["request_id"], "status": "ok"}
+    return json.dumps({**fields, "draft_message": f"{request['objective']}!", "reason": "", **changed})
 
 
 def note(what: Any) -> None:

@@ -21,11 +21,11 @@ CLIENT_TOKEN = "a-token-that-is-long-enough"
 class ServedTeam:
     """A server that has said where it is."""
 
-    def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[str], announced: dict[str, Any]) -> None:
         self.process = process
-        self.said = said
-        self.port: int = urlsplit(str(said["address"])).port or 0
-        self.token = Path(said["token_file"]).read_text().strip() if said["token_file"] else CLIENT_TOKEN
+        self.said = announced
+        self.port: int = urlsplit(str(announced["address"])).port or 0
+        self.token = Path(announced["token_file"]).read_text().strip() if announced["token_file"] else CLIENT_TOKEN
 
     def send(self, path: str, body: Any = None, *, token: str | None = None, **more: str) -> tuple[int, str]:
         """Send a request, with *more* headers; return the status and the text of the reply."""

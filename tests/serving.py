@@ -110,12 +110,12 @@ async def events(session: ClientSession, path: str, **headers: str) -> list[Even
 
 def parsed(text: str) -> list[Event]:
     """Return the events in a text, read as the HTML standard says."""
-    found: list[Event] = []
+    events: list[Event] = []
     for frame in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.split("\n") if line and not line.startswith(":"))
         if fields:
-            found.append(Event(fields.get("id"), fields["event"], json.loads(fields["data"])))
-    return found
+            events.append(Event(fields.get("id"), fields["event"], json.loads(fields["data"])))
+    return events
 
 
 async def connected(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -130,9 +130,9 @@ def introduce_by_typing(annas: Path, bobs: Path) -> None:
 class Up:
     """A command that goes on until it is told to end, and what it printed first."""
 
-    def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[str], announced: dict[str, Any]) -> None:
         self.process = process
-        self.said = said
+        self.said = announced
 
     def line(self) -> dict[str, Any]:
         """Return the next document that it prints."""
@@ -142,9 +142,9 @@ class Up:
     def end(self, number: int) -> str:
         """Send it a signal, make sure that it ends well, and return what it said on stderr."""
         self.process.send_signal(number)
-        _, told = self.process.communicate(timeout=PATIENCE_S)
-        assert self.process.returncode == 0, told
-        return told
+        _, output = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0, output
+        return output
 
 
 @contextmanager

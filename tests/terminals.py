@@ -51,10 +51,10 @@ class Screen:
             if letter == "\x1b":
                 if _UNFINISHED.match(data, place):
                     return
-                found = _SEQUENCE.match(data, place)
-                assert found, f"an unknown sequence: {data[place : place + 20]!r}"
-                self._act(found[1], found[2])
-                place = found.end()
+                match = _SEQUENCE.match(data, place)
+                assert match, f"an unknown sequence: {data[place : place + 20]!r}"
+                self._act(match[1], match[2])
+                place = match.end()
                 continue
             if letter == "\r":
                 self.column = 0
@@ -184,7 +184,7 @@ class Terminal:
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size; what it shows stays as it is."""
-        while self._read(0):
+        while self._read_output(0):
             pass
         self._widths.append((len(self.raw), width))
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
@@ -203,7 +203,7 @@ class Terminal:
         until = time.monotonic() + LIMIT_S
         while not shows(screen := self.screen):
             assert time.monotonic() < until, f"{what} did not appear:\n{screen}"
-            if not self._read(0.1) and self.process.poll() is not None:
+            if not self._read_output(0.1) and self.process.poll() is not None:
                 until = 0  # nothing more will come
         return screen
 
@@ -212,8 +212,8 @@ class Terminal:
         until = time.monotonic() + LIMIT_S
         while (code := self.process.poll()) is None:
             assert time.monotonic() < until, f"it did not end:\n{self.screen}"
-            self._read(0.05)
-        while self._read(0):
+            self._read_output(0.05)
+        while self._read_output(0):
             pass
         return code
 
@@ -229,10 +229,10 @@ class Terminal:
             self.type("\x03")
             again = time.monotonic() + 2
             while self.process.poll() is None and time.monotonic() < again:
-                self._read(0.05)
+                self._read_output(0.05)
         return self.wait()
 
-    def _read(self, timeout: float) -> bool:
+    def _read_output(self, timeout: float) -> bool:
         if not select.select([self._ours], [], [], timeout)[0]:
             return False
         try:

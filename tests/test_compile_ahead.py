@@ -66,6 +66,6 @@ def test_a_module_that_cannot_be_compiled_is_left_to_the_test_run(tmp_path: Path
 
 
 def test_the_code_and_all_tests_are_compiled_and_nothing_that_was_installed() -> None:
-    found = modules()
-    assert Path(__file__) in found
-    assert not [path for path in found if "node_modules" in path.parts]
+    paths = modules()
+    assert Path(__file__) in paths
+    assert not [path for path in paths if "node_modules" in path.parts]

@@ -13,8 +13,8 @@ list.format='columns'
 
 
 def test_uv_finds_packages_as_pip_does_and_variables_of_its_own_count_more() -> None:
-    found = variables_for_uv(SETTINGS, {"SSL_CERT_FILE": "/own.pem", "HOME": "/root"})
-    assert found == {
+    variables = variables_for_uv(SETTINGS, {"SSL_CERT_FILE": "/own.pem", "HOME": "/root"})
+    assert variables == {
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_DEFAULT_INDEX": "http://127.0.0.1:3141/two",
         "UV_INDEX": "file:///shelf/one file:///shelf/two",

@@ -32,16 +32,16 @@ def targets_in(tree: ast.AST) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=targets) | ast.Delete(targets=targets):
-                found = list(targets)
+                parts = list(targets)
             case ast.AnnAssign(target=target) | ast.AugAssign(target=target) | ast.NamedExpr(target=target):
-                found = [target]
+                parts = [target]
             case ast.For(target=target) | ast.AsyncFor(target=target):
-                found = [target]
+                parts = [target]
             case ast.withitem(optional_vars=ast.expr() as target):
-                found = [target]
+                parts = [target]
             case _:
                 continue
-        yield from (part for target in found for part in ast.walk(target) if isinstance(part, ast.expr))
+        yield from (part for target in parts for part in ast.walk(target) if isinstance(part, ast.expr))
 
 
 def test_only_the_frame_itself_changes_its_state() -> None:
@@ -78,7 +78,7 @@ def test_the_facts_for_the_guards_are_made_where_a_request_is_admitted() -> None
 
 
 def test_nobody_uses_the_private_members_of_another_object() -> None:
-    found = {
+    uses = {
         f"{path}:{node.lineno} {ast.unparse(node)}"
         for path, tree in trees().items()
         for node in ast.walk(tree)
@@ -88,7 +88,7 @@ def test_nobody_uses_the_private_members_of_another_object() -> None:
         and node.attr not in ("_replace", "_asdict", "_fields", "_make")  # public in a named tuple
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "sys"))
     }
-    assert found == set()
+    assert uses == set()
 
 
 def test_no_module_is_too_long() -> None:

@@ -4,6 +4,6 @@ from layout import public_classes
 
 
 def test_a_public_class_name_is_used_once_in_the_tree() -> None:
-    found = public_classes()
-    assert len(found) > 500, "the source was not found"
-    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+    classes = public_classes()
+    assert len(classes) > 500, "the source was not found"
+    assert {name: modules for name, modules in classes.items() if len(modules) > 1} == {}

@@ -124,8 +124,8 @@ def test_a_forked_program_is_a_process_that_is_written_to_read_stopped_and_kille
 
 def test_what_two_forks_draw_is_not_the_same() -> None:
     text = "import random, secrets, uuid, tempfile, os; print(random.random(), secrets.token_hex(), uuid.uuid4())"
-    said = [run_program([sys.executable, "-c", text]).stdout.split() for _ in range(2)]
-    assert [a for a, b in zip(*said, strict=True) if a == b] == []
+    drawn = [run_program([sys.executable, "-c", text]).stdout.split() for _ in range(2)]
+    assert [a for a, b in zip(*drawn, strict=True) if a == b] == []
 
 
 async def test_a_program_in_an_event_loop_is_written_to_read_and_killed() -> None:

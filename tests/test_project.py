@@ -71,10 +71,10 @@ def test_every_action_of_the_workflows_is_pinned_by_the_digest_of_a_version() ->
 def test_the_version_is_the_same_everywhere() -> None:
     projects = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("packages/*/pyproject.toml")]
     versions = re.findall(r'^version = "(.+)"$', text_of("pyproject.toml", *projects), flags=re.MULTILINE)
-    asked = re.findall(r'"remit-\w+==(.+?)"', text_of(*projects))
+    pinned = re.findall(r'"remit-\w+==(.+?)"', text_of(*projects))
     newest = re.search(r"^## \[(.+?)\] - (?:unreleased|\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
     assert newest is not None
-    assert {*versions, *asked, newest[1]} == {remit.__version__}
+    assert {*versions, *pinned, newest[1]} == {remit.__version__}
     assert len(versions) == len(projects) + 1
 
 
@@ -82,8 +82,8 @@ def test_the_changelog_groups_the_changes_of_each_version() -> None:
     versions = re.split(r"^## .+$", text_of("CHANGELOG.md"), flags=re.MULTILINE)[1:]
     kinds = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
     for version in versions:
-        said = re.findall(r"^### (.+)$", version, flags=re.MULTILINE)
-        assert said == [kind for kind in kinds if kind in said]
+        headings = re.findall(r"^### (.+)$", version, flags=re.MULTILINE)
+        assert headings == [kind for kind in kinds if kind in headings]
 
 
 def test_the_page_for_contributors_names_only_files_that_exist() -> None:

@@ -92,9 +92,9 @@ def folder(tmp_path: Path) -> Path:
 def test_what_came_of_each_test_is_told_as_in_one_process(folder: Path, forks: str) -> None:
     alone, together = (run(folder, *options) for options in ((), ("--forks", forks)))
     for pattern in (r"^(?:FAILED|ERROR|SKIPPED).*$", r"\d+ failed.* (?=in )"):
-        found = [sorted(re.findall(pattern, text, flags=re.MULTILINE)) for text in (alone, together)]
-        assert found[0] == found[1]
-        assert found[0]
+        outcomes = [sorted(re.findall(pattern, text, flags=re.MULTILINE)) for text in (alone, together)]
+        assert outcomes[0] == outcomes[1]
+        assert outcomes[0]
     assert together.count("printed by the one that fails") == alone.count("printed by the one that fails") >= 3
 
 

@@ -190,9 +190,9 @@ def test_a_package_without_addresses_names_none() -> None:
 
 def test_a_checkout_is_asked_for_each_package_by_itself_and_a_release_for_its_version() -> None:
     """pip takes a folder for `remit-core` only if that is asked for without an extra, too."""
-    asked = hatch_metadata.requirements(["core[schemas]", "cli"], "1.2.3", Path("/checkout"))
+    requirements = hatch_metadata.requirements(["core[schemas]", "cli"], "1.2.3", Path("/checkout"))
     place = "file:///checkout/packages"
-    assert asked == [
+    assert requirements == [
         f"remit-core @ {place}/core",
         f"remit-core[schemas] @ {place}/core",
         f"remit-cli @ {place}/cli",

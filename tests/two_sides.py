@@ -137,7 +137,7 @@ def program(notes: Path, *how: str) -> Program:
     return Program(command=sys.executable, args=(str(CHATTY), str(notes), *how))
 
 
-async def heard(brief: Brief) -> str:
+async def answer_help(brief: Brief) -> str:
     return f"heard: {brief.text}"
 
 
@@ -147,7 +147,7 @@ async def two_sides(
     *how: str,
     agent: Program | None = None,
     agent_of: Callable[[str, AskUser], LocalAgent] | None = None,
-    answer: Callable[[Brief], Any] = heard,
+    answer: Callable[[Brief], Any] = answer_help,
     shared: Mapping[str, Any] | None = None,
     url: Callable[[str], str] = str,
     changed: Callable[[Overlay], None] = lambda _: None,
@@ -223,7 +223,7 @@ async def stranger(path: Path, **shared: Any) -> AsyncGenerator[Stranger]:
     anna, bob = sealer(path, "anna"), sealer(path, "bob")
     introduce(anna, bob)
     hub = Hub(store=MemoryStore())
-    hub.agent("helper")(heard)
+    hub.agent("helper")(answer_help)
     async with hub, gateway(path) as serving, there(bob, serving.url) as theirs, linked(anna, serving.url) as ours:
         served = {"helper": Shared(agent="helper", profile=profile(anna, id="theirs", **shared))}
         sharing = Sharing(hub, bob, theirs, served, now_ms=NOW_MS)

@@ -23,15 +23,15 @@ async def eventually(
 ) -> T:
     """Return what *look* finds, once *when* agrees to it; for what announces itself by no event."""
     end = time.monotonic() + PATIENCE_S
-    while not when(found := await _looked(look)):
+    while not when(seen := await _looked(look)):
         assert time.monotonic() < end, f"{what} did not come"
         await asyncio.sleep(_BETWEEN_S)
-    return found
+    return seen
 
 
 async def no_longer(look: Callable[[], object]) -> None:
     """Return once *look* finds nothing any more."""
-    await eventually(look, "the end of what a test waits for", when=lambda found: not found)
+    await eventually(look, "the end of what a test waits for", when=lambda seen: not seen)
 
 
 def wait_until(
@@ -39,13 +39,13 @@ def wait_until(
 ) -> T:
     """Do the same where there is no event loop, or none that others need; give up on what is no longer *alive*."""
     end = time.monotonic() + PATIENCE_S
-    while not (found := look()):
+    while not (seen := look()):
         assert alive(), f"{what} did not come before the end"
         assert time.monotonic() < end, f"{what} did not come"
         time.sleep(_BETWEEN_S)
-    return found
+    return seen
 
 
 async def _looked(look: Callable[[], T | Awaitable[T]]) -> T:
-    found = look()
-    return await cast("Awaitable[T]", found) if inspect.isawaitable(found) else cast("T", found)
+    seen = look()
+    return await cast("Awaitable[T]", seen) if inspect.isawaitable(seen) else cast("T", seen)

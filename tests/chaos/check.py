@@ -114,8 +114,8 @@ class Story:
 def check(lines: Iterable[Line], promises: Promises, findings: Collection[str] = ()) -> list[Violation]:
     """Return every broken promise; *findings* are those of `remit audit verify`."""
     story = Story(lines, promises)
-    found = [Violation(*broken) for rule in _RULES for broken in rule(story)]
-    return sorted([*found, *(Violation("record", "-", each) for each in findings)])
+    violations = [Violation(*broken) for rule in _RULES for broken in rule(story)]
+    return sorted([*violations, *(Violation("record", "-", each) for each in findings)])
 
 
 Broken = Iterator[tuple[str, str, str]]
@@ -128,9 +128,9 @@ def _nothing_runs_twice(story: Story) -> Broken:
         executions: defaultdict[str, list[Line]] = defaultdict(list)
         for began in story.of(request, "began"):
             executions[began.call].append(began)
-        for call, found in executions.items():
-            if len(found) > 1 and found[0].agent not in story.promises.may_repeat:
-                yield "executed twice", request, f"{found[0].agent} {call} by {', '.join(each.by for each in found)}"
+        for call, runs in executions.items():
+            if len(runs) > 1 and runs[0].agent not in story.promises.may_repeat:
+                yield "executed twice", request, f"{runs[0].agent} {call} by {', '.join(each.by for each in runs)}"
 
 
 def _what_was_not_started_did_not_run(story: Story) -> Broken:
@@ -141,25 +141,25 @@ def _what_was_not_started_did_not_run(story: Story) -> Broken:
             # A callee's code may be that of what it called; a refusal is about the request itself.
             if answer.says_not_started and (effects or (ran and answer.status == "refused")):
                 yield "not started but ran", request, f"answered {_words(answer)}; began {_who(effects or ran)}"
-        for heard in story.of(request, "heard"):
-            if not heard.says_not_started:
+        for reply in story.of(request, "heard"):
+            if not reply.says_not_started:
                 continue
-            callers = [each for each in ran if each.call == heard.parent]
-            own = max((each.at for each in callers if each.by == heard.by and each.at <= heard.at), default=0.0)
-            if any(own < each.at < heard.at for each in callers):
+            callers = [each for each in ran if each.call == reply.parent]
+            own = max((each.at for each in callers if each.by == reply.by and each.at <= reply.at), default=0.0)
+            if any(own < each.at < reply.at for each in callers):
                 continue  # its hub was replaced, and nobody is told what it heard
             # Its caller may have been resumed since then, and have asked again.
-            resumed = min((each.at for each in callers if each.at > heard.at), default=inf)
-            if began := [each for each in ran if each.call == heard.call and each.at < resumed]:
-                yield "not started but ran", request, f"{heard.by} heard {_words(heard)}; began {_who(began)}"
+            resumed = min((each.at for each in callers if each.at > reply.at), default=inf)
+            if began := [each for each in ran if each.call == reply.call and each.at < resumed]:
+                yield "not started but ran", request, f"{reply.by} heard {_words(reply)}; began {_who(began)}"
 
 
 def _budgets_hold(story: Story) -> Broken:
     days: defaultdict[str, list[str]] = defaultdict(list)
     for request in story.requests:
-        for asked in story.of(request, "asked"):
-            days[asked.user].append(request)
-            if asked.tokens and (text := _excess(story, [request], asked.tokens)):
+        for order in story.of(request, "asked"):
+            days[order.user].append(request)
+            if order.tokens and (text := _excess(story, [request], order.tokens)):
                 yield "budget", request, text
     for user, requests in days.items():
         most = story.promises.user_tokens_per_day
@@ -189,11 +189,11 @@ def _excess(story: Story, requests: list[str], budget: int) -> str:
 
 def _questions_are_answered_once(story: Story) -> Broken:
     for request in story.requests:
-        asked = {each.question: _run_of(each.question) for each in story.of(request, "question")}
+        runs = {each.question: _run_of(each.question) for each in story.of(request, "question")}
         # A run that was refused was not started: whoever asks again is asked again.
         refused = {each.run for each in story.of(request, "ended") if each.status == "refused"}
-        if len(asked) > 1 and (len(set(asked.values())) < len(asked) or len(set(asked.values()) - refused) > 1):
-            yield "asked twice", request, ", ".join(sorted(asked))
+        if len(runs) > 1 and (len(set(runs.values())) < len(runs) or len(set(runs.values()) - refused) > 1):
+            yield "asked twice", request, ", ".join(sorted(runs))
         decided = story.of(request, "decided")
         if len(decided) > len({each.question for each in decided}):
             yield "answered twice", request, ", ".join(f"{each.by}: {each.agreed}" for each in decided)
@@ -209,8 +209,8 @@ def _questions_are_answered_once(story: Story) -> Broken:
 
 def _every_answer_is_kept(story: Story) -> Broken:
     for request in story.requests:
-        answers, asked = story.of(request, "answered"), story.of(request, "asked")
-        if asked and not answers and not story.of(request, "abandoned"):
+        answers, orders = story.of(request, "answered"), story.of(request, "asked")
+        if orders and not answers and not story.of(request, "abandoned"):
             yield "stuck", request, "asked, and never answered"
         kept = {each.outcome for each in answers if each.is_kept}
         if len(kept) > 1:

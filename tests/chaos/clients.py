@@ -85,7 +85,7 @@ class Clients:
             else:
                 await self.ask(agent, input, name)
 
-    def _asked(self, agent: str, input: str | None, name: str) -> dict[str, Any]:
+    def _make_body(self, agent: str, input: str | None, name: str) -> dict[str, Any]:
         self._number += 1
         id, user = f"r{self._number:06d}", f"user{self._number // REQUESTS_PER_USER}"
         tokens = self._chance.choice(BUDGETS)
@@ -99,7 +99,7 @@ class Clients:
 
     async def ask(self, agent: str, input: str | None, name: str) -> None:
         """Ask once, and see it through."""
-        body = self._asked(agent, input, name)
+        body = self._make_body(agent, input, name)
         is_cancelled = "patient" in (agent, input)
         status = await self._see_through(
             body, name, later=is_cancelled or self._chance.random() < 0.3, cancel=is_cancelled
@@ -171,7 +171,7 @@ class Clients:
 
     async def _run_command(self, name: str, *, killed: bool) -> None:
         """Ask by `remit run`, which is a hub of its own for so long; it may be killed."""
-        body = self._asked("boss", "till", f"{name} run")
+        body = self._make_body("boss", "till", f"{name} run")
         options = ("--user", body["user"], "--budget", str(body["max_tokens"]), "--input", '"till"', "--json")
         bound_s = self._chance.random() * 2 if killed else 2 * DEADLINE_MS / 1_000
         code, output = await self._cluster.command(

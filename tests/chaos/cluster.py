@@ -254,8 +254,8 @@ class Cluster:
     async def _attend(self, hub: HubProcess, process: "subprocess.Popen[bytes]") -> None:
         """See a process become ready and end; start another one if it ended by itself."""
         while process.poll() is None:
-            if not hub.ready.is_set() and (said := hub.announcement) is not None:
-                hub.port = int(said[1] or 0)
+            if not hub.ready.is_set() and (announced := hub.announcement) is not None:
+                hub.port = int(announced[1] or 0)
                 hub.ready.set()
             await asyncio.sleep(0.05)
         hub.ready.clear()

@@ -82,12 +82,12 @@ async def storm(folder: Path, plan: ChaosPlan, say: Callable[[str], None]) -> Re
             await clients.ask_again()
             await _settled(cluster)
         say("reading the record")
-        lines = [*clients.lines, *_read(folder / "ledger.jsonl")]
+        lines = [*clients.lines, *_parse_ledger(folder / "ledger.jsonl")]
         findings: list[str] = []
         records = 0
         for name in (COMMANDS, BANK):
-            found, rows = await _verified(cluster, name)
-            findings += found
+            findings_of_store, rows = await _verified(cluster, name)
+            findings += findings_of_store
             records += rows
             lines += await _recorded(cluster, name)
         return Report(
@@ -123,7 +123,7 @@ def promises(folder: Path) -> Promises:
 # ── what is left at the end ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(ledger: Path) -> Iterator[Line]:
+def _parse_ledger(ledger: Path) -> Iterator[Line]:
     decode = msgspec.json.Decoder(Line).decode
     return map(decode, ledger.read_bytes().splitlines())
 
@@ -196,7 +196,7 @@ async def lose_tail(folder: Path, plan: ClusterPlan, seed: int) -> tuple[set[int
             named: set[int] = set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S):
-                    while not lost <= (named := _named(cluster)):
+                    while not lost <= (named := _workers_named(cluster)):
                         await asyncio.sleep(0.2)
         finally:
             asking.cancel()
@@ -212,6 +212,6 @@ async def _more(clients: Clients, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
-def _named(cluster: Cluster) -> set[int]:
+def _workers_named(cluster: Cluster) -> set[int]:
     logs = "".join(hub.log.read_text() for hub in cluster.hubs.values())
     return {int(each) for each in re.findall(r"ACKNOWLEDGED RECORDS ARE LOST.*? stream ([0-9]+) ", logs)}

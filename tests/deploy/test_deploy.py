@@ -33,9 +33,9 @@ def test_dashboards_and_alerts_name_only_metrics_that_the_server_has() -> None:
 
 
 def test_alerts_and_dashboards_name_only_codes_and_states_that_exist() -> None:
-    said = "\n".join(expressions())
-    codes = re.findall(r'(?:reason|code)="(\w+)"', said)
-    states = [each for some in re.findall(r'status=~"([\w|]+)"', said) for each in some.split("|")]
+    text = "\n".join(expressions())
+    codes = re.findall(r'(?:reason|code)="(\w+)"', text)
+    states = [each for some in re.findall(r'status=~"([\w|]+)"', text) for each in some.split("|")]
     assert codes
     assert set(codes) <= {code.value for code in Code}
     assert states

@@ -33,8 +33,8 @@ def test_every_folder_of_code_is_in_the_module_map(folder: str) -> None:
 
 @pytest.mark.parametrize("path", NAMED)
 def test_every_module_on_the_page_exists(path: str) -> None:
-    found = any((place / path).exists() for place in (CORE, *SOURCES))
-    assert found or path == "section.py", f"the page architecture names {path}, which no package has"
+    exists = any((place / path).exists() for place in (CORE, *SOURCES))
+    assert exists or path == "section.py", f"the page architecture names {path}, which no package has"
 
 
 def test_the_table_of_packages_says_what_each_asks_for() -> None:
@@ -59,8 +59,8 @@ def test_the_module_map_is_in_the_order_in_which_packages_can_be_read() -> None:
 
 
 def test_the_steps_in_the_picture_are_those_of_the_text() -> None:
-    told = re.findall(r"^\d\. \*\*(\w+)\.\*\*", section("One request, step by step"), re.MULTILINE)
-    assert [step.name for step in STEPS] == [name.lower() for name in told]
+    steps = re.findall(r"^\d\. \*\*(\w+)\.\*\*", section("One request, step by step"), re.MULTILINE)
+    assert [step.name for step in STEPS] == [name.lower() for name in steps]
 
 
 def test_every_file_in_the_picture_is_in_the_text() -> None:

@@ -11,11 +11,11 @@ PEERS = ROOT / "bench" / "peers"
 
 
 def run_module() -> Any:
-    found = importlib.util.spec_from_file_location("peers_run", PEERS / "run.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("peers_run", PEERS / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

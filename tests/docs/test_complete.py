@@ -70,8 +70,8 @@ def test_every_command_is_on_the_page_of_commands() -> None:
 
 @pytest.mark.parametrize("context", ALL, ids=lambda context: context.command_path)
 def test_every_command_explains_itself_with_an_example(context: click.Context) -> None:
-    said = context.command.help or ""
-    assert re.search(r"Example:\n +remit ", said), f"{context.command_path} --help shows no example"
+    help_text = context.command.help or ""
+    assert re.search(r"Example:\n +remit ", help_text), f"{context.command_path} --help shows no example"
     for each in context.command.get_params(context):
         if isinstance(each, click.Option):
             assert each.help or each.hidden, f"{context.command_path} {each.opts[0]} is not explained"
@@ -132,6 +132,6 @@ def test_nothing_says_to_install_remit_from_an_index() -> None:
     """Pages install it from a checkout, and `remit.plugin.install_command` knows where an installed Remit came from."""
     files = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/src/**/*.py")]
     files += [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/*/src/**/*.toml"), *ROOT.glob("deploy/*")]
-    found = {file for file in files if file.is_file() and re.search(r"pip install '?remit\b", file.read_text("utf-8"))}
+    pages = {file for file in files if file.is_file() and re.search(r"pip install '?remit\b", file.read_text("utf-8"))}
     assert len(files) > 500
-    assert found == set()
+    assert pages == set()

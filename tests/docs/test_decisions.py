@@ -18,8 +18,8 @@ def test_every_decision_is_in_the_list_under_its_own_title(page: Path) -> None:
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
 def test_every_decision_says_what_was_rejected_and_what_follows(page: Path) -> None:
-    said = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert said == ["Context", "Decision", "Rejected", "Consequences"]
+    headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Context", "Decision", "Rejected", "Consequences"]
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)

@@ -34,8 +34,8 @@ SILENT_FAILURES = ("Exception ignored in", "never retrieved", "Task was destroye
 
 
 def examples(language: str) -> list[Block]:
-    found = [block for page in PAGES if page.exists() for block in blocks(page) if block.language == language]
-    return [block for block in found if "no-run" not in block.marks]
+    in_language = [block for page in PAGES if page.exists() for block in blocks(page) if block.language == language]
+    return [block for block in in_language if "no-run" not in block.marks]
 
 
 def obliging(request: Request) -> Reply:
@@ -109,9 +109,9 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -
             with surroundings(block) as besides:
                 for command in block.commands:
                     if command.startswith(("remit ", "python ")):
-                        said = EXIT.search(command)
+                        match = EXIT.search(command)
                         typed = words(command) or ["sh", "-c", command]
-                        run(typed, tmp_path, int(said[1]) if said else 0, besides=besides)
+                        run(typed, tmp_path, int(match[1]) if match else 0, besides=besides)
 
 
 def test_each_turn_of_the_dialogue_is_answered_as_its_page_shows(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def test_the_commands_of_the_page_print_what_it_shows(folder: Path) -> None:
 
 
 def test_its_agent_is_given_a_token_and_its_user_the_words(folder: Path) -> None:
-    told = json.loads(python(folder, REMIT, "run", "forecast", "What of station W-17?", "--json").splitlines()[-1])
-    assert told["result"] == "It rains in Bern. You asked: What of station W-17?"
+    answer = json.loads(python(folder, REMIT, "run", "forecast", "What of station W-17?", "--json").splitlines()[-1])
+    assert answer["result"] == "It rains in Bern. You asked: What of station W-17?"
     assert "W-17" not in python(folder, REMIT, "audit", "export")
 
 

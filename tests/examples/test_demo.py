@@ -141,10 +141,10 @@ async def recorded(folder: Path) -> list[Record]:
     store = SqliteStore(folder / ".remit" / "demo.db")
     await store.open()
     try:
-        found: list[Record] = []
-        while page := await store.records(after=found[-1].seq if found else 0):
-            found += page
-        return found
+        records: list[Record] = []
+        while page := await store.records(after=records[-1].seq if records else 0):
+            records += page
+        return records
     finally:
         await store.close()
 

@@ -109,9 +109,9 @@ class Doors:
 
         await self._api.app(scope, receive, send)
         status = sent[0]["status"]
-        said = b"".join(message.get("body", b"") for message in sent[1:])
-        assert status < 500 or status in (503, 504), f"{status}: {said[:500]!r}"
+        reply = b"".join(message.get("body", b"") for message in sent[1:])
+        assert status < 500 or status in (503, 504), f"{status}: {reply[:500]!r}"
         self._headers = dict(sent[0]["headers"])
         if status != 202 and self._headers.get(b"content-type", b"").startswith(b"application/json"):
-            json.loads(said)
+            json.loads(reply)
         return status

@@ -74,11 +74,11 @@ def changed_bytes(draw: st.DrawFn, samples: tuple[bytes, ...]) -> bytes:
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [place]
+    places = [place]
     parts: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, part in parts:
-        found += _places(part, (*place, step))
-    return found
+        places += _places(part, (*place, step))
+    return places
 
 
 def _put(value: Any, place: tuple[Any, ...], new: Any) -> Any:
@@ -90,7 +90,7 @@ def _put(value: Any, place: tuple[Any, ...], new: Any) -> Any:
     return [*value[:step], _put(value[step], tuple(rest), new), *value[step + 1 :]]
 
 
-def _at(value: Any, place: tuple[Any, ...]) -> Any:
+def _part_at(value: Any, place: tuple[Any, ...]) -> Any:
     for step in place:
         value = value[step]
     return value
@@ -103,7 +103,7 @@ def changed_values(draw: st.DrawFn, samples: tuple[Any, ...], encode: Callable[[
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.sampled_from(_places(value)))
         new = draw(_VALUES)
-        if isinstance(held := _at(value, place), dict) and draw(st.booleans()):
+        if isinstance(held := _part_at(value, place), dict) and draw(st.booleans()):
             new = {**held, draw(st.text(max_size=10) | st.sampled_from(sorted(map(str, held)) or [""])): new}
         value = _put(value, place, new)
     return encode(value)

@@ -221,9 +221,9 @@ def after_another(token: str) -> object:
     """Read a credential behind another one of its run; the library, which reads it whole, must say the same."""
     chains = Chains()
     chains._prefixes.update(_FIRST._prefixes)
-    found, whole = chains.read(token, WAY.root), read_chain(token, WAY.root)
-    assert content_said(found) == content_said(whole)
-    return found
+    chain, whole = chains.read(token, WAY.root), read_chain(token, WAY.root)
+    assert content_said(chain) == content_said(whole)
+    return chain
 
 
 def signed_block(payload: bytes) -> object:
@@ -291,11 +291,11 @@ class _Child:
 
 def acp(raw: bytes) -> object:
     def update(updated: Updated) -> None:
-        told = updated.update
-        told.text()
-        told.tool_call()
-        tokens_in(told.meta)
-        is_broken(told.meta)
+        update_message = updated.update
+        update_message.text()
+        update_message.tool_call()
+        tokens_in(update_message.meta)
+        is_broken(update_message.meta)
 
     async def all_of_it() -> int:
         agent = Wire("p-1", cast(Any, _Child(raw + b"\n")), offered={PERMISSION}, update=update, ended=lambda: None)

@@ -42,13 +42,13 @@ async def main(versions: str) -> int:
 
 async def _passes(kit: Any, name: str, sdks: list[str], behavior: str, transport: str, streaming: bool) -> bool:
     try:
-        found = await kit.execute_itk_test(
+        outcomes = await kit.execute_itk_test(
             sdks=sdks, behavior=behavior, scenario_name=name, protocols=[transport], streaming=streaming
         )
     except Exception as error:  # noqa: BLE001 - of one scenario, and the others are run all the same
         print(f"{name}: {type(error).__name__}: {error}", flush=True)
         return False
-    return all(each["passed"] for each in found.values())
+    return all(each["passed"] for each in outcomes.values())
 
 
 def _versions() -> list[str]:

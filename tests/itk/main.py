@@ -16,13 +16,13 @@ from itk_agent import itk_agent
 
 
 async def main(port: int, grpc_port: int) -> None:
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, told.set)
+        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
     with TemporaryDirectory() as folder:
         async with itk_agent(Path(folder) / "hub.db", port=port, grpc_port=grpc_port) as address:
             print(address, flush=True)
-            await told.wait()
+            await stopped.wait()
 
 
 if __name__ == "__main__":

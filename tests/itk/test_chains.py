@@ -84,23 +84,23 @@ async def test_tasks_that_are_held_are_left_subscribed_to_again_and_cancelled(
     instruction, lines = chain(agents, transport, streaming=True, hold=True)
     async with first_of(agents) as session:
         ask = FromKit(session)
-        said: Any = {}
+        update: Any = {}
         async for event in ask.stream("SendStreamingMessage", message=message(instruction)):
-            said = event.get("statusUpdate", {})
-            if said.get("status", {}).get("message"):
+            update = event.get("statusUpdate", {})
+            if update.get("status", {}).get("message"):
                 break
-        cancelled = await ask("CancelTask", id=said["taskId"])
-    assert said["status"]["message"]["parts"][0]["text"].splitlines() == [*lines, FINISHED]
+        cancelled = await ask("CancelTask", id=update["taskId"])
+    assert update["status"]["message"]["parts"][0]["text"].splitlines() == [*lines, FINISHED]
     assert state(cancelled) == "CANCELED"
 
 
 @every
 async def test_every_agent_of_a_hub_notifies_where_its_caller_says(agents: dict[str, str], transport: str) -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     async def hear(request: web.Request) -> web.Response:
         update = (await request.json()).get("statusUpdate", {})
-        told.append(update.get("status", {}).get("message", {}).get("parts", [{}])[0].get("text", ""))
+        texts.append(update.get("status", {}).get("message", {}).get("parts", [{}])[0].get("text", ""))
         return web.Response()
 
     app = web.Application()
@@ -114,7 +114,7 @@ async def test_every_agent_of_a_hub_notifies_where_its_caller_says(agents: dict[
         outer = calling(agents["other"], inner, transport=transport, says="there", notify=here)
         async with first_of(agents) as session:
             task = (await FromKit(session)("SendMessage", message=message(outer)))["task"]
-        await eventually(lambda: {"done", "back\ndone"} <= set(told))
+        await eventually(lambda: {"done", "back\ndone"} <= set(texts))
     finally:
         await runner.cleanup()
     assert task["status"]["message"]["parts"][0]["text"] == "there\nback\ndone"

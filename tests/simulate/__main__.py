@@ -38,12 +38,12 @@ def main() -> int:
     began = time.monotonic()
     runs, failed, traces = 0, list[RunResult](), hashlib.sha256()
     if given.without is not None:
-        found = iter([without(given.without)])
+        sweeps = iter([without(given.without)])
     elif place:
-        found = iter([[repeat(int(scenario), int(place))]])
+        sweeps = iter([[repeat(int(scenario), int(place))]])
     else:
-        found = _sweeps(int(scenario), given.runs, given.jobs)
-    for results in found:
+        sweeps = _sweeps(int(scenario), given.runs, given.jobs)
+    for results in sweeps:
         runs += len(results)
         traces.update("".join(each.trace_hash for each in results).encode())
         for each in (each for each in results if each.violations):

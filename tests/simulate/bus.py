@@ -74,10 +74,10 @@ class _Stream:
         return [each for each in self._messages if each.at > now - self._lives_s and fits(pattern, each.subject)]
 
     def take(self, now: float, pattern: str) -> _Stored | None:
-        for found in self.find(now, pattern):
-            if found.free_from <= now:
-                found.free_from = now + _GIVEN_AGAIN_S
-                return found
+        for stored in self.find(now, pattern):
+            if stored.free_from <= now:
+                stored.free_from = now + _GIVEN_AGAIN_S
+                return stored
         return None
 
     def acknowledge(self, number: int) -> None:
@@ -88,10 +88,10 @@ class _Subscription:
     """A subscription of a client, whose messages are heard one after another."""
 
     def __init__(
-        self, client: "SimulatedClient", subject: str, group: str, heard: Callable[[Msg], Awaitable[None]]
+        self, client: "SimulatedClient", subject: str, group: str, handler: Callable[[Msg], Awaitable[None]]
     ) -> None:
         self.client, self.subject, self.group = client, subject, group
-        self._heard = heard
+        self._handler = handler
         self._waiting: deque[Msg] = deque()
         self._hearing = False
 
@@ -105,7 +105,7 @@ class _Subscription:
 
     async def _hear(self) -> None:
         while self._waiting:
-            await self._heard(self._waiting.popleft())
+            await self._handler(self._waiting.popleft())
         self._hearing = False
 
     async def unsubscribe(self) -> None:
@@ -221,10 +221,10 @@ class SimulatedServer:
 
     def entries(self, stream: str, patterns: list[str]) -> list[Msg]:
         now = self.loop.time()
-        found = [each for pattern in patterns for each in self._stream(stream).find(now, pattern)]
+        matching = [each for pattern in patterns for each in self._stream(stream).find(now, pattern)]
         return [
-            _message(each.subject, each.data, f"$JS.ACK.s.c.1.1.1.1.{len(found) - at}")
-            for at, each in enumerate(found, 1)
+            _message(each.subject, each.data, f"$JS.ACK.s.c.1.1.1.1.{len(matching) - at}")
+            for at, each in enumerate(matching, 1)
         ]
 
     def add(self, subject: str, data: bytes) -> None:
@@ -242,8 +242,8 @@ class SimulatedServer:
     def _ask_stream(self, subject: str, data: bytes) -> Msg:
         match subject.split("."):
             case ["$JS", "API", "STREAM", "INFO", name] if name in self._streams:
-                found = self._streams[name].find(self.loop.time(), json.loads(data)["subjects_filter"])
-                counts = {each.subject: sum(other.subject == each.subject for other in found) for each in found}
+                matching = self._streams[name].find(self.loop.time(), json.loads(data)["subjects_filter"])
+                counts = {each.subject: sum(other.subject == each.subject for other in matching) for each in matching}
                 return _message(subject, json.dumps({"state": {"subjects": counts}}).encode())
             case ["$JS", "API", "CONSUMER", "MSG", "NEXT", name, consumer] if (name, consumer) in self._consumers:
                 taken = self._stream(name).take(self.loop.time(), self._consumers[name, consumer])
@@ -343,8 +343,8 @@ class _JetStream:
         if config.durable_name is not None:
             self._server.add_consumer(stream, config.durable_name, config.filter_subject)
             return SimpleNamespace()
-        found = self._server.entries(stream, config.filter_subjects)
-        return SimpleNamespace(name=found, num_pending=len(found))
+        entries = self._server.entries(stream, config.filter_subjects)
+        return SimpleNamespace(name=entries, num_pending=len(entries))
 
     async def pull_subscribe_bind(self, *, consumer: list[Msg], stream: str) -> "_Reader":
         await self._round_trip(stream)

@@ -92,7 +92,7 @@ class SimulatedStore:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         getattr(self._memory, name)  # an AttributeError if the port has no such method
-        act = self._write_later if name in _LATER else self._write if name in _WRITES else self._read
+        act = self._write_later if name in _LATER else self._write if name in _WRITES else self._call_memory
         made = partial(act, name)
         setattr(self, name, made)
         return made
@@ -114,9 +114,9 @@ class SimulatedStore:
         return lambda: self._listeners.pop(token, None) and None
 
     async def wait(self, run: str) -> Response:
-        found = await self._memory.wait(run)
+        outcome = await self._memory.wait(run)
         await self._reach("wait")
-        return found
+        return outcome
 
     # ── reading and writing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -126,7 +126,7 @@ class SimulatedStore:
         if self._disk.access(self._process, "" if name in _POLLS else name, writes=False) != "done":
             raise unavailable()
 
-    async def _read(self, name: str, *args: Any, **options: Any) -> Any:
+    async def _call_memory(self, name: str, *args: Any, **options: Any) -> Any:
         await self._reach(name)
         return now(getattr(self._memory, name)(*args, **options))
 

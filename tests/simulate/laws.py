@@ -16,14 +16,14 @@ CANCEL_S = 1.0
 
 def violations(world: SimulatedWorld, *, ended: bool) -> list[str]:
     """Return what was promised and does not hold."""
-    found = [] if ended else ["something never ended"]
+    violated = [] if ended else ["something never ended"]
     for order in world.scenario.orders:
         nodes = {node.id for node in order.root.tree()}
         entries = [entry for entry in world.entries if entry.node in nodes]
         for law in (executed_once, truly_reported, within_budget, asked_once, stopped, same_answer, foreseen):
-            found += law(world, order, entries)
-    found += [f"{error!r} was raised in a task and not handled" for error in world.loop.errors]
-    return [*found, *rightly_recorded(world)]
+            violated += law(world, order, entries)
+    violated += [f"{error!r} was raised in a task and not handled" for error in world.loop.errors]
+    return [*violated, *rightly_recorded(world)]
 
 
 def executed_once(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) -> Iterator[str]:

@@ -95,7 +95,7 @@ def _hear_no_cancel(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_what_began_before(patch: pytest.MonkeyPatch) -> None:
-    def doubt_about(before: JournalStep, entry: object, asked: str | None) -> str:
+    def doubt_about(before: JournalStep, entry: object, question: str | None) -> str:
         return "" if before.departed is None else "it was sent"
 
     patch.setattr(replay, "doubt_about", doubt_about)

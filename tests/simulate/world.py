@@ -365,9 +365,9 @@ class SimulatedWorld:
         """Ask until there is an answer, at whichever hub is there."""
         failed, turn = 0, order.hub
         while True:
-            asked = self.hubs[turn % len(self.hubs)]
+            simulated = self.hubs[turn % len(self.hubs)]
             turn += 1
-            response = None if asked.hub is None else await self._ask_at(asked, asked.hub, order)
+            response = None if simulated.hub is None else await self._ask_at(simulated, simulated.hub, order)
             if response is not None:
                 failed += response.status is Status.FAILED and _is_of_store(response)
                 # What a closing hub does not hand over has ended: the same answer comes again.
@@ -376,7 +376,7 @@ class SimulatedWorld:
                     return response
             await asyncio.sleep(0.3)
 
-    async def _ask_at(self, asked: SimulatedHub, hub: Hub, order: ClientOrder) -> Response | None:
+    async def _ask_at(self, simulated: SimulatedHub, hub: Hub, order: ClientOrder) -> Response | None:
         """Return the answer of a hub; None: it is gone."""
         replied: asyncio.Future[Response | RemitError] = self.loop.create_future()
 
@@ -391,9 +391,9 @@ class SimulatedWorld:
             if not replied.done():
                 replied.set_result(result)
 
-        self.say(f"client asks {asked.process.name} for {order.id}")
-        self.loop.start(asked.process, ask())
-        gone = asyncio.ensure_future(asked.gone.wait())
+        self.say(f"client asks {simulated.process.name} for {order.id}")
+        self.loop.start(simulated.process, ask())
+        gone = asyncio.ensure_future(simulated.gone.wait())
         await asyncio.wait({replied, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if not replied.done():

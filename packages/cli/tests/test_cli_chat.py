@@ -153,7 +153,7 @@ def test_a_model_is_told_what_was_said_and_its_calls_are_shown(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (0, "It is fixed.\nIt is fixed.\n")
     assert "  planner → coder: Fix it\n  coder returned: SUCCESS (412 tokens, " in done.stderr
     assert re.search(r"\[planner -> coder\] OK  .*  412 tokens  ctx \d+\n", done.stderr)
-    last = planner.requests[-1].said
+    last = planner.requests[-1].message_texts
     assert last.index("The parser is broken") < last.index("It is fixed.") < last.index("Is it fixed?")
 
 

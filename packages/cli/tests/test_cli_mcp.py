@@ -106,7 +106,7 @@ async def test_a_host_asks_agents_and_stdout_is_protocol_only(team: Path, era: s
         assert text(await host.call_tool("list_agents")).startswith("- echo: Says it again.")
         done = await host.call_tool("delegate_task", {"agent": "echo", "task": "hello"}, progress_callback=progress)
     assert text(done) == "anna: hello"
-    assert progress.said[1:] == ["echo: half of it"]
+    assert progress.messages[1:] == ["echo: half of it"]
 
 
 @era
@@ -119,7 +119,7 @@ async def test_a_person_at_the_host_agrees_declines_or_leaves_it_open(team: Path
     assert text(yes) == "paid: rent"
     assert text(no).startswith("APPROVAL_DECLINED: declined by anna")
     assert data(open_)["state"] == "waiting"
-    assert [each.splitlines()[-1] for each in person.asked] == [
+    assert [each.splitlines()[-1] for each in person.questions] == [
         f"The user asks pay, for anna: {task}" for task in ("rent", "fine", "ransom")
     ]
 

@@ -76,7 +76,7 @@ async def test_a_person_logs_in_once_and_runs_use_it_until_the_logout(tmp_path: 
         assert "remit mcp login far" in said
         code, said = await typed(tmp_path, "mcp", "--tools", "far")
         assert (code, "remit mcp login far" in said) == (3, True)
-        assert server.logins.asked == []
+        assert server.logins.requests == []
 
         code, address, said = await logged_in(tmp_path)
         assert code == 0, said
@@ -107,7 +107,7 @@ async def test_a_login_can_ask_for_further_scopes(tmp_path: Path) -> None:
         team(tmp_path, server)
         await logged_in(tmp_path, "--scope", "post")
         await logged_in(tmp_path, "--scope", "files:read files:write")
-    scopes = [each["scope"] for path, _, each in server.logins.asked if path == "/authorize"]
+    scopes = [each["scope"] for path, _, each in server.logins.requests if path == "/authorize"]
     assert scopes == ["post", "post files:read files:write"]
 
 

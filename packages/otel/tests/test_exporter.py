@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from collector import Collector, rejecting, told
+from collector import Collector, rejecting, values_of
 from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow
 from remit.plugin import install_command
 from remit.protocol.trace import place_of, span_id
@@ -92,7 +92,7 @@ async def test_spans_and_figures_of_a_hub_are_at_its_collector_once_it_is_closed
     assert (headers["x-key"], headers["content-type"]) == ("k1", "application/x-protobuf")
     assert set(metrics) == set(names.METRICS)
     refusals = metrics[names.REFUSALS].sum.data_points
-    assert [(told(each.attributes)[names.ERROR], each.as_int) for each in refusals] == [("AGENT_NOT_FOUND", 1)]
+    assert [(values_of(each.attributes)[names.ERROR], each.as_int) for each in refusals] == [("AGENT_NOT_FOUND", 1)]
     assert hub.metrics.lost_spans == 0
 
 
@@ -305,7 +305,7 @@ async def test_a_collector_leads_nobody_elsewhere(hub: Hub, caplog: pytest.LogCa
         send_telemetry(hub, collector.endpoint, headers={"authorization": "Bearer my-very-own"})
         async with opened(hub):
             await hub.ask("boss", "go", user="u-1")
-    assert (thief.asked, hub.metrics.lost_spans) == (0, 4)
+    assert (thief.request_count, hub.metrics.lost_spans) == (0, 4)
     assert (len(warnings_in(caplog)), "my-very-own" in caplog.text) == (1, False)
 
 

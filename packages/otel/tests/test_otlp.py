@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 
-from collector import plain, rejecting, told
+from collector import plain, rejecting, values_of
 from remit import Code, Response, Status, Usage, fault
 from remit.policy.breaker import Phase
 from remit.protocol.envelope import VERSION
@@ -135,7 +135,7 @@ def test_figures_are_reported_as_sums_a_histogram_and_gauges() -> None:
     standing = {"prime": AgentStatus(2, 3, Phase.OPEN), "tax": AgentStatus(0, 0, Phase.CLOSED)}
     body = encode_figures(counted(), standing, 5_000, Resource({"service.name": "here"}))
     (metered,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
-    assert told(metered.resource.attributes) == {"service.name": "here"}
+    assert values_of(metered.resource.attributes) == {"service.name": "here"}
     metrics = {metric.name: metric for metric in metered.scope_metrics[0].metrics}
     assert set(metrics) == set(names.METRICS)
     values = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 
-from collector import Collector, Got, told
+from collector import Collector, Got, values_of
 from command_line import environment
 from commands import REMIT, popen
 from remit_otel import names
@@ -177,5 +177,5 @@ def test_one_trace_leads_through_both_hubs(tmp_path: Path) -> None:
     (vault,) = (span for span in spans if span.name == "invoke_agent vault")
     assert vault.attributes[names.ERROR] == "AGENT_NOT_FOUND"
     ended = metrics[names.ENDED].sum.data_points  # the server was closed last
-    assert {told(each.attributes)[names.AGENT_NAME]: each.as_int for each in ended} == {"clerk": 1, "archive": 1}
+    assert {values_of(each.attributes)[names.AGENT_NAME]: each.as_int for each in ended} == {"clerk": 1, "archive": 1}
     assert "Find the file" not in repr(collector.bodies)

@@ -227,7 +227,7 @@ async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
         for number in range(1, 21):
             await a.put(B, number, bytes(100))
-        found = [one for one in await b.heard(4) if isinstance(one, Delivery)]
+        found = [one for one in await b.hear_many(4) if isinstance(one, Delivery)]
         # A question that is answered shows that nothing else was under way.
         assert isinstance(await answer(b, Publish(request=1)), Done)
         numbers = [one.number for one in found]
@@ -381,7 +381,7 @@ async def test_a_list_counts_from_the_moment_it_is_written(tmp_path: Path) -> No
         for number in (1, 2, 3):
             await a.put(B, number, b"x")
             await stored(a)
-        await b.heard(3)
+        await b.hear_many(3)
         assert isinstance(await answer(b, AllowSenders(request=1, senders=())), Done)
         await a.put(B, 4, b"x")
         assert (await refused(a, "unreachable")).number == 4

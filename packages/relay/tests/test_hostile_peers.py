@@ -27,7 +27,7 @@ from remit_relay.messages import audit, types
 from remit_relay.messages.types import AnswerMessage, DeclineMessage, PeerMessage, QuestionMessage, ReadReceipt
 from remit_relay.serve_shared import RECORDED_REFUSALS
 from remit_relay.session.profile import ControlEnvelope
-from two_sides import heard, there
+from two_sides import answer_help, there
 from waiting import PATIENCE_S
 
 
@@ -144,7 +144,7 @@ async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
 async def test_what_is_longer_than_any_request_may_be_is_not_on_record(tmp_path: Path) -> None:
     """A hub records what it refuses too: nobody has it keep 16 MB with each question."""
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
-    bob.hub.add("expert", heard)
+    bob.hub.add("expert", answer_help)
     bob.shares("expert", anna)
     long = [{"input": "x" * MAX_BYTES}, {"reason": "x" * MAX_BYTES}, {"hints": ("x",) * (MAX_BYTES // 4)}]
     async with asked(tmp_path, bob, anna) as (post,):

@@ -46,7 +46,7 @@ async def test_a_draft_is_approved_and_rejected_from_another_process(tmp_path: P
         assert not repository.waiting(file), "it is answered, and is not to be answered twice"
         run = await shows(pair, lambda run: run.pending is not None and run.pending.id != draft)
         assert run.pending is not None
-        assert "be brief" in pair.local.asked[-1].history[-1].text
+        assert "be brief" in pair.local.prompts[-1].history[-1].text
         repository.leave(file, RemoteCommand(run=run.id, event=moves.Approve(run.pending.id, "other words")))
         run = await shows(pair, lambda run: bool(run.timeline))
         assert (run.timeline[0].text, run.timeline[0].label) == ("other words", "edited")

@@ -98,7 +98,7 @@ async def test_a_task_is_done_and_every_progress_record_is_told(hub: Hub, era: s
         done = await host.call_tool("delegate_task", {"agent": "echo", "task": "hello"}, progress_callback=progress)
     assert (text(done), done.is_error) == ("anna: hello", False)
     assert {"state": "finished", "status": "success", "result": "anna: hello"}.items() <= data(done).items()
-    assert progress.said == [f"delegated to echo; id {data(done)['id']}", "echo: half of it"]
+    assert progress.messages == [f"delegated to echo; id {data(done)['id']}", "echo: half of it"]
     assert progress.numbers == [1, 2]
 
 
@@ -230,7 +230,7 @@ async def test_a_person_who_accepts_lets_it_go_on(hub: Hub, era: str) -> None:
         done = await host.call_tool("delegate_task", {"agent": "pay", "task": "the rent"})
         records = [record.body for record in await hub.store.records(run=data(done)["id"])]
     assert text(done) == "paid: the rent"
-    assert person.asked == ["May this be paid?\n\nThe user asks pay, for anna: the rent"]
+    assert person.questions == ["May this be paid?\n\nThe user asks pay, for anna: the rent"]
     said = [(each.agreed, each.by, each.reason) for each in records if isinstance(each, Approval)]
     assert said == [(None, "", ""), (True, "anna", "it is due")]
 
@@ -311,7 +311,7 @@ async def test_a_host_whose_team_does_not_trust_its_answers_is_not_asked(hub: Hu
     person = Person("accept")
     async with serving(hub, *ALL) as server, host_at(server.address, "strict", era, person=person) as host:
         waits = await host.call_tool("delegate_task", {"agent": "pay", "task": "the rent"})
-    assert (data(waits)["state"], person.asked) == ("waiting", [])
+    assert (data(waits)["state"], person.questions) == ("waiting", [])
 
 
 async def test_an_answer_that_comes_from_elsewhere_takes_the_question_back(hub: Hub) -> None:

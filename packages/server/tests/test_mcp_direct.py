@@ -113,7 +113,7 @@ async def test_a_direct_tool_takes_the_input_and_gives_what_the_agent_answers(hu
         missing = await host.call_tool("post_SEND", {"name": "Bo"})
         again = await host.call_tool("delegation_status", {"id": data(sent)["id"]})
     assert text(said) == "anna: good day"
-    assert "echo: half of it" in progress.said
+    assert "echo: half of it" in progress.messages
     given = {"name": "Bo", "address": {"city": "Oslo"}}
     assert data(sent)["result"] == {"objective": "Sends a parcel.", "sent": given}
     assert data(counted)["result"] == ["COUNT", "count", [1, 2]]
@@ -135,7 +135,7 @@ async def test_a_person_is_asked_before_a_direct_tool_does_what_needs_it(hub: Hu
     ):
         paid = await host.call_tool("till_north_PAY", {"sum": 5})
     assert data(paid)["result"] == ["PAY", "Handles money.", {"sum": 5}]
-    assert "May this be paid?" in person.asked[0]
+    assert "May this be paid?" in person.questions[0]
 
 
 class Booking(Struct):

@@ -362,4 +362,4 @@ async def test_a_person_at_a_host_fills_in_the_form_of_an_mcp_server(hub: Hub, e
         "description": "How many",
         "default": 2,
     }
-    assert person.asked[0].startswith("MCP server desk asks: For whom?")
+    assert person.questions[0].startswith("MCP server desk asks: For whom?")

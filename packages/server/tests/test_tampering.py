@@ -123,7 +123,7 @@ async def test_another_agent_cannot_be_put_into_the_path(stage: Stage) -> None:
 
 async def test_a_look_cannot_be_made_into_a_cancel_nor_one_run_into_another(stage: Stage) -> None:
     asking = asyncio.ensure_future(stage.front.ask("teller", "Wait", user="ann"))
-    run = await stage.bank.asked
+    run = await stage.bank.endless_run
     look = await stage.signed("GET", f"/v1/delegations/{run}")
     cancel = await stage.signed("POST", "/v1/delegations/another/cancel", b"{}")
     forged = [

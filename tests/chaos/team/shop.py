@@ -38,7 +38,7 @@ def began(brief: Brief) -> None:
     note("began", brief.objective, agent=request.target, call=request.id, parent=request.parent or "", tokens=grant)
 
 
-def heard(brief: Brief, reply: Response) -> None:
+def log_reply(brief: Brief, reply: Response) -> None:
     """Note what a callee's outcome is called."""
     code = "" if reply.fault is None else str(reply.fault.code)
     note("heard", brief.objective, call=reply.id, parent=brief.request.id, status=str(reply.status), code=code)
@@ -72,7 +72,7 @@ async def boss(brief: Brief) -> object:
     """Have the agent that the input names do it."""
     began(brief)
     reply = await brief.delegate(str(brief.input), objective=brief.objective)
-    heard(brief, reply)
+    log_reply(brief, reply)
     await asyncio.sleep(random.random() * 0.1)
     return reply.unwrap()
 
@@ -82,10 +82,10 @@ async def planner(brief: Brief) -> int:
     began(brief)
     calls = [Call(target="spender", objective=brief.objective, input=number) for number in range(3)]
     for reply in await brief.fan_out(calls):
-        heard(brief, reply)
+        log_reply(brief, reply)
     for number in range(3, 6):
         reply = await brief.delegate("spender", objective=brief.objective, input=number)
-        heard(brief, reply)
+        log_reply(brief, reply)
     return 0
 
 

@@ -222,7 +222,7 @@ async def test_a_summary_is_made_by_the_model_that_is_named_for_it(folder: Path)
             shown = (await hub.ask("prime", "And now?", user="u-1", session=first.session)).unwrap()
     assert shown["summary"] == "Tea is wanted."
     assert "shown.py" in shown["workspace"]
-    assert "I want tea, please." in server.requests[-1].said
+    assert "I want tea, please." in server.requests[-1].message_texts
 
 
 # ── the orchestrator ──────────────────────────────────────────────────────────────────────────────────────────────────

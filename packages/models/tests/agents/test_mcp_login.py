@@ -57,8 +57,8 @@ async def test_a_login_is_kept_in_a_private_file_and_serves_the_next_process(tmp
     async with guarded() as server:
         assert (await read(server.url, logins=folder, browser=browser)).unwrap() == "the letter"
         assert (await read(server.url, logins=folder)).unwrap() == "the letter"
-    assert [path for path, _, _ in server.logins.asked] == ["/authorize", "/token"]
-    assert all(each["resource"] == server.url for _, _, each in server.logins.asked)
+    assert [path for path, _, _ in server.logins.requests] == ["/authorize", "/token"]
+    assert all(each["resource"] == server.url for _, _, each in server.logins.requests)
     assert stat.S_IMODE((folder / "far.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
@@ -71,7 +71,7 @@ async def test_a_run_without_a_login_says_which_command_to_type(tmp_path: Path) 
         assert answer.fault.code == Code.TEAM_INVALID
         assert answer.fault.message == "MCP server far wants a login"
         assert answer.fault.suggestion == "A person logs in: remit mcp login far"
-    assert server.logins.asked == []
+    assert server.logins.requests == []
 
 
 async def test_tokens_are_renewed_silently_by_their_own_issuer(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_a_hostile_server_cannot_lead_a_secret_to_another_issuer(tmp_path:
         )
         assert answer.fault is not None
         assert f"the issuer of the team is {honest.address}" in answer.fault.message
-    assert (opened, evil.asked, honest.asked) == ([], [], [])
+    assert (opened, evil.requests, honest.requests) == ([], [], [])
 
 
 async def test_a_known_client_proves_itself_and_its_secret_is_not_stored(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_a_known_client_proves_itself_and_its_secret_is_not_stored(tmp_pat
         assert (await read(server.url, browser=browser, **known)).ok
         server.logins.expire()
         assert (await read(server.url, **known)).ok
-    proofs = {proof for path, proof, _ in server.logins.asked if path == "/token"}
+    proofs = {proof for path, proof, _ in server.logins.requests if path == "/token"}
     assert proofs == {"Basic b2ZmaWNlOm9wZW4lMjBzZXNhbWU="}
     assert b"sesame" not in (tmp_path / "far.json").read_bytes()
     assert server.logins.registered == 0
@@ -234,7 +234,7 @@ async def test_a_login_without_a_folder_lasts_as_long_as_its_hub() -> None:
         for _ in range(2):
             async with asyncio.timeout(PATIENCE_S), hub:
                 assert (await hub.ask("clerk", "read", user="u")).ok
-    assert len(server.logins.asked) == 2
+    assert len(server.logins.requests) == 2
 
 
 @pytest.mark.parametrize("pkce", [None, ["plain"]])
@@ -244,7 +244,7 @@ async def test_an_issuer_without_pkce_gets_no_login(tmp_path: Path, pkce: list[s
         answer = await read(server.url, logins=tmp_path, browser=browser)
     assert answer.fault is not None
     assert "PKCE" in answer.fault.message
-    assert server.logins.asked == []
+    assert server.logins.requests == []
 
 
 async def test_further_rights_need_a_login_that_asks_for_them(tmp_path: Path) -> None:
@@ -256,13 +256,13 @@ async def test_further_rights_need_a_login_that_asks_for_them(tmp_path: Path) ->
         assert answer.fault is not None
         assert answer.fault.suggestion == "Log in again: remit mcp login far --scope files:read"
         assert (await read(server.url, logins=tmp_path, scope="post", browser=browser)).ok
-        scopes = [each.get("scope") for path, _, each in server.logins.asked if path == "/authorize"]
+        scopes = [each.get("scope") for path, _, each in server.logins.requests if path == "/authorize"]
         assert scopes == ["post", "post files:read"]
         server.logins.valid = dict.fromkeys(server.logins.valid, "post")
         answer = await read(server.url, logins=tmp_path, scope="post", browser=browser)
         assert answer.fault is not None
         assert answer.fault.code == Code.PERMISSION_DENIED
-        assert len(server.logins.asked) == 4
+        assert len(server.logins.requests) == 4
 
 
 @pytest.mark.parametrize("reply", [(400, {"error": "no secret-1 here"}), (200, {"token": "secret-1"})])
@@ -276,7 +276,7 @@ async def test_what_an_issuer_says_is_neither_logged_nor_told(
         answer = await read(server.url, logins=tmp_path, browser=browser)
     assert answer.fault is not None
     assert "gave no token" in answer.fault.message
-    codes = [each["code"] for path, _, each in server.logins.asked if path == "/token"]
+    codes = [each["code"] for path, _, each in server.logins.requests if path == "/token"]
     for secret in ("secret-1", *codes):
         assert secret not in caplog.text + repr(answer)
 
@@ -305,7 +305,7 @@ async def test_an_old_server_names_an_issuer_of_its_own_origin(tmp_path: Path, i
             assert kept(tmp_path)["issuer"] == server.address
             server.logins.expire()
             assert (await read(server.url, logins=tmp_path)).ok
-    assert bool(server.logins.asked) == is_own
+    assert bool(server.logins.requests) == is_own
 
 
 async def test_a_declined_login_is_an_error(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_calls_with_a_login_do_not_wait_for_each_other(tmp_path: Path) -> 
     async with guarded() as server:
         server.together = 2
         assert (await read(server.url, uses=2, logins=tmp_path, browser=browser)).ok
-    assert len(server.logins.asked) == 2
+    assert len(server.logins.requests) == 2
 
 
 async def test_a_cancelled_run_still_stores_a_renewed_token(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class TestModelOverHttp(AgentConformance):
         results = request.results
         match self.behaviour:
             case Behaviour.ANSWERS:
-                return say(request.said)
+                return say(request.message_texts)
             case Behaviour.STREAMS:
                 return Reply(pieces=PIECES)
             case Behaviour.DELEGATES if not results:
@@ -392,7 +392,7 @@ async def test_after_enough_rounds_it_must_answer_without_tools(hub: Hub, serve:
     hub.add("clerk", model_at(server, max_tool_rounds=2), tools=["look_up"])
     response = await ask(hub)
     assert looked_up == ["shelf 0", "shelf 1"]
-    assert "cannot use them any more" in server.requests[-1].said
+    assert "cannot use them any more" in server.requests[-1].message_texts
     assert response.result == "I have not found it."
     assert response.warnings == ("it had used tools 2 times, and had to answer with what it had",)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_files import FLOAT, INT8, NAME, OPSET, SIZES, TENSOR, TYPE, VERSION, model, node, number, said, tensor
+from onnx_files import FLOAT, INT8, NAME, OPSET, SIZES, TENSOR, TYPE, VERSION, delimited, model, node, number, tensor
 from remit_orchestrator.classifiers.integers import in_integers
 
 WEIGHTS = bytes(range(125, 131))
@@ -30,7 +30,7 @@ def test_what_is_multiplied_with_scaled_integers_is_multiplied_as_integers() -> 
     assert (CAST in changed, SCALED in changed, SCALE in changed) == (False, False, True)
     assert bytes(byte - 128 if byte > 127 else byte + 128 for byte in WEIGHTS) in changed
     assert changed.startswith(number(VERSION, 10))
-    assert changed.endswith(said(OPSET, number(2, 17)))
+    assert changed.endswith(delimited(OPSET, number(2, 17)))
     assert in_integers(changed) is None, "then there is nothing left to do"
 
 
@@ -49,7 +49,7 @@ def test_what_is_multiplied_with_scaled_integers_is_multiplied_as_integers() -> 
         ),
         "weights are in another file": (
             *(CAST, SCALED, MULTIPLIED, SCALE),
-            said(TENSOR, number(SIZES, 2) + number(SIZES, 3) + number(TYPE, INT8) + said(NAME, "integers")),
+            delimited(TENSOR, number(SIZES, 2) + number(SIZES, 3) + number(TYPE, INT8) + delimited(NAME, "integers")),
         ),
         "weights are added as well": (
             *(CAST, SCALED, MULTIPLIED, INTEGERS, SCALE),
@@ -77,7 +77,7 @@ def test_what_is_no_model_is_left_as_it_is(content: bytes) -> None:
 @given(st.data())
 def test_a_model_that_is_cut_off_is_left_as_it_is(data: st.DataObject) -> None:
     whole = model(CAST, SCALED, MULTIPLIED, INTEGERS, SCALE)
-    graph_end = len(whole) - len(said(OPSET, number(2, 17)))
+    graph_end = len(whole) - len(delimited(OPSET, number(2, 17)))
     assert in_integers(whole[: data.draw(st.integers(0, graph_end - 1))]) is None
 
 

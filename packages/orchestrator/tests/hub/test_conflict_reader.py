@@ -55,7 +55,7 @@ async def test_what_a_model_points_at_is_asked_about_like_any_conflict(hub: Hub,
     assert [each["sources"] for each in conflict["values"]] == [["Books"], ["Bank"]]
     assert (response.requires_followup, response.metadata["second_reader"]) == (True, "model")
     assert "Where the results differ" in response.result
-    assert "Result 2 (question 1):" in server.requests[0].said
+    assert "Result 2 (question 1):" in server.requests[0].message_texts
     assert response.usage.total == 30, "what the model used is the workflow's"
 
 

@@ -102,8 +102,8 @@ async def test_a_model_says_what_is_wanted_where_words_do_not_tell(hub: Hub, ser
         {"capability": "KIT_PIZZA", "agent": "KIT", "confidence": 0.9},
     ]
     assert response.metadata["cache_status"] == "miss"
-    assert "- KIT_PIZZA: Order a pizza. People say: “order a pizza”; “I want a margherita”" in request.said
-    assert f"Request:\n{ASKED}" in request.said
+    assert "- KIT_PIZZA: Order a pizza. People say: “order a pizza”; “I want a margherita”" in request.message_texts
+    assert f"Request:\n{ASKED}" in request.message_texts
     assert response.usage.total == 30, "what the model used is the orchestrator's"
 
 
@@ -114,7 +114,7 @@ async def test_a_part_for_which_a_model_finds_nothing_is_named_as_not_done(hub: 
     response = await ask(hub, "tell me whether I need an umbrella and paint my fence")
     assert asked == ["SKY"]
     assert "I did not do this, because I cannot do it: “paint my fence”." in response.result
-    assert "Its parts:\n1. tell me whether I need an umbrella\n2. paint my fence" in server.requests[0].said
+    assert "Its parts:\n1. tell me whether I need an umbrella\n2. paint my fence" in server.requests[0].message_texts
 
 
 async def test_a_part_of_which_a_model_is_not_sure_is_asked_about(hub: Hub, serve: Serve) -> None:
@@ -162,7 +162,7 @@ async def test_a_model_is_given_tokens_in_place_of_personal_data(hub: Hub, serve
     team(hub, server)
     await ask(hub, "write to alice@example.org whether she needs an umbrella")
     assert "alice@" not in server.requests[0].text
-    assert "write to [EMAIL:" in server.requests[0].said
+    assert "write to [EMAIL:" in server.requests[0].message_texts
 
 
 async def test_a_model_is_told_of_nothing_that_cannot_be_asked_for(hub: Hub, serve: Serve) -> None:
@@ -269,7 +269,7 @@ async def test_many_capabilities_are_told_with_fewer_examples_rather_than_not_at
     team(hub, server)
     response = await ask(hub, max_tokens=tokens)
     assert response.metadata["intents"][0]["capability"] == "SKY_WEATHER"
-    assert server.requests[0].said.count("“please do the work") == 12 * examples
+    assert server.requests[0].message_texts.count("“please do the work") == 12 * examples
 
 
 async def test_a_run_that_is_stopped_is_stopped_while_its_model_thinks(hub: Hub, serve: Serve) -> None:
@@ -391,7 +391,7 @@ async def test_decisions_are_forgotten_when_something_else_is_offered(hub: Hub, 
         hub.reconfigure(cards=[replace(hub.cards["SKY"], capabilities=(sky,))])
         response = await hub.ask("orchestrator", "umbrella?", user="u")
     assert response.metadata["cache_status"] == "miss"
-    assert "Say how the sky looks" in server.requests[1].said
+    assert "Say how the sky looks" in server.requests[1].message_texts
 
 
 # ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -411,7 +411,7 @@ async def test_several_results_are_told_as_one(hub: Hub, serve: Serve) -> None:
     assert "high" in response.result
     assert response.metadata["narrated"] == "model"
     assert response.usage.total == 60
-    asked = server.requests[1].said
+    asked = server.requests[1].message_texts
     assert f"Request:\n{ASKED}" in asked
     assert "- Degrees: 21" in asked
     assert "(MEDIUM confidence):\nA margherita comes at 19:30." in asked
@@ -460,7 +460,7 @@ async def test_the_glossary_holds_for_a_model_too(hub: Hub, serve: Serve) -> Non
     server = serve(means(also=["KIT_PIZZA"]), say("A margherita comes at 19:30, and it is sunny at 21 degrees."))
     team(hub, server, narrate="model", glossary={"margherita": "pizza"})
     response = await ask(hub)
-    assert "- pizza, not margherita" in server.requests[1].said
+    assert "- pizza, not margherita" in server.requests[1].message_texts
     assert "A pizza comes at 19:30" in response.result
 
 
@@ -482,7 +482,7 @@ async def test_conflicts_are_shown_though_a_model_hides_them(hub: Hub, serve: Se
     assert response.result.startswith("It departs at 9:40.")
     assert "## Where the results differ" in response.result
     assert "10:40" in response.result
-    assert "They disagree on:\n- departure: 9:40 or 10:40; more certain: 9:40" in server.requests[0].said
+    assert "They disagree on:\n- departure: 9:40 or 10:40; more certain: 9:40" in server.requests[0].message_texts
 
 
 async def test_one_result_is_given_as_it_is(hub: Hub, serve: Serve) -> None:

@@ -107,8 +107,8 @@ async def test_a_plan_that_stands_in_the_request_is_said_back_and_carried_out(hu
     assert "the result says “The test is negative”" in done.result
     assert done.metadata["planned_by"] == "model"
     assert len(server.requests) == 1
-    assert f"Request:\n{REQUEST}" in server.requests[0].said
-    assert "Fields: place (Place); guests (integer)" in server.requests[0].said
+    assert f"Request:\n{REQUEST}" in server.requests[0].message_texts
+    assert "Fields: place (Place); guests (integer)" in server.requests[0].message_texts
 
 
 async def test_a_plan_that_only_reads_is_shown_with_its_answer(hub: Hub, serve: Serve) -> None:

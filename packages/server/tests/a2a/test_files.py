@@ -165,4 +165,4 @@ async def test_a_peer_gets_files_without_an_empty_text(binding: str) -> None:
         connect_a2a(hub, "sdk", url)
         async with hub:
             await hub.ask("sdk", user="anna", files=[PICTURE])
-    assert [part.filename for part in executor.asked[0].parts] == ["receipt.png"]
+    assert [part.filename for part in executor.messages[0].parts] == ["receipt.png"]

@@ -191,4 +191,4 @@ async def test_three_hops_lead_through_both_sdks(node: str, binding: str, stream
             async with js_agent(node, binding, streaming=streaming, relay=relay) as (js_url, _):
                 (response,) = await delegated(js_url, "Sort them")
     assert response.result == "js(south(Sort them and done))"
-    assert len(executor.asked) == 1
+    assert len(executor.messages) == 1

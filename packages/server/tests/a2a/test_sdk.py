@@ -285,8 +285,8 @@ async def test_the_sdks_agent_answers(binding: str, streaming: bool) -> None:
         (response,) = await delegated(url, "Sort them")
     assert (response.status, response.result) == (Status.SUCCESS, "Sort them and done")
     assert response.usage.estimated
-    assert len(executor.asked) == 1
-    assert "anna" not in str(executor.asked)
+    assert len(executor.messages) == 1
+    assert "anna" not in str(executor.messages)
 
 
 @every
@@ -296,8 +296,8 @@ async def test_a_question_of_the_sdk_is_answered_in_the_same_task(binding: str, 
         question, answer = await delegated(url, "ask me", "May")
     assert (question.result, question.requires_followup) == ("Which month?", True)
     assert answer.result == "May and done"
-    assert executor.asked[1].task_id == executor.asked[0].task_id
-    assert executor.asked[1].context_id == executor.asked[0].context_id
+    assert executor.messages[1].task_id == executor.messages[0].task_id
+    assert executor.messages[1].context_id == executor.messages[0].context_id
 
 
 async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
                 said.append(response.unwrap())
     assert said[:2] == ["Which month?", "May and done"]
     assert str(said[2]).endswith("And June and done")
-    first, answer, later = executor.asked
+    first, answer, later = executor.messages
     assert (answer.task_id, answer.context_id) == (first.task_id, first.context_id)
     assert later.task_id != first.task_id
     assert later.context_id == first.context_id

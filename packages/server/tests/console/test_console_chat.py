@@ -183,7 +183,7 @@ async def test_a_plain_chat_is_seen_in_two_browsers_and_outlives_its_server(
         await page.get_by_role("textbox", name="First message").fill("Are orders kept for ever?")
         await page.get_by_role("button", name="Start").click()
         await expect(said(page)).to_have_count(2)
-        assert world.local.asked == []
+        assert world.local.prompts == []
         await expect(said(page).last).to_be_in_viewport()
 
         other = await (await browser.new_context(viewport={"width": 390, "height": 844})).new_page()

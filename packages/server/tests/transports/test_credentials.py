@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from chains import NOW_MS, Way, a_hop, a_remit, content_of, rooted, said, signed_on
+from chains import NOW_MS, Way, a_hop, a_remit, content_of, credential_of, rooted, signed_on
 from properties import share
 from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Grant, Remit
@@ -128,7 +128,7 @@ def test_no_name_is_ever_datalog(way: Way, name: str) -> None:
 
 @pytest.mark.parametrize("user", ["", "a\nb", "a\x00b", "\x1b[2J", "a\u2028b", "x" * 201])
 def test_a_name_that_is_none_is_refused_whoever_signed_it(way: Way, user: str) -> None:
-    token = said(way, a_hop(0, way.pairs[1], user=user))
+    token = credential_of(way, a_hop(0, way.pairs[1], user=user))
     assert refusal(way.verify(token, 1)) == invalid("it holds content that no hub writes")
 
 
@@ -152,7 +152,7 @@ def test_what_a_later_block_widens_stays_as_narrow_as_it_was(
     way: Way, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     narrow, wide = a_hop(0, way.pairs[1], **first), a_hop(1, way.pairs[2], **second)
-    grant = grant_of(way.verify(said(way, narrow, wide), 2))
+    grant = grant_of(way.verify(credential_of(way, narrow, wide), 2))
     (key,) = first
     if key == "until_ms":
         assert grant.time_ms == 10 + WINDOW_MS
@@ -161,7 +161,7 @@ def test_what_a_later_block_widens_stays_as_narrow_as_it_was(
 
 
 def test_a_block_for_another_user_is_refused(way: Way) -> None:
-    token = said(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], user="bob"))
+    token = credential_of(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], user="bob"))
     assert refusal(way.verify(token, 2))[0] is Code.USER_MISMATCH
     assert (
         refusal(
@@ -179,7 +179,7 @@ def test_a_block_for_another_user_is_refused(way: Way) -> None:
 
 
 def test_a_hub_that_may_not_delegate_cannot(way: Way) -> None:
-    token = said(way, a_hop(0, way.pairs[1], may_delegate=False), a_hop(1, way.pairs[2]))
+    token = credential_of(way, a_hop(0, way.pairs[1], may_delegate=False), a_hop(1, way.pairs[2]))
     assert refusal(way.verify(token, 2))[0] is Code.NESTED_CALLS_FORBIDDEN
     remits = way.remits(2, a_remit(may_delegate=False))
     with pytest.raises(AssertionError, match="NESTED_CALLS_FORBIDDEN"):
@@ -188,13 +188,13 @@ def test_a_hub_that_may_not_delegate_cannot(way: Way) -> None:
 
 def test_a_target_that_an_earlier_hub_did_not_allow_is_refused(way: Way) -> None:
     """A confused deputy: who may ask for tax only, asks a hub that would do more for the one in between."""
-    token = said(
+    token = credential_of(
         way, a_hop(0, way.pairs[1], targets=frozenset({"tax"})), a_hop(1, way.pairs[2], targets=frozenset({"x"}))
     )
     assert refusal(way.verify(token, 2, target="payroll"))[0] is Code.PERMISSION_DENIED
     assert refusal(way.verify(token, 2, target="x"))[0] is Code.PERMISSION_DENIED
     assert grant_of(way.verify(token, 2, target="tax")).targets == frozenset()
-    assert grant_of(way.verify(said(way, a_hop(0, way.pairs[1], targets=frozenset({"x"}))), 1, target="tax"))
+    assert grant_of(way.verify(credential_of(way, a_hop(0, way.pairs[1], targets=frozenset({"x"}))), 1, target="tax"))
 
 
 # ── depth ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,19 +203,19 @@ def test_a_target_that_an_earlier_hub_did_not_allow_is_refused(way: Way) -> None
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_a_forged_depth_is_refused(way: Way, depth: int) -> None:
     """C2: depth is what the blocks say, and every one stands deeper than the last."""
-    token = said(way, a_hop(0, way.pairs[1], depth=2), a_hop(1, way.pairs[2], depth=depth))
+    token = credential_of(way, a_hop(0, way.pairs[1], depth=2), a_hop(1, way.pairs[2], depth=depth))
     assert refusal(way.verify(token, 2)) == invalid("block 1 is not deeper than the previous block")
 
 
 def test_a_hop_that_adds_nobody_to_the_chain_is_refused(way: Way) -> None:
-    token = said(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], chain=()))
+    token = credential_of(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], chain=()))
     assert refusal(way.verify(token, 2)) == invalid("block 1 is not deeper than the previous block")
 
 
 def test_a_depth_that_its_own_chain_contradicts_is_refused(way: Way) -> None:
-    forged = said(way, a_hop(0, way.pairs[1], chain=("a@one", "b@one"), depth=1))
+    forged = credential_of(way, a_hop(0, way.pairs[1], chain=("a@one", "b@one"), depth=1))
     assert refusal(way.verify(forged, 1)) == invalid("it states a depth that its chain contradicts")
-    token = said(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], chain=("a@one", "b@one"), depth=1))
+    token = credential_of(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], chain=("a@one", "b@one"), depth=1))
     assert refusal(way.verify(token, 2)) == invalid("block 1 is not deeper than the previous block")
     made = mint(way.pairs[0], a_remit(chain=("x@y",)), to=way.pairs[1].public, request_id="r0", now_ms=NOW_MS)
     assert refusal(made)[0] is Code.CREDENTIAL_INVALID
@@ -223,7 +223,7 @@ def test_a_depth_that_its_own_chain_contradicts_is_refused(way: Way) -> None:
 
 def test_a_chain_is_not_longer_than_a_remit_can_hold(way: Way) -> None:
     many = tuple(f"a{number}@one" for number in range(99))
-    token = said(
+    token = credential_of(
         way, a_hop(0, way.pairs[1], chain=many, depth=99), a_hop(1, way.pairs[2], chain=("a@b", "c@b"), depth=101)
     )
     assert refusal(way.verify(token, 2)) == invalid("its chain is longer than 100 agents")
@@ -423,7 +423,7 @@ def test_a_credential_ends_with_the_time_of_its_request_and_clocks_may_differ_a_
 
 
 def test_a_credential_whose_parent_has_expired_is_expired(way: Way) -> None:
-    token = said(
+    token = credential_of(
         way, a_hop(0, way.pairs[1], until_ms=NOW_MS - WINDOW_MS), a_hop(1, way.pairs[2], until_ms=NOW_MS + 60_000)
     )
     assert refusal(way.verify(token, 2))[0] is Code.CREDENTIAL_EXPIRED
@@ -594,7 +594,7 @@ def chains(draw: st.DrawFn) -> list[Hop]:
 
 @given(chains())
 def test_no_chain_of_blocks_grants_more_than_any_of_them(hops: list[Hop]) -> None:
-    grant = grant_of(WAY.verify(said(WAY, *hops), len(hops)))
+    grant = grant_of(WAY.verify(credential_of(WAY, *hops), len(hops)))
     assert grant.user == EVIL
     assert grant.chain == tuple(agent for hop in hops for agent in hop.chain)
     assert grant.depth >= max(hop.depth for hop in hops)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from chains import NOW_MS, Way, a_hop, said
+from chains import NOW_MS, Way, a_hop, credential_of
 from properties import share
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime.ports import OutgoingRequest
@@ -449,7 +449,7 @@ class Asked:
     def __init__(self, *tokens: int, way: Way | None = None) -> None:
         self.way = way or Way()
         hops = [a_hop(number, self.way.pairs[number + 1], tokens=each) for number, each in enumerate(tokens)]
-        self.held = self.way.chain(said(self.way, *hops))
+        self.held = self.way.chain(credential_of(self.way, *hops))
 
     def request(self, request_id: str) -> Verified:
         """Return the credential of one more request."""
@@ -558,7 +558,7 @@ async def test_a_request_that_was_refused_for_lack_of_tokens_can_come_again(spen
 
 async def test_a_credential_that_was_not_passed_on_bounds_its_one_request(spending: Spending) -> None:
     way = Way()
-    direct = way.verify(said(way, a_hop(0, way.pairs[1], tokens=1_000)), 1)
+    direct = way.verify(credential_of(way, a_hop(0, way.pairs[1], tokens=1_000)), 1)
     assert isinstance(direct, Verified)
     for _ in range(2):
         share = await spending.reserve(direct, 5_000)
@@ -583,7 +583,7 @@ async def test_what_is_counted_is_forgotten_when_the_credential_has_ended(monkey
     await spending.settle(share, 1)  # too late to be of use, and no harm
     wall.now_ms -= 1
     later = Asked(1_000)
-    later.held = asked.way.chain(said(asked.way, a_hop(0, asked.way.pairs[1], until_ms=wall.now_ms + 10)))
+    later.held = asked.way.chain(credential_of(asked.way, a_hop(0, asked.way.pairs[1], until_ms=wall.now_ms + 10)))
     later.way = asked.way
     wall.now_ms += 1
     assert given_to(await spending.reserve(later.request("c"), 1_000)) == 1_000
