@@ -201,11 +201,11 @@ async def test_a_team_may_refuse_calls_beyond_the_limit_instead() -> None:
 async def test_a_run_that_is_cancelled_leaves_nobody_in_the_queue() -> None:
     hub = Hub(store=MemoryStore(), limits=Limits(max_fan_out=1))
     begun, never = asyncio.Event(), asyncio.Event()
-    asked: list[str] = []
+    texts: list[str] = []
 
     @hub.agent("worker")
     async def worker(brief: Brief) -> str:
-        asked.append(brief.text)
+        texts.append(brief.text)
         begun.set()
         await never.wait()
         return "never"
@@ -220,7 +220,7 @@ async def test_a_run_that_is_cancelled_leaves_nobody_in_the_queue() -> None:
         await begun.wait()
         hub.cancel("1", "enough")
         assert (await asking).status == "cancelled"
-    assert asked == ["0"]
+    assert texts == ["0"]
 
 
 async def test_a_queued_call_that_gives_up_waiting_leaves_its_place_to_others() -> None:

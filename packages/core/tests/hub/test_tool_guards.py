@@ -97,12 +97,12 @@ def over(limit: int, verdict: Verdict) -> Guard:
     return guards_tool(judge)
 
 
-def says(asked: list[Question], *decisions: Decision) -> Any:
+def says(questions: list[Question], *decisions: Decision) -> Any:
     """Return the approver that notes each question and gives the next decision."""
     given = iter(decisions)
 
     async def approver(question: Question) -> Decision:
-        asked.append(question)
+        questions.append(question)
         return next(given)
 
     return approver
@@ -144,9 +144,9 @@ async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_h
 async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after_a_yes(
     make_hub: MakeHub, own: bool
 ) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
     bank = Bank(
-        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(asked, YES, NO)),
+        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(questions, YES, NO)),
         [{"to": "bob", "amount": 50}, {"to": "bob", "amount": 200}, {"to": "eve", "amount": 500}],
         own=own,
     )
@@ -154,7 +154,7 @@ async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after
         assert await bank.run() == ["paid 50 to bob", "paid 200 to bob", "APPROVAL_DECLINED"]
         approvals = await bank.records(Approval)
     assert bank.ledger == [("bob", 50), ("bob", 200)]
-    assert [each.request.input for each in asked] == [{"to": "bob", "amount": 200}, {"to": "eve", "amount": 500}]
+    assert [each.request.input for each in questions] == [{"to": "bob", "amount": 200}, {"to": "eve", "amount": 500}]
     assert [(each.agent, each.agreed, each.by) for each in approvals if each.agreed is not None] == [
         ("pay", True, "ann"),
         ("pay", False, "ann"),
@@ -186,15 +186,15 @@ async def test_an_edit_that_does_not_fit_the_tool_is_refused(make_hub: MakeHub, 
 
 
 async def test_the_same_use_again_is_asked_about_again(make_hub: MakeHub, own: bool) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
     bank = Bank(
-        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(asked, YES, NO)),
+        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(questions, YES, NO)),
         [{"to": "bob", "amount": 200}] * 2,
         own=own,
     )
     async with bank.hub:
         assert await bank.run() == ["paid 200 to bob", "APPROVAL_DECLINED"]
-    assert len({each.id for each in asked}) == 2
+    assert len({each.id for each in questions}) == 2
 
 
 async def test_guards_judge_what_tokens_stand_for_and_the_person_sees_tokens(make_hub: MakeHub) -> None:
@@ -204,8 +204,8 @@ async def test_guards_judge_what_tokens_stand_for_and_the_person_sees_tokens(mak
         seen.append(arguments(request)["to"])
         return Ask("May it be paid?")
 
-    asked: list[Question] = []
-    hub = make_hub(guards=[guards_tool(judge)], approver=says(asked, YES), redaction=finds_iban)
+    questions: list[Question] = []
+    hub = make_hub(guards=[guards_tool(judge)], approver=says(questions, YES), redaction=finds_iban)
     paid: list[str] = []
 
     @hub.tool(sees=["IBAN"])
@@ -220,7 +220,7 @@ async def test_guards_judge_what_tokens_stand_for_and_the_person_sees_tokens(mak
     async with hub:
         response = await hub.ask("teller", IBAN, user="u-1")
     assert (seen[0], paid, response.result) == (IBAN, [IBAN], f"paid to {IBAN}")
-    assert IBAN not in str(asked[0].request.input)
+    assert IBAN not in str(questions[0].request.input)
 
 
 async def test_a_guard_that_fails_or_rewrites_decides_about_tools_too(make_hub: MakeHub, own: bool) -> None:
@@ -238,14 +238,14 @@ async def test_a_guard_that_fails_or_rewrites_decides_about_tools_too(make_hub: 
 
 async def test_after_a_restart_a_use_that_was_done_is_not_asked_about_again(make_hub: MakeHub) -> None:
     """Decision 4: answered from the journal, by what the agent passed, also where a person edited it."""
-    asked: list[Question] = []
+    questions: list[Question] = []
     at_work, gone = asyncio.Event(), asyncio.Event()
     ledger: list[tuple[str, int]] = []
     edited = Decision(agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 300}})
 
     def make(*, stays: bool) -> Hub:
         ask = Ask("May it be paid?", editable=frozenset({"input"}))
-        hub = make_hub(guards=[over(400, ask)], approver=says(asked, edited))
+        hub = make_hub(guards=[over(400, ask)], approver=says(questions, edited))
 
         @hub.tool()
         async def pay(to: str, amount: int) -> str:
@@ -270,13 +270,13 @@ async def test_after_a_restart_a_use_that_was_done_is_not_asked_about_again(make
         async with make(stays=False) as hub:
             response = await hub.ask("teller", "go", user="u-1", request_id="1")
     assert response.result == "paid 300 to bob"
-    assert (ledger, len(asked)) == ([("bob", 300)], 1)
+    assert (ledger, len(questions)) == ([("bob", 300)], 1)
 
 
 async def test_a_tool_of_its_own_that_asks_runs_after_a_yes_with_the_arguments_of_the_person(make_hub: MakeHub) -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
     edited = Decision(agreed=True, by="ann", edits={"input": {"amount": 3}})
-    hub = make_hub(approver=says(asked, YES, edited, NO))
+    hub = make_hub(approver=says(questions, YES, edited, NO))
     ledger: list[int] = []
 
     async def pay(arguments: dict[str, Any]) -> str:
@@ -296,14 +296,14 @@ async def test_a_tool_of_its_own_that_asks_runs_after_a_yes_with_the_arguments_o
     async with hub:
         assert (await hub.ask("teller", "go", user="u-1")).result == ["paid", "paid", "APPROVAL_DECLINED"]
     assert ledger == [1, 3]
-    assert [(each.text, each.request.target, each.request.input) for each in asked] == [
+    assert [(each.text, each.request.target, each.request.input) for each in questions] == [
         ("May it pay?", "pay", {"amount": amount}) for amount in (1, 2, 4)
     ]
 
 
 async def test_a_tool_of_its_own_that_asks_is_asked_about_once_if_a_guard_asks_too(make_hub: MakeHub) -> None:
-    asked: list[Question] = []
-    hub = make_hub(guards=[guards_tool(lambda _: Ask("May it be paid?"))], approver=says(asked, YES))
+    questions: list[Question] = []
+    hub = make_hub(guards=[guards_tool(lambda _: Ask("May it be paid?"))], approver=says(questions, YES))
 
     @hub.agent("teller")
     async def teller(brief: Brief) -> object:
@@ -311,7 +311,7 @@ async def test_a_tool_of_its_own_that_asks_is_asked_about_once_if_a_guard_asks_t
 
     async with hub:
         assert (await hub.ask("teller", "go", user="u-1")).result == "done"
-    assert [each.text for each in asked] == ["May it be paid?"]
+    assert [each.text for each in questions] == ["May it be paid?"]
 
 
 async def anything(arguments: dict[str, Any]) -> str:
