@@ -194,27 +194,27 @@ def _reachable(cards: Mapping[str, AgentCard], roots: Collection[str] | None) ->
     """Return the agents that a reader of the runs of *roots* may know: those, and whom they may have called."""
     if roots is None:
         return dict(cards)
-    found = {name: cards[name] for name in sorted(roots) if name in cards}
-    new = found
+    reachable = {name: cards[name] for name in sorted(roots) if name in cards}
+    new = reachable
     while new:
         new = {
             name: card
             for name, card in cards.items()
-            if name not in found and any(caller.may_reach(name) for caller in new.values())
+            if name not in reachable and any(caller.may_reach(name) for caller in new.values())
         }
-        found |= new
-    return found
+        reachable |= new
+    return reachable
 
 
 def _traffic(
     figures: RecordFigures, since_ms: int, until_ms: int, roots: Collection[str] | None
 ) -> dict[tuple[str, str], Traffic]:
-    found: dict[tuple[str, str], Traffic] = {}
+    edges: dict[tuple[str, str], Traffic] = {}
     for period in figures.between(since_ms, until_ms):
         for call, traffic in period.traffic.items():
             if roots is None or call.root in roots:
-                found.setdefault((call.origin, call.target), Traffic()).add(traffic)
-    return found
+                edges.setdefault((call.origin, call.target), Traffic()).add(traffic)
+    return edges
 
 
 def _edges(cards: Mapping[str, AgentCard], did: Mapping[tuple[str, str], Traffic]) -> tuple[CallEdge, ...]:

@@ -167,12 +167,12 @@ class Api:
 
     async def drain(self, wait_s: float) -> int:
         """Accept nothing more, wait for running delegations, and return how many have not ended after *wait_s*."""
-        asked = self.delegations
-        asked.draining = True
+        delegations = self.delegations
+        delegations.draining = True
         self._events.tail.close()
-        for events in list(asked.streams):
+        for events in list(delegations.streams):
             events.close()  # readers continue at another server, after the last event that they received
-        waits = {asyncio.create_task(asked.idle()), asyncio.create_task(self.hurried.wait())}
+        waits = {asyncio.create_task(delegations.idle()), asyncio.create_task(self.hurried.wait())}
         try:
             await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -183,13 +183,13 @@ class Api:
                 await self._mcp.close()
                 await self._server.readiness.close()
                 await self._audit.verifier.close()
-        asked.close()
+        delegations.close()
         if self._a2a is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PART_S):
                     await self._a2a.close()  # calls over gRPC that still wait have got their handles
         self.refusals.close()
-        return asked.under_way
+        return delegations.under_way
 
 
 def _speaking(delegations: Delegations, exposure: "Exposure", refusals: Refusals) -> "A2a":

@@ -81,11 +81,11 @@ class ApprovalEndpoints:
             answered += [each for each in given if each is not None]
             if (before := page.next) is None:
                 break
-        found = [
+        views = [
             waiting_view(each, self._policy.rule_of(each.request, each.text), may_answer=await reading.may_answer(each))
             for each in waiting
         ]
-        return ApprovalList(waiting=tuple(found), answered=tuple(answered[:lately]))
+        return ApprovalList(waiting=tuple(views), answered=tuple(answered[:lately]))
 
     @answers(APPROVAL)
     async def approval(self, call: ApiRequest) -> ApprovalDetail:
@@ -106,16 +106,16 @@ class ApprovalEndpoints:
 
     @answers(ANSWER_SEVERAL)
     async def answer_several(self, call: ApiRequest) -> AnswerOutcomes:
-        said = await call.body(SeveralAnswers)
+        batch = await call.body(SeveralAnswers)
         outcomes: list[AnswerOutcome] = []
-        for each in said.answers:
+        for each in batch.answers:
             try:
                 outcomes.append(AnswerOutcome(id=each.id, given=await self._answer(each.id, each, call.sender)))
             except RemitError as error:
                 outcomes.append(AnswerOutcome(id=each.id, fault=error.fault.outward()))
         return AnswerOutcomes(outcomes=tuple(outcomes))
 
-    async def _answer(self, id: str, said: ApprovalAnswer, sender: Sender) -> AnswerGiven:
+    async def _answer(self, id: str, reply: ApprovalAnswer, sender: Sender) -> AnswerGiven:
         reading = _Reader(self, sender, Permission.CONTROL)
         if not await reading.may_read(_run_of(id)):
             raise _unknown(id, sender)
@@ -131,15 +131,15 @@ class ApprovalEndpoints:
                     'of its own users, or `permissions = ["control"]` for all runs.',
                 )
             )
-        if said.digest != digest_of(question):
+        if reply.digest != digest_of(question):
             why = f"question {id} is about another request than the one that was answered"
             how = f"Read it again at `GET /v1/approvals/{id}`, and answer with its `digest`."
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=how))
-        if said.edits and not said.agree:
+        if reply.edits and not reply.agree:
             problem = Problem("edits", "a request that is rejected cannot be edited; leave this out")
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "a rejection has no edits", problems=(problem,)))
-        by = f"{said.by} via {sender.name}" if said.by.strip() else sender.name
-        decision = checked(Decision(agreed=said.agree, by=by, reason=said.reason, edits=said.edits))
+        by = f"{reply.by} via {sender.name}" if reply.by.strip() else sender.name
+        decision = checked(Decision(agreed=reply.agree, by=by, reason=reply.reason, edits=reply.edits))
         if not await answer(self._hub.store, question, decision):
             raise await self._conflict(id, sender)
         return AnswerGiven(
@@ -174,7 +174,7 @@ class ApprovalEndpoints:
         """Return a question that is no longer pending, as the record and the inbox have it."""
         run, path = _run_of(id), _path_of(id)
         await self._hub.store.flush()
-        asked: Approval | None = None
+        approval: Approval | None = None
         given: AnsweredApproval | None = None
         request: Request | None = None
         after = 0
@@ -182,16 +182,16 @@ class ApprovalEndpoints:
             after = page[-1].seq
             for record in page:
                 match record.body:
-                    case Approval(id=found) as body if found == id:
-                        asked, given = body, _answered(record) or given
-                    case body if (found := request_in(body)) is not None and found.path == path:
-                        request = found
+                    case Approval() as body if body.id == id:
+                        approval, given = body, _answered(record) or given
+                    case body if (recorded := request_in(body)) is not None and recorded.path == path:
+                        request = recorded
                     case _:
                         pass
-        if asked is None:
+        if approval is None:
             raise _unknown(id, sender)
         if given is None and (decision := await self._hub.store.decision(id)) is not None:
-            given = _decided(asked, run, decision)  # its run has not read the answer yet
+            given = _decided(approval, run, decision)  # its run has not read the answer yet
         state = "over" if given is None else "answered"
         return ApprovalDetail(id=id, state=state, waiting=None, answered=given, request=request)
 
@@ -221,8 +221,8 @@ class _Reader:
             return True
         if run not in self._runs:
             self._runs[run] = await self._endpoints.summary(run)
-        found = self._runs[run]
-        return found is not None and may_see(self._sender, found, others)
+        summary = self._runs[run]
+        return summary is not None and may_see(self._sender, summary, others)
 
 
 _APPROVALS = frozenset({Kind.APPROVAL})
@@ -249,7 +249,7 @@ def _answered(record: Record) -> AnsweredApproval | None:
     return shown_as(AnsweredApproval, body, run=record.run, target=body.agent, at_ms=record.at_ms)
 
 
-def _decided(asked: Approval, run: str, decision: Decision) -> AnsweredApproval:
+def _decided(approval: Approval, run: str, decision: Decision) -> AnsweredApproval:
     edited = tuple(sorted(decision.edits))
-    answer = replace(asked, agreed=decision.agreed, by=decision.by, reason=decision.reason, edited=edited)
-    return shown_as(AnsweredApproval, answer, run=run, target=asked.agent, at_ms=0)
+    answer = replace(approval, agreed=decision.agreed, by=decision.by, reason=decision.reason, edited=edited)
+    return shown_as(AnsweredApproval, answer, run=run, target=approval.agent, at_ms=0)

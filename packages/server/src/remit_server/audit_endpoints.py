@@ -323,14 +323,14 @@ class AuditEndpoints:
     @answers(get("/v1/audit/{seq}", _SEQ, needs=Permission.READ))
     async def audit_row(self, call: ApiRequest) -> AuditRowView:
         """One row of the audit log with its digest."""
-        said = call.named("seq")
-        seq = int(said) if said.isascii() and said.isdecimal() and len(said) <= 15 else 0
+        number = call.named("seq")
+        seq = int(number) if number.isascii() and number.isdecimal() and len(number) <= 15 else 0
         chain = self.verifier.chain()
         link = await chain.link(seq) if seq else None
         records = [each for each in await self._store.records(after=max(seq, 1) - 1, limit=1) if each.seq == seq]
         shown = await self._shown(call.sender, records)
         if link is None or len(shown) < len(records):
-            raise RemitError(fault(Code.NOT_FOUND, f"no row `{said[:100]}` that {call.sender.name} may see"))
+            raise RemitError(fault(Code.NOT_FOUND, f"no row `{number[:100]}` that {call.sender.name} may see"))
         newest = await chain.newest_checkpoint()
         return AuditRowView(
             record=shown[0] if shown else None,

@@ -66,16 +66,16 @@ _ONCE = frozenset(
 
 def headers_of(scope: Scope) -> Headers:
     """Return the headers with lower-case names; repeated lists are joined, repeated single values are refused."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        if name in found:
+        if name in headers:
             if name in _ONCE:
                 problem = Problem(name, "is sent more than once; send it once")
                 raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid header {name}", problems=(problem,)))
-            value = f"{found[name]}, {value}"
-        found[name] = value
-    return found
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    return headers
 
 
 def quality(headers: Headers, media_type: str) -> float:
@@ -92,8 +92,8 @@ def _quality_in(listed: str, wanted: str) -> float:
     for each in listed.split(","):
         name, *parameters = (part.strip().lower() for part in each.split(";"))
         if name == wanted:
-            said = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-            return float(said) if _QUALITY.fullmatch(said) else 0.0
+            weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+            return float(weight) if _QUALITY.fullmatch(weight) else 0.0
     return 0.0
 
 
@@ -124,8 +124,8 @@ async def read_body(headers: Headers, receive: Receive, max_bytes: int) -> bytes
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         # A few bytes may decompress to gigabytes; envelopes are small enough to be sent uncompressed.
         raise RemitError(_COMPRESSED)
-    said = headers.get("content-length", "")
-    if said.isdecimal() and int(said) > max_bytes:
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > max_bytes:
         raise RemitError(_too_large(max_bytes))
     body = await _READING.read(receive, max_bytes)
     refuse_changed(headers, body)

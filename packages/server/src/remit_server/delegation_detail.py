@@ -81,9 +81,9 @@ async def shown_to(hub: Hub, case: ShownCase) -> tuple[ShownView, HeldBackView]:
     """Return what the callee of a request saw, and what it did not."""
     request, cards = case.request, hub.cards
     card = cards.get(request.target)
-    said = await _said_before(hub.store, case)
+    earlier = await _said_before(hub.store, case)
     view = request.view or View()
-    shown = await _shown_messages(hub.store, view, {each.seq: each for each in said})
+    shown = await _shown_messages(hub.store, view, {each.seq: each for each in earlier})
     powers = None if card is None else powers_of(card, request.remit)
     seen = shown_as(
         ShownView,
@@ -98,15 +98,15 @@ async def shown_to(hub: Hub, case: ShownCase) -> tuple[ShownView, HeldBackView]:
         targets=() if card is None else tuple(sorted(_reachable(card, request, cards))),
         sees=() if card is None else tuple(sorted(_kinds_seen(card, request))),
     )
-    return seen, _held_back(case, said, [each.text for each in shown], cards)
+    return seen, _held_back(case, earlier, [each.text for each in shown], cards)
 
 
 def _held_back(
-    case: ShownCase, said: Sequence[Message], shown: Sequence[str], cards: dict[str, AgentCard]
+    case: ShownCase, earlier: Sequence[Message], shown: Sequence[str], cards: dict[str, AgentCard]
 ) -> HeldBackView:
     request, card = case.request, cards.get(case.request.target)
     caller = cards.get(request.origin) if case.caller is not None else None
-    kept = held_back(said, request, case.at_ms) if case.caller is not None else []
+    kept = held_back(earlier, request, case.at_ms) if case.caller is not None else []
     readable = [each for each in kept if case.others or _is_of_run(each.message, request.run)]
     listed = readable[-MOST_MESSAGES:]
     return HeldBackView(
@@ -245,14 +245,14 @@ def note_kinds_held_back(callers: Sequence[ContextFilter | None]) -> tuple[froze
 
 def redaction_tokens(request: Request) -> list[tuple[str, str]]:
     """Return the tokens in the texts of a recorded request, each with its place."""
-    said = {name: msgspec.to_builtins(getattr(request, name)) for name in TEXT_FIELDS[Request]}
+    texts = {name: msgspec.to_builtins(getattr(request, name)) for name in TEXT_FIELDS[Request]}
     contents = {"files": [file.text for file in request.files]}
-    return [*tokens_in(said), *tokens_in(contents)]
+    return [*tokens_in(texts), *tokens_in(contents)]
 
 
 def _redacted(request: Request, shown: Iterable[str], card: AgentCard | None) -> Iterator[RedactedView]:
-    found = [*redaction_tokens(request), *tokens_in({"messages": list(shown)})]
-    counted = Counter((_field(place), kind_of(token)) for place, token in found)
+    tokens = [*redaction_tokens(request), *tokens_in({"messages": list(shown)})]
+    counted = Counter((_field(place), kind_of(token)) for place, token in tokens)
     for (place, kind), count in counted.items():
         yield RedactedView(place=place, kind=kind, count=count, in_clear=_in_clear(place, kind, card, request))
 
@@ -357,11 +357,11 @@ class DelegationDetails:
         """Return the records of a delegation: its request, its end, and as many others as are shown."""
         others = [seq for seq in node.seqs if seq not in (node.asked_seq, node.ended_seq)]
         wanted = {*others[-MOST_ROWS:], *(seq for seq in (node.asked_seq, node.ended_seq) if seq)}
-        found: list[Record] = []
+        records: list[Record] = []
         for seq in sorted(wanted):
             page = await self._hub.store.records(after=seq - 1, limit=1)
-            found += [record for record in page if record.seq == seq]
-        return found
+            records += [record for record in page if record.seq == seq]
+        return records
 
     async def _request_of(self, node: Node) -> Request | None:
         """Return the request of a delegation as it is stored now."""
@@ -374,10 +374,10 @@ class DelegationDetails:
         self, tree: Tree, node: Node, waiting: Request | None, *, others: bool
     ) -> DelegationDetail | None:
         hub, records, seq = self._hub, await self._records(node), node.first_seq or tree.seq + 1
-        request = waiting or next((found for each in records if (found := request_in(each.body))), None)
+        request = waiting or next(filter(None, (request_in(each.body) for each in records)), None)
         if request is None:
             return None  # removed since the tree was read
-        response = next((found for each in records if (found := response_in(each.body))), None)
+        response = next(filter(None, (response_in(each.body) for each in records)), None)
         fault = response.fault if response is not None and node.is_refused else None
         above = [await self._request_of(each) for each in node.lineage() if each is not node]
         caller = above[0] if above else None
@@ -554,19 +554,19 @@ def _tool_uses(records: Sequence[Record]) -> Iterator[ToolUseView]:
                 pass
 
 
-class _Asked(NamedTuple):
+class _RecordedApproval(NamedTuple):
     at_ms: int
     body: Approval
 
 
 def _approvals(records: Sequence[Record]) -> Iterator[ApprovalView]:
     """Yield the questions about a delegation, each with its answer."""
-    asked: dict[str, _Asked] = {}
-    answered: dict[str, _Asked] = {}
+    questions: dict[str, _RecordedApproval] = {}
+    answered: dict[str, _RecordedApproval] = {}
     for record in records:
         if isinstance(body := record.body, Approval):
-            (asked if body.agreed is None else answered).setdefault(body.id, _Asked(record.at_ms, body))
-    for id, question in {**answered, **asked}.items():
+            (questions if body.agreed is None else answered).setdefault(body.id, _RecordedApproval(record.at_ms, body))
+    for id, question in {**answered, **questions}.items():
         answer = answered.get(id)
         decided = answer.body if answer is not None else question.body
         yield shown_as(

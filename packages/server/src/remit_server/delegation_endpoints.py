@@ -70,11 +70,11 @@ class DelegationEndpoints:
         if isinstance(going, Response):
             await _send_end(send, request, going)
             return
-        found = await self._delegations.end_of(going, request.id, receive, anew=anew)
-        if isinstance(found, Response):
-            await _send_end(send, request, found)
+        end = await self._delegations.end_of(going, request.id, receive, anew=anew)
+        if isinstance(end, Response):
+            await _send_end(send, request, end)
         else:
-            await send_value(send, found, 202, _location(found))
+            await send_value(send, end, 202, _location(end))
 
     async def _hand_over(self, request: Request, once: SingleUseProof | None, send: Send) -> None:
         going = await self._delegations.begin(request, once)
@@ -153,7 +153,7 @@ class DelegationEndpoints:
     @answers(CANCEL)
     async def cancel(self, call: ApiRequest) -> Response | Answered:
         # Read before anything is looked up: a client that disconnects meanwhile still wants it cancelled.
-        said = await call.body(Reason)
+        body = await call.body(Reason)
         name, sender, others = call.named("id"), call.sender, call.others
 
         async def find() -> RunSummary:
@@ -165,7 +165,7 @@ class DelegationEndpoints:
                 await self._hub.store.flush()  # it may have arrived a moment ago, and not be recorded yet
                 return await self._delegations.find(name, sender, others)
 
-        order = order_of(name, sender, others, said.reason)
+        order = order_of(name, sender, others, body.reason)
         run, summary, outcome = await self._delegations.cancel(order, find)
         if outcome is None:
             return Answered(handle_of(name, run, "running"), 202)
@@ -181,7 +181,7 @@ async def _send_end(send: Send, request: Request, response: Response) -> None:
 
 def agree(headers: Headers, sent: Submission) -> None:
     """Refuse headers that contradict the envelope (X9)."""
-    said = (
+    stated = (
         ("x-agent-request-id", sent.id),
         ("x-agent-origin", sent.origin),
         ("x-agent-depth", None if sent.remit is None else str(sent.remit.depth)),
@@ -191,7 +191,7 @@ def agree(headers: Headers, sent: Submission) -> None:
         Problem(
             name, f"contradicts the envelope, which says {value!r}" if value else "has no counterpart in the envelope"
         )
-        for name, value in said
+        for name, value in stated
         if name in headers and headers[name] != value and unquote(headers[name]) != value
     ):
         names = ", ".join(problem.path for problem in problems)

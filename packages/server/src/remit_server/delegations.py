@@ -161,16 +161,16 @@ class Delegations:
 
         leaving = None if receive is None else DisconnectWatcher(receive, gone, self.waiting.soon)
         try:
-            found = await first
+            outcome = await first
         finally:
             waiter.leave()
             if leaving is not None:
                 leaving.cancel()
-        if isinstance(found, Response):
-            return found
-        if found is None and not going.on_record:
+        if isinstance(outcome, Response):
+            return outcome
+        if outcome is None and not going.on_record:
             raise going_down()
-        return handle_of(name, going.on_record or going.run, "running" if found is None else "waiting", found or "")
+        return handle_of(name, going.on_record or going.run, "running" if outcome is None else "waiting", outcome or "")
 
     async def begin(
         self, request: Request, once: SingleUseProof | None = None, *, counted: bool = False
@@ -245,15 +245,15 @@ class Delegations:
                 elsewhere.cancel()
         if own is not None:  # it ran when it was told, however soon it has ended since
             summary = summary._replace(response=None)
-        return summary.run, summary, await self.stop(summary, order.by, order.reason, told=own is not None)
+        return summary.run, summary, await self.stop(summary, order.by, order.reason, notified=own is not None)
 
-    async def stop(self, summary: RunSummary, by: str, reason: str, *, told: bool = False) -> Response | None:
+    async def stop(self, summary: RunSummary, by: str, reason: str, *, notified: bool = False) -> Response | None:
         """Cancel a run in any process, and return its outcome; None if it has none after `CANCEL_WAIT_S`.
 
-        With *told*, its hub has been told before.
+        With *notified*, its hub has been notified before.
         """
         try:
-            if summary.response is None and not told and not self.hub.cancel(summary.run, words_for(by, reason)):
+            if summary.response is None and not notified and not self.hub.cancel(summary.run, words_for(by, reason)):
                 await self.hub.store.control(summary.run, "cancel", by, reason[:200])
             async with asyncio.timeout(CANCEL_WAIT_S):
                 await self.hub.store.wait(summary.run)
@@ -261,7 +261,7 @@ class Delegations:
         except TimeoutError:
             return None
         except StoreError:
-            if not told:
+            if not notified:
                 raise
             return None
 
@@ -302,8 +302,10 @@ class Delegations:
     async def visible_runs(self, sender: Sender, runs: Iterable[str], others: Permission | None = None) -> set[str]:
         """Return those of *runs* that a sender may see; with the permission *others*, of every user."""
         of = visible(sender, others)
-        found = [each for run in runs for each in await self.hub.store.runs(run=run, of=of, limit=1) if each.run == run]
-        return {each.run for each in found}
+        summaries = [
+            each for run in runs for each in await self.hub.store.runs(run=run, of=of, limit=1) if each.run == run
+        ]
+        return {each.run for each in summaries}
 
 
 def order_of(name: str, sender: Sender, others: Permission | None, reason: str, delegation: str = "") -> CancelOrder:

@@ -131,24 +131,24 @@ class DialectEndpoints:
 
     def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
         """Return the version of the agent that was asked for, unless the sender may not see it."""
-        asked = self._delegations
-        if sent is None or why.code is Code.AGENT_NOT_FOUND or sent.target not in asked.exposed():
+        delegations = self._delegations
+        if sent is None or why.code is Code.AGENT_NOT_FOUND or sent.target not in delegations.exposed():
             return None
-        return asked.hub.cards[sent.target].version
+        return delegations.hub.cards[sent.target].version
 
     async def _ended(self, exchange: "_Exchange") -> Response | None:
         """Return the outcome of a request; None if it was sent as a stream."""
-        asked, name, anew = exchange.asked, exchange.name, exchange.sent.id is None
-        request = await self._delegations.received(exchange.sent, exchange.sender, asked.headers)
+        message, name, anew = exchange.message, exchange.name, exchange.sent.id is None
+        request = await self._delegations.received(exchange.sent, exchange.sender, message.headers)
         counted = name in _COUNTED
-        welcome = quality(asked.headers, STREAM)
-        if welcome and welcome >= quality(asked.headers, "application/json"):
+        welcome = quality(message.headers, STREAM)
+        if welcome and welcome >= quality(message.headers, "application/json"):
             return await _stream(
                 self._delegations,
                 request,
                 exchange.receive,
                 exchange.send,
-                partial(_reply, find(name), asked=asked),
+                partial(_reply, find(name), message=message),
                 anew=anew,
                 counted=counted,
             )
@@ -159,12 +159,12 @@ class DialectEndpoints:
                 await self._delegations.hub.peer_call_ended(request)
 
     async def _end(self, request: Request, receive: Receive, *, anew: bool, counted: bool) -> Response:
-        asked = self._delegations
-        going = await asked.begin(request, counted=counted)
+        delegations = self._delegations
+        going = await delegations.begin(request, counted=counted)
         if isinstance(going, Response):
             return going
         # No dialect can express that a request waits for approval: its clients wait, too.
-        end = await asked.end_of(going, going.run, receive, anew=anew, questions=False)
+        end = await delegations.end_of(going, going.run, receive, anew=anew, questions=False)
         if not isinstance(end, Response):
             why = "this server is shutting down before the request ended"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, suggestion="Send the same request again."))
@@ -175,22 +175,22 @@ class _Exchange(NamedTuple):
     """One request in a dialect that was decoded, and the connection of its client."""
 
     name: str
-    asked: ForeignMessage
+    message: ForeignMessage
     sent: Submission
     sender: Sender
     receive: Receive
     send: Send
 
 
-async def _reply(dialect: Dialect, response: Response, asked: ForeignMessage) -> ForeignMessage:
-    if is_light_response(response) and len(asked.body) <= SMALL_BODY:
-        return dialect.reply(response, asked)
-    return await aside.run(dialect.reply, response, asked)
+async def _reply(dialect: Dialect, response: Response, message: ForeignMessage) -> ForeignMessage:
+    if is_light_response(response) and len(message.body) <= SMALL_BODY:
+        return dialect.reply(response, message)
+    return await aside.run(dialect.reply, response, message)
 
 
-async def _send_reply(reply: ForeignMessage, asked: ForeignMessage, send: Send) -> None:
+async def _send_reply(reply: ForeignMessage, message: ForeignMessage, send: Send) -> None:
     headers = {"content-type": "application/json", **reply.headers}
-    if not asked.body:
+    if not message.body:
         headers["connection"] = "close"  # nobody has read it, or will
     pairs = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
     await send_bytes(send, reply.status, reply.body, pairs)

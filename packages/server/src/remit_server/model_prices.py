@@ -68,16 +68,16 @@ class PriceBook:
     def __init__(self, own: Mapping[str, Price] | None = None, currency: str = PACKAGE_CURRENCY) -> None:
         self.currency = currency
         self._own = dict(own or {})
-        self._found: dict[str, Price | None] = {}
+        self._known: dict[str, Price | None] = {}
 
     def price(self, model: str) -> Price | None:
         """Return the price of a model; None if it is not known. The first call may take half a second."""
-        if model not in self._found:
+        if model not in self._known:
             price = price_in(self._own, model)
             if price is None and self.currency == PACKAGE_CURRENCY:
                 price = _in_package(model)
-            self._found[model] = price
-        return self._found[model]
+            self._known[model] = price
+        return self._known[model]
 
 
 def _in_package(model: str) -> Price | None:
@@ -89,8 +89,8 @@ def _in_package(model: str) -> Price | None:
 
     def each(**tokens: int) -> float:
         usage = Usage(**tokens)
-        found = calc_price(usage, name, provider_id=_PROVIDERS.get(provider, provider))
-        return round(float(found.total_price) / _SAMPLE * PER, 6)
+        priced = calc_price(usage, name, provider_id=_PROVIDERS.get(provider, provider))
+        return round(float(priced.total_price) / _SAMPLE * PER, 6)
 
     try:
         read, wrote = each(input_tokens=_SAMPLE), each(output_tokens=_SAMPLE)

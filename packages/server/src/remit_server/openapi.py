@@ -69,9 +69,9 @@ class Schemas:
         self._refs: dict[Any, Document] = {} if beside is None else dict(beside._refs)
         new = [kind for kind in dict.fromkeys(kinds) if kind not in self._refs]
         names = names or {}
-        schemas, found = msgspec.json.schema_components(new, ref_template=f"#/components/schemas/{prefix}{{name}}")
+        schemas, raw = msgspec.json.schema_components(new, ref_template=f"#/components/schemas/{prefix}{{name}}")
         self._refs |= {kind: published({"": schema}, names)[""] for kind, schema in zip(new, schemas, strict=True)}
-        components = _outward(published(cast("Document", as_others_read(found)), names))
+        components = _outward(published(cast("Document", as_others_read(raw)), names))
         self.components = {f"{prefix}{name}": each for name, each in described(components, new, names).items()}
 
     def of(self, kind: Any) -> Document:
@@ -203,15 +203,15 @@ def described(components: Document, kinds: Iterable[Any], names: dict[str, str] 
 
     *names* has the published names of types that are named otherwise in the code.
     """
-    found = {(names or {}).get(kind.__name__, kind.__name__): kind for kind in _structs(kinds)}
+    structs = {(names or {}).get(kind.__name__, kind.__name__): kind for kind in _structs(kinds)}
     made: Document = {}
     for name, schema in components.items():
         each: Document = dict(schema)
         if "description" in each:
             # msgspec takes a docstring as it is indented, and four spaces are a code block in Markdown.
             each["description"] = inspect.cleandoc(each["description"])
-        if name in found and "properties" in each:
-            texts, fields = _fields(found[name]), cast("dict[str, Document]", each["properties"])
+        if name in structs and "properties" in each:
+            texts, fields = _fields(structs[name]), cast("dict[str, Document]", each["properties"])
             each["properties"] = {
                 field: {**value, "description": texts[field]} if field in texts else value
                 for field, value in fields.items()
@@ -269,14 +269,14 @@ def _classes(module: str) -> dict[str, dict[str, str]]:
     return {each.name: dict(_texts(each)) for each in tree.body if isinstance(each, ast.ClassDef)}
 
 
-def _texts(found: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for field, text in zip(found.body, found.body[1:], strict=False):
+def _texts(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in zip(definition.body, definition.body[1:], strict=False):
         match field, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str() as said)),
+                ast.Expr(value=ast.Constant(value=str() as docstring)),
             ):
-                yield name, inspect.cleandoc(said)
+                yield name, inspect.cleandoc(docstring)
             case _:
                 pass
 

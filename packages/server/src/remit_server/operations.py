@@ -200,10 +200,10 @@ def _completed(operation: ApiOperation, method: Callable[..., Any]) -> ApiOperat
     if operation.name:
         return operation
     summary, _, more = cleandoc(method.__doc__ or "").partition("\n\n")
-    found = {"name": method.__name__, "summary": summary, "description": more.replace("\n", " ")}
+    fields = {"name": method.__name__, "summary": summary, "description": more.replace("\n", " ")}
     if operation.answer is None and (returned := method.__annotations__["return"]) is not None:
-        found["answer"] = returned
-    return replace(operation, **found)
+        fields["answer"] = returned
+    return replace(operation, **fields)
 
 
 def operations_of(*endpoints: type) -> tuple[ApiOperation, ...]:
@@ -241,8 +241,8 @@ def _answered(operation: ApiOperation, answer: AnswerOf, delegations: Delegation
         sender = await delegations.sender(scope, headers)
         if strict:
             refuse_unknown(scope, *known)
-        found = await answer(ApiRequest(operation, scope, receive, headers, sender))
-        value, status = found if isinstance(found, Answered) else (found, operation.status)
+        answered = await answer(ApiRequest(operation, scope, receive, headers, sender))
+        value, status = answered if isinstance(answered, Answered) else (answered, operation.status)
         if operation.is_large:
             await send_large(send, headers, value)
         else:

@@ -182,9 +182,9 @@ class PolicyEndpoints:
     @answers(_EXPLAIN)
     async def policy_explain(self, call: ApiRequest) -> PolicyAnswer:
         """What would happen to a call, optionally with a draft of the team file."""
-        asked = await call.body(PolicyQuestion)
+        question = await call.body(PolicyQuestion)
         # In a thread: detectors, schemas and a large draft take a while.
-        return await asyncio.to_thread(self._explained, asked, call.sender)
+        return await asyncio.to_thread(self._explained, question, call.sender)
 
     @answers(get("/v1/policy/guards", needs=Permission.READ))
     async def policy_guards(self, _: ApiRequest) -> Guards:
@@ -224,33 +224,33 @@ class PolicyEndpoints:
             for card in self._cards(sender).values()
         ]
 
-    def _explained(self, asked: PolicyQuestion, sender: Sender) -> PolicyAnswer:
-        origin, cards = asked.from_, self._cards(sender)
-        for name in (origin, asked.to):
+    def _explained(self, question: PolicyQuestion, sender: Sender) -> PolicyAnswer:
+        origin, cards = question.from_, self._cards(sender)
+        for name in (origin, question.to):
             # What would happen to a call of an unknown agent is an answer too, unless it is only unknown to the sender.
             hidden = name in self._hub.cards or name is origin
             if name not in cards and name != USER and hidden:
                 known = did_you_mean(name, cards) or f"; known agents: {', '.join(cards) or 'none'}"
                 raise RemitError(fault(Code.AGENT_NOT_FOUND, f"no such agent `{name[:100]}`{known}"))
         call = Call(
-            target=asked.to,
-            objective=asked.objective,
-            input=asked.input,
-            capability=asked.capability,
-            tools=None if asked.tools is None else frozenset(asked.tools),
-            max_tokens=asked.max_tokens,
-            deadline_ms=asked.deadline_ms,
+            target=question.to,
+            objective=question.objective,
+            input=question.input,
+            capability=question.capability,
+            tools=None if question.tools is None else frozenset(question.tools),
+            max_tokens=question.max_tokens,
+            deadline_ms=question.deadline_ms,
         )
-        now = _outward(self._policy.explain(origin, call, asked.user))
-        if asked.draft is None:
+        now = _outward(self._policy.explain(origin, call, question.user))
+        if question.draft is None:
             return PolicyAnswer(now=now, draft=None, changed=())
-        draft = self._policy.explain_draft(asked.draft, origin, call, asked.user)
+        draft = self._policy.explain_draft(question.draft, origin, call, question.user)
         draft = replace(draft, explanation=_outward(draft.explanation))
         return PolicyAnswer(now=now, draft=draft, changed=tuple(_changed(now, draft.explanation)))
 
 
-def _outward(found: Explanation) -> Explanation:
-    return found if found.fault is None else replace(found, fault=found.fault.outward())
+def _outward(explained: Explanation) -> Explanation:
+    return explained if explained.fault is None else replace(explained, fault=explained.fault.outward())
 
 
 def _changed(now: Explanation, then: Explanation) -> list[ChangedVerdict]:

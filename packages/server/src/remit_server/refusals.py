@@ -86,13 +86,13 @@ class Proxies:
         client = scope.get("client")
         if client is not None and not self._trusted:
             return _counted_as(client[0])
-        found = _parse_address(client[0]) if client else None
+        address = _parse_address(client[0]) if client else None
         # Each proxy appends the address of its client: everything before the first untrusted address is only a claim.
         for each in reversed(headers.get("x-forwarded-for", "").split(",")):
-            if found is None or not any(found in network for network in self._trusted):
+            if address is None or not any(address in network for network in self._trusted):
                 break
-            found = _parse_address(each.strip()) or found
-        return _network_name(found)
+            address = _parse_address(each.strip()) or address
+        return _network_name(address)
 
 
 # Parsing takes 20 µs, and most requests come from a few addresses.
@@ -101,18 +101,18 @@ def _counted_as(address: str) -> str:
     return _network_name(_parse_address(address))
 
 
-def _network_name(found: "ipaddress.IPv4Address | ipaddress.IPv6Address | None") -> str:
-    if found is None:
+def _network_name(address: "ipaddress.IPv4Address | ipaddress.IPv6Address | None") -> str:
+    if address is None:
         return "unknown"
-    return str(found) if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
+    return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
 def _parse_address(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address | None":
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
 
 
 class Failures:
@@ -163,10 +163,10 @@ class Failures:
 
 
 def _can_be_guessed(headers: Headers) -> bool:
-    said = headers.get(BEARER.lower(), "")
+    authorization = headers.get(BEARER.lower(), "")
     # A JWT starts with a JSON object in Base64 and has three parts.
-    is_signed = said.count(".") == 2 and said[:10].lower() == "bearer eyj"
-    return bool(said) and PROOF.lower() not in headers and not is_signed
+    is_signed = authorization.count(".") == 2 and authorization[:10].lower() == "bearer eyj"
+    return bool(authorization) and PROOF.lower() not in headers and not is_signed
 
 
 def _mark(address: str, headers: Headers) -> bytes:
@@ -216,8 +216,8 @@ class Refusals:
             return
         self._rows += 1
         who = f", {scope[SENDER]}" if scope.get(SENDER) else ""
-        said = "" if why.code in _QUOTES else f": {why.message}"
-        self._record(why.code, f"refused {_method_and_path(scope)} from {address}{who}{said}")
+        detail = "" if why.code in _QUOTES else f": {why.message}"
+        self._record(why.code, f"refused {_method_and_path(scope)} from {address}{who}{detail}")
 
     def close(self) -> None:
         """Record the refusals that were only counted so far."""
@@ -249,8 +249,8 @@ class Refusals:
 def _method_and_path(scope: Scope) -> str:
     """Return method and path without anything that the sender chose."""
     path = scope["raw_path"].decode("latin-1")
-    found = _PLACE.match(path)
-    place = "an address" if found is None else found[0]
+    match = _PLACE.match(path)
+    place = "an address" if match is None else match[0]
     return f"{scope['method']} {place}" if scope["method"] in ("GET", "POST", "DELETE", "HEAD") else place
 
 
@@ -317,11 +317,11 @@ class Guarded:
     def __init__(self, endpoint: Endpoint, operation: ApiOperation | None = None) -> None:
         self._endpoint = endpoint
         self.operation = operation
-        self._place = None if operation is None else operation.path
+        self._path = None if operation is None else operation.path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
-        scope[OPERATION], scope[PLACE] = self.operation, self._place
+        scope[OPERATION], scope[PLACE] = self.operation, self._path
         if named := scope.get("path_params"):
             # Decoded only now: an id may hold a slash that does not separate path segments.
             scope["path_params"] = {name: unquote(value) for name, value in named.items()}
@@ -367,5 +367,5 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
 def _allowed(request: Request) -> list[str]:
     """Return the methods of an address; the router itself names those of its first route alone."""
     routes = [each for each in request.app.routes if isinstance(each, Route)]
-    found = [each.methods or set[str]() for each in routes if each.matches(request.scope)[0] is not Match.NONE]
-    return sorted(set[str]().union(*found))
+    methods = [each.methods or set[str]() for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return sorted(set[str]().union(*methods))

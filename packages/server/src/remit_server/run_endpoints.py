@@ -67,7 +67,7 @@ class RunEndpoints:
     @answers(RUNS)
     async def runs(self, call: ApiRequest) -> RunList:
         query = call.query(RunsQuery)
-        found = await search(
+        page = await search(
             self._hub.store,
             _filter(query),
             _narrowed(visible(call.sender, call.others), query),
@@ -76,8 +76,8 @@ class RunEndpoints:
             correlation=query.get("correlation"),
         )
         asking = Counter(question.request.run for question in await self._hub.pending())
-        lines = tuple(run_line(each, asking[each.run]) for each in found.runs)
-        return RunList(runs=lines, searched=found.searched, next=found.next)
+        lines = tuple(run_line(each, asking[each.run]) for each in page.runs)
+        return RunList(runs=lines, searched=page.searched, next=page.next)
 
     @answers(RUN_TREE)
     async def run(self, call: ApiRequest) -> PublicRunTree:
@@ -93,18 +93,18 @@ class RunEndpoints:
         """
         summary = await self._visible_run(call)
         now_ms = self._wall_ms()
-        found = await self._trees.changes(summary.run, parameter(call.scope, "after", 0), now_ms, self._pricing.cost)
-        if found is None:  # pruned or erased since it was listed
+        changes = await self._trees.changes(summary.run, parameter(call.scope, "after", 0), now_ms, self._pricing.cost)
+        if changes is None:  # pruned or erased since it was listed
             raise _unknown(summary.run)
         asking = sum(question.request.run == summary.run for question in await self._hub.pending())
         line = run_line(summary, asking)
         return RunTable(
             run=line,
-            seq=found.seq,
+            seq=changes.seq,
             now_ms=now_ms,
-            count=found.count,
+            count=changes.count,
             currency=self._pricing.currency,
-            delegations=found.table,
+            delegations=changes.table,
         )
 
     @answers(get("/v1/runs/{run}/delegations/{path}", RUN, _PATH, others=Permission.READ))
@@ -190,8 +190,8 @@ class RunEndpoints:
         if request is None or request.origin != USER:
             why = f"run {summary.run} was sent by the hub {summary.via}" if summary.via else "its request is gone"
             raise _conflict(why, "Retry it at the hub where it started.")
-        said = encode((request.objective, request.input, request.handoff, request.files)).decode()
-        if TOKEN.search(said) or has_tokens_in(request.files):
+        content = encode((request.objective, request.input, request.handoff, request.files)).decode()
+        if TOKEN.search(content) or has_tokens_in(request.files):
             how = "Ask the agent again. Redacted values are kept for a day, and longer in a session."
             raise _conflict(f"the redacted values of run {summary.run} are no longer stored", how)
         now_ms, limits, remit = self._wall_ms(), self._hub.limits, request.remit

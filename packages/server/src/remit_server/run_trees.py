@@ -42,7 +42,7 @@ class WatchedTree:
     def __init__(self, run: str) -> None:
         self.tree = Tree()
         self.seq = 0
-        self._read: dict[str, int] = {run: 0}
+        self._read_up_to: dict[str, int] = {run: 0}
         """The last record that was read of the run, and of each part."""
         self._changed: dict[Node, int] = {}
         self._turn = asyncio.Lock()
@@ -67,18 +67,18 @@ class WatchedTree:
         newest = await store.newest()
         if newest == self.seq:
             return
-        runs = list(self._read)
+        runs = list(self._read_up_to)
         for run in runs:
             await self._follow(store, run)
             if self.tree.user is not None:
                 parts = self.tree.join(await store.handed_over(run, self.tree.user))
-                self._read |= dict.fromkeys(parts, 0)
+                self._read_up_to |= dict.fromkeys(parts, 0)
                 runs += parts
         self.seq = newest
 
     async def _follow(self, store: Store, run: str) -> None:
-        while page := await store.records(run=run, after=self._read[run], limit=RECORDS_PAGE):
-            self._read[run] = page[-1].seq
+        while page := await store.records(run=run, after=self._read_up_to[run], limit=RECORDS_PAGE):
+            self._read_up_to[run] = page[-1].seq
             for record in page:
                 self._feed(record)
 

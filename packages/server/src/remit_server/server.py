@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         self._served = api
         self.drain_s = drain_s
         self._begun = asyncio.Event()
-        self._told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         if certificate is not None:
             bound = HandshakeLimiter(
                 bound or listening("127.0.0.1", port), connections, lambda: self.server_state.connections
@@ -148,13 +148,13 @@ class Server(uvicorn.Server):
         """Serve until told to stop."""
         # uvicorn would poll ten times a second for the stop flag.
         self.server_state.default_headers = self.config.encoded_headers
-        await self._told.wait()
+        await self._stop_requested.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Treat a signal as a request to stop; a second one, as a request to stop at once."""
         again = self.should_exit
         super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe((self._served.hurried if again else self._told).set)
+        self._loop.call_soon_threadsafe((self._served.hurried if again else self._stop_requested).set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Accept nothing more, let running requests end, then close."""
@@ -190,7 +190,7 @@ class Server(uvicorn.Server):
 
     async def __aexit__(self, *_: object) -> None:
         self.should_exit = True
-        self._told.set()
+        self._stop_requested.set()
         await self._serving
 
 

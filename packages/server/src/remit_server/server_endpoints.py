@@ -176,8 +176,8 @@ def _head(name: str, kind: str, meaning: str) -> Iterable[str]:
 
 
 def _metric_line(name: str, value: float, **labels: object) -> str:
-    said = ",".join(f'{label}="{_escaped(str(each))}"' for label, each in labels.items())
-    return f"{name}{{{said}}} {value}"
+    pairs = ",".join(f'{label}="{_escaped(str(each))}"' for label, each in labels.items())
+    return f"{name}{{{pairs}}} {value}"
 
 
 def _escaped(text: str) -> str:

@@ -68,9 +68,9 @@ class SessionEndpoints:
     async def _owner(self, session: str, sender: Sender, others: Permission | None) -> tuple[str, str]:
         """Return the user and the agent of a conversation that a sender may see."""
         of = visible(sender, others)
-        found = (await self._store.listings.sessions(SessionFilter(session=session, of=of), limit=1)).sessions
-        if found:
-            return found[0].user, found[0].agent
+        sessions = (await self._store.listings.sessions(SessionFilter(session=session, of=of), limit=1)).sessions
+        if sessions:
+            return sessions[0].user, sessions[0].agent
         # What agents say to each other is for readers of everything.
         begun = await self._store.records(session=session, limit=1) if others in sender.permissions else []
         owner = await self._store.owner(session) if begun else None
@@ -88,7 +88,7 @@ def messages_of(records: Iterable[Record]) -> tuple[SessionMessage, ...]:
 
     A request that a person edited before it began is recorded again; only its last form is a message.
     """
-    found: dict[tuple[str, str], SessionMessage] = {}
+    messages: dict[tuple[str, str], SessionMessage] = {}
     for record in records:
         match record.body:
             case Request() as request:
@@ -99,23 +99,23 @@ def messages_of(records: Iterable[Record]) -> tuple[SessionMessage, ...]:
                 message = _agent_message(record, response)
             case _:
                 continue
-        found.pop((message.role, message.delegation), None)
-        found[message.role, message.delegation] = message
-    return tuple(found.values())
+        messages.pop((message.role, message.delegation), None)
+        messages[message.role, message.delegation] = message
+    return tuple(messages.values())
 
 
 def _user_message(record: Record, request: Request) -> SessionMessage:
     given = text_of(request.input)
-    said = "\n".join(part for part in (request.objective, "" if given == request.objective else given) if part)
-    return _message(record, "user", request.origin, said, request.path)
+    text = "\n".join(part for part in (request.objective, "" if given == request.objective else given) if part)
+    return _message(record, "user", request.origin, text, request.path)
 
 
 def _agent_message(record: Record, response: Response) -> SessionMessage:
     why = None if response.fault is None else response.fault.outward()
-    said = text_of(response.result) if response.result is not None else why.message if why else ""
+    text = text_of(response.result) if response.result is not None else why.message if why else ""
     # The id of a root request is its sender's choice; the others are paths.
     path = response.id if response.id.startswith(f"{record.run}.") else record.run
-    return _message(record, "assistant", response.target, said, path, response.status, why.code if why else None)
+    return _message(record, "assistant", response.target, text, path, response.status, why.code if why else None)
 
 
 def _message(

@@ -109,11 +109,11 @@ async def follow_records(hub: Hub, following: Following, events: Events) -> Asyn
         # Records of another process, and events missed here, are only in the store.
         here = hub.is_running(following.run)
         wait_s = 0.0 if records else KEEP_ALIVE_S if here else LOOK_S
-        said = _with_spoken(records, events) if records else await _next_records(events, wait_s)
-        deaf = said is None
+        received = _with_spoken(records, events) if records else await _next_records(events, wait_s)
+        deaf = received is None
         look = bool(records) or events.lost or deaf or not here
         # Dropped events came before the remaining ones, and both are in the store, in order.
-        ready = records if said is None or events.lost else said
+        ready = records if received is None or events.lost else received
         events.lost = False
         end = _end(ready)
         fresh = [record for record in ready[: end + 1] if record.seq > seen or record.kind is Kind.DELTA]
@@ -134,11 +134,11 @@ async def follow_records(hub: Hub, following: Following, events: Events) -> Asyn
                 yield []
 
 
-def _with_spoken(found: list[Record], events: Events) -> list[Record]:
+def _with_spoken(records: list[Record], events: Events) -> list[Record]:
     """Return stored records with the text deltas in between, which are stored nowhere; none follows the outcome."""
     spoken = [record for record in events.ready(TOGETHER) if record.kind is Kind.DELTA]
-    place = _end(found)
-    return [*found[:place], *spoken, *found[place:]]
+    place = _end(records)
+    return [*records[:place], *spoken, *records[place:]]
 
 
 def _end(records: list[Record]) -> int:

@@ -254,12 +254,12 @@ class _Exchange:
         self._talk = peer.tongue.talk(request, extended=offer.extended)
         self._left = left
         """That the request was sent before a restart, and the peer's task id, if it was known."""
-        self._asked = sent
+        self._may_have_begun = sent
         """Whether anything was sent that may have started something."""
         self._question: str | None = None
         """The question to a person at the peer, while there is one."""
         self._working: asyncio.Future[Response] | None = None
-        self._named = asyncio.Event()
+        self._task_known = asyncio.Event()
         """Set once the peer has sent its task id."""
 
     async def carry_out(self) -> Response:
@@ -278,7 +278,7 @@ class _Exchange:
             self._working.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _through(self) -> Response:
-        before = self._asked
+        before = self._may_have_begun
         try:
             if self._known:
                 await self._follow(self._known)
@@ -309,7 +309,7 @@ class _Exchange:
         # For a continued task, an immediate answer may be its state before this message.
         at_once = not (streams or self._extended or task)
         params = self._talk.message(context=context, task=task, tenant=self._offer.tenant, at_once=at_once)
-        async for _ in self._call(method, params, heard=streams):
+        async for _ in self._call(method, params, is_stream=streams):
             pass
 
     async def _conversation(self) -> tuple[str, str]:
@@ -344,15 +344,17 @@ class _Exchange:
     async def _follow(self, task: str) -> None:
         """Follow a task that has not ended: as a stream, or by polling."""
         if not task:
-            raise self._unheard("the stream ended without an outcome")
+            raise self._unanswered("the stream ended without an outcome")
         pause_s = PAUSE_S
         while not self._talk.ended:
             try:
                 if self._offer.streams:
-                    async for _ in self._call("SubscribeToTask", self._by_name(task), heard=True, named=task):
+                    async for _ in self._call("SubscribeToTask", self._by_name(task), is_stream=True, named=task):
                         pause_s = PAUSE_S
                 if not self._talk.ended:
-                    async for _ in self._call("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
+                    async for _ in self._call(
+                        "GetTask", self._by_name(task), is_stream=False, is_task=True, named=task
+                    ):
                         pass
             except RetryAllowed:
                 pass  # retry until the deadline
@@ -360,7 +362,7 @@ class _Exchange:
                 # A task that has just ended cannot be subscribed to; a server that forgot it knows no outcome.
                 if refusal.fault.code is not Code.STATE_CONFLICT:
                     raise
-                async for _ in self._call("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
+                async for _ in self._call("GetTask", self._by_name(task), is_stream=False, is_task=True, named=task):
                     pass
             if not self._talk.ended:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
@@ -373,13 +375,13 @@ class _Exchange:
     # ── one call ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _call(
-        self, method: str, params: bytes, *, heard: bool, is_task: bool = False, named: str = ""
+        self, method: str, params: bytes, *, is_stream: bool, is_task: bool = False, named: str = ""
     ) -> AsyncGenerator[None, None]:
         """Call a method and process the answer; yields after each piece of it."""
-        call = await self._calls.prepare(method, params, heard=heard, named=named or self._talk.task)
-        begins, before = METHODS[method].begins, self._asked
-        self._asked = before or begins
-        if self._asked:
+        call = await self._calls.prepare(method, params, is_stream=is_stream, named=named or self._talk.task)
+        begins, before = METHODS[method].begins, self._may_have_begun
+        self._may_have_begun = before or begins
+        if self._may_have_begun:
             self._line.doubt(f"the outcome at {self._name} is unknown")
         try:
             async with call as reply:
@@ -389,7 +391,7 @@ class _Exchange:
                     await self._take(raw, is_task=is_task)
                     yield
         except A2aUnreached as error:
-            self._asked = before
+            self._may_have_begun = before
             detail = f"{self._offer.url}: {error}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{self._name} cannot be reached", detail=detail)
             raise RetryAllowed(why, sent=before) from error
@@ -397,12 +399,12 @@ class _Exchange:
             if begins and self._talk.task:
                 return  # the task id is known, so it is followed
             what, how = "the connection was lost", str(error)
-            raise (self._unheard(what, how) if begins else RetryAllowed(self._lost(what, how), sent=True)) from error
+            raise (self._unanswered(what, how) if begins else RetryAllowed(self._lost(what, how), sent=True)) from error
 
     async def _take(self, raw: bytes, *, is_task: bool) -> None:
         news = self._talk.hear(raw, is_task=is_task)
         if self._talk.task:
-            self._named.set()
+            self._task_known.set()
             if not self._talk.ended:
                 self._line.name(self._talk.task)
         if self._talk.size() > self._peer.max_bytes:
@@ -440,8 +442,8 @@ class _Exchange:
 
     async def named(self) -> None:
         """Return once the peer has sent its task id, if the task can only be addressed by that."""
-        if self._asked and self._working is not None and not self._talk.task and not self._known:
-            named = asyncio.ensure_future(self._named.wait())
+        if self._may_have_begun and self._working is not None and not self._talk.task and not self._known:
+            named = asyncio.ensure_future(self._task_known.wait())
             await asyncio.wait({self._working, named}, return_when=asyncio.FIRST_COMPLETED)
             named.cancel()
 
@@ -452,7 +454,7 @@ class _Exchange:
 
     async def cancel(self) -> None:
         """Cancel the task at the peer, and count what it had spent."""
-        if not self._asked:
+        if not self._may_have_begun:
             return
         await self.named()
         # Peers with the extension also know a running task by its message id.
@@ -460,7 +462,7 @@ class _Exchange:
         pause_s, method = PAUSE_S, "CancelTask"
         while name and not self._talk.ended:
             try:
-                async for _ in self._call(method, self._by_name(name), heard=False, is_task=True, named=name):
+                async for _ in self._call(method, self._by_name(name), is_stream=False, is_task=True, named=name):
                     pass
             except A2aRefusal as refusal:
                 if refusal.fault.code is Code.STATE_CONFLICT and method == "CancelTask":
@@ -476,7 +478,7 @@ class _Exchange:
         if self._talk.ended:
             self._line.settle(self._talk.response())
 
-    def _unheard(self, what: str, how: str = "") -> "RetryAllowed | A2aRefusal":
+    def _unanswered(self, what: str, how: str = "") -> "RetryAllowed | A2aRefusal":
         """Return the error of a message without an answer."""
         # Sent again, it could run twice, unless the peer knows it by its id.
         why = self._lost(what, how)

@@ -95,8 +95,8 @@ class _Reply:
             await self._send(start)
             await self._part(b"data: " + self.event(streaming.first) + b"\n\n")
             if rest is not None:
-                async for said in rest:
-                    frames = b"".join(b"data: " + self.event(each) + b"\n\n" for each in said)
+                async for responses in rest:
+                    frames = b"".join(b"data: " + self.event(each) + b"\n\n" for each in responses)
                     await self._part(frames or KEEP_ALIVE)
             await self._send({"type": "http.response.body", "body": b""})
         finally:
@@ -201,10 +201,10 @@ class Bindings:
             "GetExtendedAgentCard": tasks.extended_card,
         }
 
-    async def run(self, method: str, asked: A2aCall, params: dict[str, Json]) -> Struct | Streaming:
+    async def run(self, method: str, call: A2aCall, params: dict[str, Json]) -> Struct | Streaming:
         """Return the result of a method; raise a `RemitError` for invalid parameters."""
         takes = METHODS[method].takes
-        return await self._handlers[method](asked, convert(plain(params, takes), takes))
+        return await self._handlers[method](call, convert(plain(params, takes), takes))
 
     async def rpc(self, agent: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a JSON-RPC request."""
@@ -212,16 +212,16 @@ class Bindings:
         reply = _Rpc(send, headers)
 
         async def act() -> None:
-            asked = await self.asked(agent, scope, headers, receive)
-            call = await read_as(lambda raw: _call(raw, reply), await read_json(headers, receive))
-            reply.active = _ACTIVE if asked.extended else ()
-            if call.method not in METHODS:
+            call = await self.authorized_call(agent, scope, headers, receive)
+            rpc = await read_as(lambda raw: _call(raw, reply), await read_json(headers, receive))
+            reply.active = _ACTIVE if call.extended else ()
+            if rpc.method not in METHODS:
                 known = ", ".join(METHODS)
                 raise Declined(
-                    Error.METHOD_NOT_FOUND, f"unknown A2A 1.0 method `{call.method[:100]}`; known methods: {known}"
+                    Error.METHOD_NOT_FOUND, f"unknown A2A 1.0 method `{rpc.method[:100]}`; known methods: {known}"
                 )
-            params = {} if call.params is UNSET else call.params
-            await self._do(call.method, asked, params, reply)
+            params = {} if rpc.params is UNSET else rpc.params
+            await self._do(rpc.method, call, params, reply)
 
         await _answered(act, reply, scope)
 
@@ -231,23 +231,23 @@ class Bindings:
         reply = _Rest(send, headers)
 
         async def act() -> None:
-            asked = await self.asked(agent, scope, headers, receive)
-            reply.active = _ACTIVE if asked.extended else ()
+            call = await self.authorized_call(agent, scope, headers, receive)
+            reply.active = _ACTIVE if call.extended else ()
             method, named = _routed(scope["method"], path)
             given: dict[str, Json] = {}
             if scope["method"] == "POST" and headers.get("content-length", "0") != "0":
                 given = await read_as(object_in, await read_json(headers, receive))
             elif scope["method"] != "POST":
                 given = _query(scope)
-            await self._do(method, asked, given | named, reply)
+            await self._do(method, call, given | named, reply)
 
         await _answered(act, reply, scope)
 
-    async def _do(self, method: str, asked: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
-        done = await self.run(method, asked, params)
+    async def _do(self, method: str, call: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
+        done = await self.run(method, call, params)
         if isinstance(done, Streaming):
-            assert asked.receive is not None, "only valid over HTTP"
-            await reply.stream(done, self._delegations, asked.receive)
+            assert call.receive is not None, "only valid over HTTP"
+            await reply.stream(done, self._delegations, call.receive)
         else:
             await reply.value(done)
 
@@ -259,7 +259,7 @@ class Bindings:
         sender = await self._delegations.sender(scope, headers)
         return replace(sender, permissions=sender.permissions & {Permission.PRIORITY})
 
-    async def asked(
+    async def authorized_call(
         self, agent: str, scope: Scope, headers: Headers, receive: Receive, sender: Sender | None = None
     ) -> A2aCall:
         """Return the caller, once it is authenticated, permitted, and uses a supported version.
@@ -272,10 +272,12 @@ class Bindings:
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
         version = headers.get(VERSION_HEADER, "") or _parameter(scope, "A2A-Version")
         if not is_spoken(version):
-            said = f"A2A version {version[:20]!r}" if version else "A2A version 0.3 (the default without a header)"
+            named_version = (
+                f"A2A version {version[:20]!r}" if version else "A2A version 0.3 (the default without a header)"
+            )
             raise Declined(
                 Error.VERSION_NOT_SUPPORTED,
-                f"{said} is not supported; send `A2A-Version: {VERSION}`",
+                f"{named_version} is not supported; send `A2A-Version: {VERSION}`",
                 about={"supportedVersions": VERSION},
             )
         extended = EXTENSION in extensions_of(headers)

@@ -145,7 +145,7 @@ class GrpcChannels:
         parts = parsed(url, self._reach)
         host, port = parts.hostname or "", parts.port or 443
         try:
-            found = await judged_addresses(host, port, self._reach, self._lookup)
+            addresses = await judged_addresses(host, port, self._reach, self._lookup)
         except OSError as error:
             raise A2aUnreached(str(error)) from error
         options: list[tuple[str, str | int]] = [
@@ -155,8 +155,8 @@ class GrpcChannels:
             # Retries are decided where it is known what may run twice. gRPC itself repeats only what was never sent.
             ("grpc.service_config_disable_resolution", 1),
         ]
-        six = [each for each in found if ":" in each]
-        four = [each for each in found if ":" not in each]
+        six = [each for each in addresses if ":" in each]
+        four = [each for each in addresses if ":" not in each]
         targets = [f"ipv4:{','.join(f'{each}:{port}' for each in four)}"] if four else []
         targets += [f"ipv6:{','.join(f'[{each}]:{port}' for each in six)}"] if six else []
         if parts.scheme == "http":
@@ -233,21 +233,21 @@ class GrpcCaller:
         method: str,
         params: bytes,
         *,
-        heard: bool,  # noqa: ARG002 - the method says it
+        is_stream: bool,  # noqa: ARG002 - the method says it
         named: str,  # noqa: ARG002 - the parameters say it
     ) -> AbstractAsyncContextManager[A2aReply]:
         """Return a call that is ready to be sent."""
-        found = grpc_methods()[method]
+        grpc_method = grpc_methods()[method]
         try:
             if len(params) <= SMALL_BODY:
-                raw = to_wire(params, found.request)
+                raw = to_wire(params, grpc_method.request)
             else:
-                raw = await aside.run(to_wire, params, found.request)
+                raw = await aside.run(to_wire, params, grpc_method.request)
         except InvalidMessage as error:
             why = f"the request to {self._callee.name} cannot be sent as protobuf: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why)) from error
-        headers = await self._callee.headers(OutgoingRequest("POST", found.path, raw))
-        return self._reply(found, raw, headers, begins=METHODS[method].begins)
+        headers = await self._callee.headers(OutgoingRequest("POST", grpc_method.path, raw))
+        return self._reply(grpc_method, raw, headers, begins=METHODS[method].begins)
 
     @asynccontextmanager
     async def _reply(
@@ -277,9 +277,9 @@ class GrpcCaller:
     async def _fail(self, error: "AioRpcError") -> Never:
         code, callee = error.code(), self._callee
         details = next((value for key, value in error.trailing_metadata() or () if key == STATUS), None)
-        said = (error.details() or "")[:1_000]
+        message = (error.details() or "")[:1_000]
         if not isinstance(details, bytes):
-            if code.name == "RESOURCE_EXHAUSTED" and "larger than max" in said:  # found out here, by grpcio
+            if code.name == "RESOURCE_EXHAUSTED" and "larger than max" in message:  # found out here, by grpcio
                 why = f"the answer is larger than {callee.max_bytes} bytes"
                 raise RemitError(fault(Code.TOO_LARGE, why, suggestion=ASK_FOR_LESS)) from error
             if code.name == "DEADLINE_EXCEEDED":
@@ -287,7 +287,7 @@ class GrpcCaller:
             if code.name in ("DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED"):
                 raise A2aConnectionLost(code.name) from error
         status = _HTTP.get(code.name, 500)
-        body = _body(code, said, details if isinstance(details, bytes) else b"")
+        body = _body(code, message, details if isinstance(details, bytes) else b"")
         why = callee.tongue.fault(status, msgspec.json.encode(body), callee.name)
         if why.retry_after_ms is None:
             why = replace(why, retry_after_ms=_delay_ms(body["details"]))
@@ -336,9 +336,9 @@ def _metadata(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _body(code: "StatusCode", said: str, details: bytes) -> dict[str, Any]:
+def _body(code: "StatusCode", message: str, details: bytes) -> dict[str, Any]:
     """Return an error as it would be in JSON."""
-    body: dict[str, Any] = {"message": said, "details": list[Any](), **status_in(details)}
+    body: dict[str, Any] = {"message": message, "details": list[Any](), **status_in(details)}
     if not any(each.get("reason") for each in body["details"]):
         body["code"] = _RPC.get(code.name, 0)
     return body
@@ -346,6 +346,6 @@ def _body(code: "StatusCode", said: str, details: bytes) -> dict[str, Any]:
 
 def _delay_ms(details: list[Any]) -> int | None:
     for each in details:
-        if (found := _DELAY.fullmatch(str(each.get("retryDelay", "")))) is not None:
-            return int(found[1]) * 1_000 + int((found[2] or "0").ljust(3, "0")[:3])
+        if (match := _DELAY.fullmatch(str(each.get("retryDelay", "")))) is not None:
+            return int(match[1]) * 1_000 + int((match[2] or "0").ljust(3, "0")[:3])
     return None

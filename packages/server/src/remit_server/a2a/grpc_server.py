@@ -103,22 +103,22 @@ class GrpcFront:
 
     def address_of(self, peer: str) -> tuple[str, int] | None:
         """Return the address of the client that gRPC calls *peer*."""
-        found = self._client_side(peer)
-        return None if found is None else found.address
+        connection = self._client_side(peer)
+        return None if connection is None else connection.address
 
     def know(self, peer: str, client: str) -> None:
         """Note that a connection belongs to an authenticated client; it is closed if that has too many."""
-        found = self._client_side(peer)
-        if found is None or found.number not in self._unknown:
+        connection = self._client_side(peer)
+        if connection is None or connection.number not in self._unknown:
             return
         share = ShareOwner(client)
         if not self._total.has_room(share):
-            found.abort()
+            connection.abort()
             return
-        del self._unknown[found.number]
-        self._known[found.number] = found
+        del self._unknown[connection.number]
+        self._known[connection.number] = connection
         self._total.take(share)
-        found.known(share)
+        connection.known(share)
 
     def arrived(self, side: "_ClientSide") -> int:
         """Count a new connection, make room for it, and return its number."""
@@ -352,41 +352,41 @@ class GrpcService:
     # ── one request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _unary(self, name: str, requests: AsyncIterator[bytes], context: "Context") -> bytes:
-        asked = self._incoming(name, requests, context)
-        async with self._answering(asked, context):
-            call, done = await self._finished(asked)
+        incoming = self._incoming(name, requests, context)
+        async with self._answering(incoming, context):
+            call, done = await self._finished(incoming)
             await _confirm(call, context)
             assert isinstance(done, Struct), "only a method that streams has a stream"
-            return await _written(done, asked.method)
+            return await _written(done, incoming.method)
         raise AssertionError("an error ends the call")
 
     async def _stream(self, name: str, requests: AsyncIterator[bytes], context: "Context") -> None:
-        asked = self._incoming(name, requests, context)
-        async with self._answering(asked, context):
-            call, done = await self._finished(asked)
+        incoming = self._incoming(name, requests, context)
+        async with self._answering(incoming, context):
+            call, done = await self._finished(incoming)
             assert isinstance(done, Streaming), "a method that streams has a stream"
             events, rest = done.events, done.rest
             if events is not None:
                 self._delegations.streams.add(events)
             try:
                 await _confirm(call, context)
-                await context.write(await _written(done.first, asked.method))
+                await context.write(await _written(done.first, incoming.method))
                 if rest is not None:
-                    async for said in rest:
-                        for each in said:
-                            await context.write(await _written(each, asked.method))
+                    async for responses in rest:
+                        for each in responses:
+                            await context.write(await _written(each, incoming.method))
             finally:
                 await self._close(done)
 
-    async def _finished(self, asked: _Incoming) -> tuple[A2aCall, Struct | Streaming]:
+    async def _finished(self, incoming: _Incoming) -> tuple[A2aCall, Struct | Streaming]:
         """Return the result of a request. If the client goes away meanwhile, the operation still ends in order."""
-        doing = asyncio.ensure_future(self._do(asked))
+        doing = asyncio.ensure_future(self._do(incoming))
         self._doing.add(doing)
         doing.add_done_callback(self._doing.discard)
         try:
             return await asyncio.shield(doing)
         except asyncio.CancelledError:
-            asked.gone.set()
+            incoming.gone.set()
             closing = asyncio.ensure_future(self._unread(doing))
             self._doing.add(closing)
             closing.add_done_callback(self._doing.discard)
@@ -405,24 +405,24 @@ class GrpcService:
             self._delegations.streams.discard(done.events)
             done.events.close()
 
-    async def _do(self, asked: _Incoming) -> tuple[A2aCall, Struct | Streaming]:
-        headers = headers_of(asked.scope)
-        sender = await self._bindings.known_sender(asked.scope, headers)
+    async def _do(self, incoming: _Incoming) -> tuple[A2aCall, Struct | Streaming]:
+        headers = headers_of(incoming.scope)
+        sender = await self._bindings.known_sender(incoming.scope, headers)
         client = GUEST if sender is None else sender.name
-        self._front.know(asked.peer, client)
-        raw = await self._message(asked.requests, client)
-        tenant = text_field(raw, asked.method.tenant)
-        call = await self._call(asked, tenant, headers, sender)
+        self._front.know(incoming.peer, client)
+        raw = await self._message(incoming.requests, client)
+        tenant = text_field(raw, incoming.method.tenant)
+        call = await self._call(incoming, tenant, headers, sender)
         refuse_changed(headers, raw)
         try:
-            read = await read_as(partial(to_json, kind=asked.method.request), raw)
+            read = await read_as(partial(to_json, kind=incoming.method.request), raw)
         except InvalidMessage as error:
             raise Declined(Error.INVALID_REQUEST, f"the message is invalid: {error}") from error
         params = await read_as(object_in, read)
         if params.pop("tenant", "") != tenant:
             why = "must stand before the other fields"
             raise Declined(Error.INVALID_PARAMS, "the tenant is not among the first fields", fields={"tenant": why})
-        return call, await self._bindings.run(asked.name, call, params)
+        return call, await self._bindings.run(incoming.name, call, params)
 
     async def _message(self, requests: AsyncIterator[bytes], client: str) -> bytes:
         """Return the message of a call. gRPC reads it whole, so only some are read at once, of each client in turn."""
@@ -438,17 +438,17 @@ class GrpcService:
             self._reading.release()
         raise Declined(Error.INVALID_REQUEST, "the call has no message")
 
-    async def _call(self, asked: _Incoming, tenant: str, headers: Headers, sender: Sender | None) -> A2aCall:
+    async def _call(self, incoming: _Incoming, tenant: str, headers: Headers, sender: Sender | None) -> A2aCall:
         """Return who calls which agent, once that is allowed."""
         agent = tenant or self._default()
         try:
-            call = await self._bindings.asked(agent, asked.scope, headers, asked.receive, sender)
+            call = await self._bindings.authorized_call(agent, incoming.scope, headers, incoming.receive, sender)
         except RemitError as error:
             if agent or error.fault.code is not Code.AGENT_NOT_FOUND:
                 raise
             why = "names the agent; this server has several, and no default"
             raise Declined(Error.INVALID_PARAMS, "the request names no agent", fields={"tenant": why}) from error
-        return replace(call, time_ms=asked.time_ms)
+        return replace(call, time_ms=incoming.time_ms)
 
     def _incoming(self, name: str, requests: AsyncIterator[bytes], context: "Context") -> _Incoming:
         method = grpc_methods()[name]
@@ -476,7 +476,7 @@ class GrpcService:
     # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
-    async def _answering(self, asked: _Incoming, context: "Context") -> AsyncGenerator[None]:
+    async def _answering(self, incoming: _Incoming, context: "Context") -> AsyncGenerator[None]:
         """Answer with the error if an operation fails."""
         held = RequestShare()
         request_share.set(held)
@@ -486,17 +486,17 @@ class GrpcService:
         except (Declined, RemitError) as error:
             why = error
         except InvalidMessage as error:
-            log.error("%s: the answer cannot be sent as protobuf: %s", asked.name, error)
+            log.error("%s: the answer cannot be sent as protobuf: %s", incoming.name, error)
             why = Declined(Error.INTERNAL_ERROR, "the answer cannot be sent as protobuf")
         except Exception as error:
             if context.done():  # the client is gone, and nothing can be written any more
                 raise asyncio.CancelledError from error
-            log.error("%s failed: %s", asked.name, type(error).__name__)
+            log.error("%s failed: %s", incoming.name, type(error).__name__)
             why = Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")
         finally:
             held.leave()
         if isinstance(why, RemitError):
-            _note(asked.scope, why)
+            _note(incoming.scope, why)
         await _refuse(context, error_body(why), why.error if isinstance(why, Declined) else None)
 
 
@@ -575,16 +575,16 @@ class GrpcServer:
         """Start listening; raise a `RemitError` if that is not possible."""
         from grpc import aio
 
-        said = self._listener
-        credentials = None if said.certificate is None else _credentials(said)
+        listener = self._listener
+        credentials = None if listener.certificate is None else _credentials(listener)
         try:
-            bound = listening(said.host, said.port, shared=said.shared)
+            bound = listening(listener.host, listener.port, shared=listener.shared)
         except RemitError as error:
             how = "Choose another with `grpc_port` of `[a2a]`, or 0 for any that is free."
             raise RemitError(replace(error.fault, suggestion=how)) from error
         self.port = bound.getsockname()[1]
-        self._front = front = GrpcFront(bound, said.connections)
-        server = aio.server(options=_options(said.connections), maximum_concurrent_rpcs=said.connections)
+        self._front = front = GrpcFront(bound, listener.connections)
+        server = aio.server(options=_options(listener.connections), maximum_concurrent_rpcs=listener.connections)
         server.add_generic_rpc_handlers((self._service.handler(front),))
         if credentials is None:
             server.add_insecure_port(f"unix:{front.inner}")
@@ -628,13 +628,13 @@ def _options(connections: int) -> list[tuple[str, int]]:
     ]
 
 
-def _credentials(said: GrpcListener) -> "ServerCredentials":
+def _credentials(listener: GrpcListener) -> "ServerCredentials":
     from grpc import ssl_server_credentials
 
     try:
         certificate, key = (
-            Path(said.certificate or "").read_bytes(),
-            Path(said.key or said.certificate or "").read_bytes(),
+            Path(listener.certificate or "").read_bytes(),
+            Path(listener.key or listener.certificate or "").read_bytes(),
         )
     except OSError as error:
         why = f"the certificate for gRPC cannot be read: {error.filename}: {error.strerror}"

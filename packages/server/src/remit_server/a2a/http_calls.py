@@ -49,9 +49,9 @@ class A2aCaller(Protocol):
     """Calls methods of one agent, in one binding."""
 
     async def prepare(
-        self, method: str, params: bytes, *, heard: bool, named: str
+        self, method: str, params: bytes, *, is_stream: bool, named: str
     ) -> AbstractAsyncContextManager[A2aReply]:
-        """Return a call that is sent when the block is entered; *heard*: as a stream; *named* is its task, if any.
+        """Return a call that is sent when the block is entered, for a stream or not; *named* is its task, if any.
 
         The block raises `A2aUnreached`, `A2aConnectionLost`, `A2aRefusal` or `RetryAllowed`; a `RemitError` says that
         the peer sent something invalid.
@@ -136,12 +136,12 @@ class HttpCaller:
         self._outbound = outbound
 
     async def prepare(
-        self, method: str, params: bytes, *, heard: bool, named: str
+        self, method: str, params: bytes, *, is_stream: bool, named: str
     ) -> AbstractAsyncContextManager[A2aReply]:
         """Return a call that is ready to be sent."""
         call = _http_request(self._offer, method, params, named)
         headers = await self._callee.headers(call.outgoing)
-        kinds = {"content-type": _JSON, "accept": STREAM if heard else _JSON}
+        kinds = {"content-type": _JSON, "accept": STREAM if is_stream else _JSON}
         return self._reply(call, headers | kinds)
 
     @asynccontextmanager

@@ -158,12 +158,12 @@ class Push:
             self._follow(task, replace(kept, run=run), config, 0)
 
     async def _kept(self, task: str) -> tuple[int, PushRecord]:
-        found = await self._hub.store.get(f"{_INDEX}/{task}")
-        if found is None:
+        row = await self._hub.store.get(f"{_INDEX}/{task}")
+        if row is None:
             return 0, PushRecord()
         # They hold the tokens by which clients authenticate notifications.
-        opened = HubKeys(self._hub.store.secret()).unlock(found[1], f"{_INDEX}/{task}")
-        return found[0], PushRecord() if opened is None else _read_kept(opened)
+        opened = HubKeys(self._hub.store.secret()).unlock(row[1], f"{_INDEX}/{task}")
+        return row[0], PushRecord() if opened is None else _read_kept(opened)
 
     async def _keep_as(self, task: str, revision: int, kept: PushRecord) -> bool:
         key = f"{_INDEX}/{task}"
@@ -182,8 +182,8 @@ class Push:
         """Change the list of tasks with notifications, although other processes may change it, too."""
         store = self._hub.store
         while True:
-            found = await store.get(_INDEX)
-            revision, index = (0, dict[str, PushIndexEntry]()) if found is None else (found[0], _read_index(found[1]))
+            row = await store.get(_INDEX)
+            revision, index = (0, dict[str, PushIndexEntry]()) if row is None else (row[0], _read_index(row[1]))
             new = change(index)
             if new == index or await store.cas(_INDEX, revision, encode(new)) is not None:
                 return new
@@ -215,9 +215,9 @@ class Push:
                 # It is unknown what was sent before; the outcome is sent at least once.
                 self._follow(task, kept, config, now_ms)
             if not kept.configs:
-                await self._done(task)
+                await self._remove_from_index(task)
 
-    async def _done(self, task: str) -> None:
+    async def _remove_from_index(self, task: str) -> None:
         await self._index(lambda index: {name: entry for name, entry in index.items() if name != task})
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -244,18 +244,18 @@ class Push:
         following = Following(run=run, outcome=partial(self._hub.outcome, run, raw=own))
         with self._hub.follow(run, raw=own) as events:
             async for records in follow_records(self._hub, following, events):
-                for said in stream.of(worth_telling(records, since_ms)):
-                    await self._post(config, said)
+                for event in stream.of(worth_telling(records, since_ms)):
+                    await self._post(config, event)
         if all(task != telling.task or id == config.id for task, id in self._telling):
-            await self._done(telling.task)
+            await self._remove_from_index(telling.task)
 
-    async def _post(self, config: PushConfig, said: StreamResponse) -> None:
+    async def _post(self, config: PushConfig, event: StreamResponse) -> None:
         headers = {"content-type": MEDIA_TYPE}
         if config.token:
             headers[TOKEN_HEADER] = config.token
         if config.authentication is not None and config.authentication.credentials:
             headers["authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
-        body, pause_s, why = encode(said), PAUSE_S, ""
+        body, pause_s, why = encode(event), PAUSE_S, ""
         for attempt in range(1, ATTEMPTS + 1):
             why = await self._sent(config.url, headers, body)
             if not why:

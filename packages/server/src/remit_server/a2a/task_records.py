@@ -61,7 +61,7 @@ class A2aCall(Struct, frozen=True, kw_only=True):
         return replace(sent, deadline_ms=self.time_ms)
 
 
-class FoundTask(Struct, frozen=True, kw_only=True):
+class TaskRecord(Struct, frozen=True, kw_only=True):
     """A task and its state."""
 
     task: str
@@ -103,76 +103,76 @@ class TaskRecords:
 
     # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def find(self, asked: A2aCall, task: str) -> FoundTask:
+    async def find(self, call: A2aCall, task: str) -> TaskRecord:
         """Return a task by its id, or decline; a task that its sender may not see does not exist for it."""
         try:
-            summary = await self._delegations.find(task, asked.sender)
+            summary = await self._delegations.find(task, call.sender)
         except RemitError as error:
             if error.fault.code is not Code.NOT_FOUND:
                 raise
-            return await self._refused(asked, task)
-        if summary.agent != asked.agent:
+            return await self._refused(call, task)
+        if summary.agent != call.agent:
             raise no_task(task)
         if summary.response is None:
-            return await self._under_way(asked, summary)
-        known = FoundTask(
+            return await self._under_way(call, summary)
+        known = TaskRecord(
             task=summary.run,
             runs=(summary.run,),
             user=summary.user,
             session=summary.session,
-            own=asked_for(asked.sender, summary),
+            own=asked_for(call.sender, summary),
             state=state_of(summary.response),
             changed_ms=summary.changed_ms,
         )
-        return await self._with_continuations(asked, known) if known.state is TaskState.INPUT_REQUIRED else known
+        return await self._with_continuations(call, known) if known.state is TaskState.INPUT_REQUIRED else known
 
-    async def id_for(self, asked: A2aCall, message: AskedMessage) -> str:
+    async def id_for(self, call: A2aCall, message: AskedMessage) -> str:
         """Return the id of the request of a client's message.
 
         Clients repeat message ids: the same message is answered once, a different one under the same id is another
         request. The same message is a new one, too, once its first task was cancelled or continued, since its sender
         had the answer then.
         """
-        first = id = unique_id(message, asked.agent)
+        first = id = unique_id(message, call.agent)
         number = 1
-        while (summary := await self._known(asked, id)) is not None and not message.task_id:
-            found = await self.find(asked, summary.run)
-            if found.state is not TaskState.CANCELED and len(found.runs) == 1:
+        while (summary := await self._known(call, id)) is not None and not message.task_id:
+            record = await self.find(call, summary.run)
+            if record.state is not TaskState.CANCELED and len(record.runs) == 1:
                 break
             number += 1
             id = f"{first}.{number}"
         return id
 
-    async def _known(self, asked: A2aCall, id: str) -> RunSummary | None:
+    async def _known(self, call: A2aCall, id: str) -> RunSummary | None:
         try:
-            return await self._delegations.find(id, asked.sender)
+            return await self._delegations.find(id, call.sender)
         except RemitError as error:
             if error.fault.code is not Code.NOT_FOUND:
                 raise
             return None
 
-    async def _under_way(self, asked: A2aCall, summary: RunSummary) -> FoundTask:
+    async def _under_way(self, call: A2aCall, summary: RunSummary) -> TaskRecord:
         question = await self._question(summary.run)
         waits = bool(question) or summary.state == "waiting"
-        return FoundTask(
+        return TaskRecord(
             task=summary.run,
             runs=(summary.run,),
             user=summary.user,
             session=summary.session,
-            own=asked_for(asked.sender, summary),
+            own=asked_for(call.sender, summary),
             state=TaskState.AUTH_REQUIRED if waits else TaskState.WORKING,
             changed_ms=summary.changed_ms,
             says=question,
         )
 
-    async def _with_continuations(self, asked: A2aCall, found: FoundTask) -> FoundTask:
+    async def _with_continuations(self, call: A2aCall, record: TaskRecord) -> TaskRecord:
         """Return a task that required input, with the runs that continued it."""
-        rows = await self._hub.store.states(agent=asked.agent, users=[found.user], session=found.session)
-        for each in _joined(rows, frozenset(), asked.sender):
-            if each.task == found.task:
+        rows = await self._hub.store.states(agent=call.agent, users=[record.user], session=record.session)
+        for each in _joined(rows, frozenset(), call.sender):
+            if each.task == record.task:
                 question = await self._question(each.run) if each.state is TaskState.WORKING else ""
                 return replace(each, state=TaskState.AUTH_REQUIRED, says=question) if question else each
-        return found
+        return record
 
     async def _question(self, run: str) -> str:
         """Return the question to a person in a run; empty if there is none."""
@@ -186,93 +186,97 @@ class TaskRecords:
                 return progress_text(record.body, run, hidden_names(self._hub.cards.values())), record.at_ms
         return None
 
-    async def _refused(self, asked: A2aCall, task: str) -> FoundTask:
+    async def _refused(self, call: A2aCall, task: str) -> TaskRecord:
         """Return a task that was refused, and has no other record."""
         for record in await self._hub.store.records(run=task, limit=1):
             if isinstance(record.body, Refusal):
                 request, response = record.body.request, record.body.response
                 summary = RunSummary(task, request.remit.user, request.target, "", 0, response, via=request.via or "")
-                if request.parent is None and request.target == asked.agent and may_see(asked.sender, summary):
-                    return FoundTask(
+                if request.parent is None and request.target == call.agent and may_see(call.sender, summary):
+                    return TaskRecord(
                         task=task,
                         runs=(task,),
                         user=request.remit.user,
                         session=request.session or task,
-                        own=asked_for(asked.sender, summary),
+                        own=asked_for(call.sender, summary),
                         state=state_of(response),
                         changed_ms=record.at_ms,
                         response=response,
                     )
         raise no_task(task)
 
-    async def task(self, asked: A2aCall, found: FoundTask, length: int | None, *, artifacts: bool = True) -> Task:
+    async def task(self, call: A2aCall, record: TaskRecord, length: int | None, *, artifacts: bool = True) -> Task:
         """Return a task as A2A defines it, with as much of its history as is wanted."""
-        telling = self.telling(asked, found)
-        history = () if length == 0 else cut(await self.history(found, telling), length)
-        response = found.response
-        if response is None and (found.ended or found.state is TaskState.INPUT_REQUIRED):
-            response = await self._hub.outcome(found.run, raw=found.own)
-        if response is None or found.state is not state_of(response):
-            says, at_ms = found.says, found.changed_ms
-            if found.state is TaskState.CANCELED:
+        telling = self.telling(call, record)
+        history = () if length == 0 else cut(await self.history(record, telling), length)
+        response = record.response
+        if response is None and (record.ended or record.state is TaskState.INPUT_REQUIRED):
+            response = await self._hub.outcome(record.run, raw=record.own)
+        if response is None or record.state is not state_of(response):
+            says, at_ms = record.says, record.changed_ms
+            if record.state is TaskState.CANCELED:
                 says = "it was cancelled"
-            elif found.state is TaskState.WORKING and (report := await self._report(found.run)) is not None:
+            elif record.state is TaskState.WORKING and (report := await self._report(record.run)) is not None:
                 says, at_ms = report
-            return under_way(telling, found.state, at_ms, says=says, history=history)
-        task = ended_task(telling, response, found.changed_ms, history)
+            return under_way(telling, record.state, at_ms, says=says, history=history)
+        task = ended_task(telling, response, record.changed_ms, history)
         return task if artifacts else replace(task, artifacts=())
 
-    def telling(self, asked: A2aCall, found: FoundTask) -> TaskPresentation:
+    def telling(self, call: A2aCall, record: TaskRecord) -> TaskPresentation:
         """Return how a task is presented to the caller."""
-        return TaskPresentation(task=found.task, context=asked.context(found.session), extended=asked.extended)
+        return TaskPresentation(task=record.task, context=call.context(record.session), extended=call.extended)
 
-    async def history(self, found: FoundTask, telling: TaskPresentation, *, answered: bool = False) -> list[A2aMessage]:
+    async def history(
+        self, record: TaskRecord, telling: TaskPresentation, *, answered: bool = False
+    ) -> list[A2aMessage]:
         """Return the messages of a task: those of its user, and the agent's questions that are *answered*."""
-        said: list[A2aMessage] = []
-        for run in found.runs:
-            if (request := await self._hub.request_of(run, raw=found.own)) is not None:
-                said.append(message_of(request, task=telling.task, context=telling.context))
-            if (answered or run != found.run) and (response := await self._hub.outcome(run, raw=found.own)) is not None:
+        messages: list[A2aMessage] = []
+        for run in record.runs:
+            if (request := await self._hub.request_of(run, raw=record.own)) is not None:
+                messages.append(message_of(request, task=telling.task, context=telling.context))
+            if (answered or run != record.run) and (
+                response := await self._hub.outcome(run, raw=record.own)
+            ) is not None:
                 question = ended_task(replace(telling, extended=False), response, 0).status.message
                 if question is not None:
-                    said.append(replace(question, message_id=f"{run}-question", role=AGENT))
-        return said
+                    messages.append(replace(question, message_id=f"{run}-question", role=AGENT))
+        return messages
 
     # ── several ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def listed(self, asked: A2aCall, params: ListTasks) -> TaskList:
+    async def listed(self, call: A2aCall, params: ListTasks) -> TaskList:
         """Return a page of the tasks that a sender may see, the last changed first."""
         size, before = params.page_size or PAGE, _cursor(params.page_token)
         since_ms = milliseconds(params.status_timestamp_after) if params.status_timestamp_after else 0
         if since_ms is None:
             raise invalid("statusTimestampAfter", "is not a timestamp; expected a form like 2026-01-31T12:00:00Z")
-        found = [
+        records = [
             each
-            for each in await self._visible(asked, params.context_id)
+            for each in await self._visible(call, params.context_id)
             if params.status in (TaskState.UNSPECIFIED, each.state) and each.changed_ms >= since_ms
         ]
-        left = [each for each in found if before is None or _sort_key(each) < before]
+        left = [each for each in records if before is None or _sort_key(each) < before]
         tasks = [
-            await self.task(asked, each, params.history_length or 0, artifacts=params.include_artifacts)
+            await self.task(call, each, params.history_length or 0, artifacts=params.include_artifacts)
             for each in left[:size]
         ]
         return TaskList(
             tasks=tuple(tasks),
             next_page_token=_token(left[size - 1]) if len(left) > size else "",
             page_size=size,
-            total_size=len(found),
+            total_size=len(records),
         )
 
-    async def _visible(self, asked: A2aCall, context: str) -> list[FoundTask]:
-        whose = visible(asked.sender)
-        rows = await self._hub.store.states(agent=asked.agent, users=whose.users)
+    async def _visible(self, call: A2aCall, context: str) -> list[TaskRecord]:
+        whose = visible(call.sender)
+        rows = await self._hub.store.states(agent=call.agent, users=whose.users)
         rows = [row for row in rows if whose.via in (None, row.via)]
         waiting = frozenset(each.request.run for each in await self._hub.pending())
-        found = [each for each in _joined(rows, waiting, asked.sender) if context in ("", asked.context(each.session))]
-        return sorted(found, key=_sort_key, reverse=True)
+        records = [each for each in _joined(rows, waiting, call.sender) if context in ("", call.context(each.session))]
+        return sorted(records, key=_sort_key, reverse=True)
 
 
-def _joined(rows: list[RunState], waiting: frozenset[str], sender: Sender) -> list[FoundTask]:
+def _joined(rows: list[RunState], waiting: frozenset[str], sender: Sender) -> list[TaskRecord]:
     """Return tasks, each with all the runs that continued it; in *waiting* ones a person is asked."""
     later: dict[tuple[str, str, str], list[RunState]] = {}
     roots: list[RunState] = []
@@ -286,11 +290,11 @@ def _joined(rows: list[RunState], waiting: frozenset[str], sender: Sender) -> li
     return [_task_of(root, later.get((root.run, root.user, root.session), []), waiting, sender) for root in roots]
 
 
-def _task_of(root: RunState, later: list[RunState], waiting: frozenset[str], sender: Sender) -> FoundTask:
+def _task_of(root: RunState, later: list[RunState], waiting: frozenset[str], sender: Sender) -> TaskRecord:
     # Run ids sort by time.
     chain = [root, *sorted(later, key=lambda row: row.run)]
     last = chain[-1]
-    return FoundTask(
+    return TaskRecord(
         task=root.run,
         runs=tuple(row.run for row in chain),
         user=root.user,
@@ -315,12 +319,12 @@ def cut(messages: list[A2aMessage], length: int | None) -> tuple[A2aMessage, ...
     return tuple(messages if length is None else messages[max(0, len(messages) - length) :])
 
 
-def _sort_key(found: FoundTask) -> tuple[int, str]:
-    return found.changed_ms, found.task
+def _sort_key(record: TaskRecord) -> tuple[int, str]:
+    return record.changed_ms, record.task
 
 
-def _token(found: FoundTask) -> str:
-    return f"{found.changed_ms}.{found.task}"
+def _token(record: TaskRecord) -> str:
+    return f"{record.changed_ms}.{record.task}"
 
 
 def _cursor(token: str) -> tuple[int, str] | None:

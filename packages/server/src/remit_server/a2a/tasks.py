@@ -17,7 +17,7 @@ from remit.runtime.sessions import resumed
 from remit.words.names import hidden_names
 from remit_server.a2a.guests import Guests, OpenTasks, is_guest
 from remit_server.a2a.push import Push
-from remit_server.a2a.task_records import A2aCall, FoundTask, TaskRecords, continuation_of, cut, invalid, no_task
+from remit_server.a2a.task_records import A2aCall, TaskRecord, TaskRecords, continuation_of, cut, invalid, no_task
 from remit_server.delegations import Delegations
 from remit_server.dialects.a2a.errors import Declined, Error
 from remit_server.dialects.a2a.parts import AcceptedContent
@@ -67,10 +67,10 @@ class Streaming(NamedTuple):
 class Begun(NamedTuple):
     """An accepted message: its request, how it is answered, and the task that it continues."""
 
-    asked: A2aCall
+    call: A2aCall
     request: Request
     telling: TaskPresentation
-    found: FoundTask | None
+    continued: TaskRecord | None
     history: tuple[A2aMessage, ...]
     going: ActiveRun | Response
 
@@ -96,18 +96,18 @@ class Tasks:
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def send(self, asked: A2aCall, params: SendMessage) -> StreamResponse:
+    async def send(self, call: A2aCall, params: SendMessage) -> StreamResponse:
         """`SendMessage`: the task that a message started or continued, at its end unless it is wanted at once."""
         how = params.configuration or Configuration()
-        begun = await self._begin(asked, params.message, how)
-        if how.return_immediately or how.task_push_notification_config is not None or begun.found is not None:
+        begun = await self._begin(call, params.message, how)
+        if how.return_immediately or how.task_push_notification_config is not None or begun.continued is not None:
             begun = await self._recorded(begun, how)
         going = begun.going
         if isinstance(going, Response):
             return self._ended(begun, going)
         if how.return_immediately:
             return self._under_way(begun, TaskState.WORKING)
-        match await self._delegations.end_of(going, begun.request.id, asked.receive):
+        match await self._delegations.end_of(going, begun.request.id, call.receive):
             case Response() as response:
                 return self._ended(begun, response)
             case Handle(state="waiting", question=question):
@@ -115,13 +115,13 @@ class Tasks:
             case Handle():  # this server is shutting down
                 return self._under_way(begun, TaskState.WORKING)
 
-    async def stream(self, asked: A2aCall, params: SendMessage) -> Streaming:
+    async def stream(self, call: A2aCall, params: SendMessage) -> Streaming:
         """`SendStreamingMessage`: the task, then its updates."""
         how = params.configuration or Configuration()
-        request, telling, found = await self._request(asked, params.message, how)
+        request, telling, record = await self._request(call, params.message, how)
         events = self._hub.follow(request.run)
         try:
-            begun = await self._recorded(await self._started(asked, request, telling, found, how), how)
+            begun = await self._recorded(await self._started(call, request, telling, record, how), how)
             if isinstance(begun.going, Response):
                 events.close()
                 return Streaming(self._ended(begun, begun.going))
@@ -141,20 +141,20 @@ class Tasks:
             StreamResponse(task=task), _stream_responses(self._stream_of(begun.telling, run), first, records), events
         )
 
-    async def _begin(self, asked: A2aCall, message: AskedMessage, how: Configuration) -> Begun:
-        return await self._started(asked, *await self._request(asked, message, how), how)
+    async def _begin(self, call: A2aCall, message: AskedMessage, how: Configuration) -> Begun:
+        return await self._started(call, *await self._request(call, message, how), how)
 
     async def _started(
-        self, asked: A2aCall, request: Request, telling: TaskPresentation, found: FoundTask | None, how: Configuration
+        self, call: A2aCall, request: Request, telling: TaskPresentation, record: TaskRecord | None, how: Configuration
     ) -> Begun:
         going = await self._delegations.begin(request)
         if isinstance(going, ActiveRun):
-            self._open.began(asked.sender.name, going.task)
-            if self._guests is not None and is_guest(asked.sender):
+            self._open.began(call.sender.name, going.task)
+            if self._guests is not None and is_guest(call.sender):
                 self._guests.open.began(request.remit.user, going.task)
-        said = [] if found is None else await self._standing.history(found, telling, answered=True)
-        said.append(message_of(request, task=telling.task, context=telling.context))
-        return Begun(asked, request, telling, found, cut(said, how.history_length), going)
+        history = [] if record is None else await self._standing.history(record, telling, answered=True)
+        history.append(message_of(request, task=telling.task, context=telling.context))
+        return Begun(call, request, telling, record, cut(history, how.history_length), going)
 
     async def _recorded(self, begun: Begun, how: Configuration) -> Begun:
         """Return once a message is durable, and its push notifications are set up."""
@@ -168,70 +168,70 @@ class Tasks:
         telling, wanted = begun.telling, how.task_push_notification_config
         if wanted is not None:
             await self._pushing().add(telling, going.on_record, wanted, since_ms=0)
-        elif self._push is not None and begun.found is not None:
+        elif self._push is not None and begun.continued is not None:
             await self._push.resume(telling.task, going.on_record)
         return begun
 
     async def _request(
-        self, asked: A2aCall, message: AskedMessage, how: Configuration
-    ) -> tuple[Request, TaskPresentation, FoundTask | None]:
+        self, call: A2aCall, message: AskedMessage, how: Configuration
+    ) -> tuple[Request, TaskPresentation, TaskRecord | None]:
         """Return the request of a message, how it is answered, and the task that it continues, if any."""
         taste = AcceptedContent(how.accepted_output_modes)
         if how.task_push_notification_config is not None:
             await self._pushing().judge(how.task_push_notification_config)
-        traceparent = asked.headers.get("traceparent")
-        sent = submission(message, asked.agent, extended=asked.extended, traceparent=traceparent)
-        if not asked.sender.is_hub:
+        traceparent = call.headers.get("traceparent")
+        sent = submission(message, call.agent, extended=call.extended, traceparent=traceparent)
+        if not call.sender.is_hub:
             # A hub that is known here as a client may use the extension, too; it does not speak for agents then.
             sent = replace(sent, origin=USER)
-        if not asked.extended:
-            sent = replace(sent, id=await self._standing.id_for(asked, message))
-        self._open.admit(asked.sender.name, asked.sender.name)
-        if self._guests is not None and is_guest(asked.sender):
-            (user,) = asked.sender.users or ("",)
+        if not call.extended:
+            sent = replace(sent, id=await self._standing.id_for(call, message))
+        self._open.admit(call.sender.name, call.sender.name)
+        if self._guests is not None and is_guest(call.sender):
+            (user,) = call.sender.users or ("",)
             self._guests.admit(user)
             sent = self._guests.bounded(sent, user)
         if not how.return_immediately:
-            sent = asked.in_time(sent)
-        found = await self._continued_task(asked, message, sent.id or "") if message.task_id else None
-        if found is not None:
-            sent = replace(sent, session=None, correlation=continuation_of(found.task))
-        request = await self._delegations.received(sent, asked.sender, asked.headers, unmarked=not asked.extended)
+            sent = call.in_time(sent)
+        record = await self._continued_task(call, message, sent.id or "") if message.task_id else None
+        if record is not None:
+            sent = replace(sent, session=None, correlation=continuation_of(record.task))
+        request = await self._delegations.received(sent, call.sender, call.headers, unmarked=not call.extended)
         try:
-            request = await self._placed(request, asked, message, found)
+            request = await self._placed(request, call, message, record)
         except BaseException:
             self._delegations.drop(request)
             raise
         telling = TaskPresentation(
-            task=found.task if found is not None else request.run,
-            context=asked.context(request.session or request.run),
-            extended=asked.extended,
+            task=record.task if record is not None else request.run,
+            context=call.context(request.session or request.run),
+            extended=call.extended,
             taste=taste,
         )
-        return request, telling, found
+        return request, telling, record
 
     async def _placed(
-        self, request: Request, asked: A2aCall, message: AskedMessage, found: FoundTask | None
+        self, request: Request, call: A2aCall, message: AskedMessage, record: TaskRecord | None
     ) -> Request:
         """Return a request in the conversation that it continues, if that is allowed."""
-        if found is None:
-            return await self._in_context(request, asked.sender) if message.context_id else request
-        if request.remit.user != found.user:
+        if record is None:
+            return await self._in_context(request, call.sender) if message.context_id else request
+        if request.remit.user != record.user:
             raise no_task(message.task_id)
-        if request.id not in found.sent:
-            await self._claim(found, request.run)
-        return replace(request, session=found.session)
+        if request.id not in record.sent:
+            await self._claim(record, request.run)
+        return replace(request, session=record.session)
 
-    async def _continued_task(self, asked: A2aCall, message: AskedMessage, id: str) -> FoundTask:
-        found = await self._standing.find(asked, message.task_id)
-        if message.context_id and message.context_id != asked.context(found.session):
-            raise invalid("message.contextId", f"is not the context of task {found.task}")
-        if id in found.sent or found.state is TaskState.INPUT_REQUIRED:
-            return found  # a repeated message gets the same answer
-        if found.ended:
-            raise _unsupported(found, "it has ended; send the message without its id")
-        waits = found.state is TaskState.AUTH_REQUIRED
-        raise _unsupported(found, "it is waiting for approval" if waits else "it is still running")
+    async def _continued_task(self, call: A2aCall, message: AskedMessage, id: str) -> TaskRecord:
+        record = await self._standing.find(call, message.task_id)
+        if message.context_id and message.context_id != call.context(record.session):
+            raise invalid("message.contextId", f"is not the context of task {record.task}")
+        if id in record.sent or record.state is TaskState.INPUT_REQUIRED:
+            return record  # a repeated message gets the same answer
+        if record.ended:
+            raise _unsupported(record, "it has ended; send the message without its id")
+        waits = record.state is TaskState.AUTH_REQUIRED
+        raise _unsupported(record, "it is waiting for approval" if waits else "it is still running")
 
     async def _in_context(self, request: Request, sender: Sender) -> Request:
         """Return a request in the conversation that its sender named; refuse a conversation of somebody else."""
@@ -242,19 +242,19 @@ class Tasks:
             raise invalid("message.contextId", "does not name a conversation of this user with this agent")
         return request
 
-    async def _claim(self, found: FoundTask, run: str) -> None:
+    async def _claim(self, record: TaskRecord, run: str) -> None:
         """Ensure that only one of several concurrent messages continues a task."""
-        store, key, now_ms = self._hub.store, f"a2a/task/{found.task}", self._wall_ms()
+        store, key, now_ms = self._hub.store, f"a2a/task/{record.task}", self._wall_ms()
         held = await store.get(key)
         revision = 0 if held is None else held[0]
         if held is not None:
             first, _, at_ms = held[1].decode().partition(" ")
-            if first not in found.runs and int(at_ms) > now_ms - CLAIM_MS:
+            if first not in record.runs and int(at_ms) > now_ms - CLAIM_MS:
                 records = await store.records(run=first, limit=1)
                 if not records or not isinstance(records[0].body, Refusal):
-                    raise _unsupported(found, "another message is continuing it")
+                    raise _unsupported(record, "another message is continuing it")
         if await store.cas(key, revision, f"{run} {now_ms}".encode()) is None:
-            raise _unsupported(found, "another message is continuing it")
+            raise _unsupported(record, "another message is continuing it")
 
     def _under_way(self, begun: Begun, state: TaskState, says: str = "") -> StreamResponse:
         return StreamResponse(task=under_way(begun.telling, state, self._wall_ms(), says=says, history=begun.history))
@@ -263,123 +263,123 @@ class Tasks:
         if (why := declines(response)) is not None:
             raise RemitError(why)
         begun = _renamed(begun, response.run, response.session)
-        if begun.found is None and (message := bare_message(begun.telling, response)) is not None:
+        if begun.continued is None and (message := bare_message(begun.telling, response)) is not None:
             return StreamResponse(message=message)
         return StreamResponse(task=ended_task(begun.telling, response, self._wall_ms(), begun.history))
 
     # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
 
-    async def get(self, asked: A2aCall, params: GetTask) -> Task:
+    async def get(self, call: A2aCall, params: GetTask) -> Task:
         """`GetTask`."""
-        return await self._standing.task(asked, await self._standing.find(asked, params.id), params.history_length)
+        return await self._standing.task(call, await self._standing.find(call, params.id), params.history_length)
 
-    async def listed(self, asked: A2aCall, params: ListTasks) -> TaskList:
+    async def listed(self, call: A2aCall, params: ListTasks) -> TaskList:
         """`ListTasks`."""
-        return await self._standing.listed(asked, params)
+        return await self._standing.listed(call, params)
 
-    async def subscribe(self, asked: A2aCall, params: Subscribe) -> Streaming:
+    async def subscribe(self, call: A2aCall, params: Subscribe) -> Streaming:
         """`SubscribeToTask`: the task in its current state, then its updates."""
-        found = await self._standing.find(asked, params.id)
-        if found.ended:
-            raise _unsupported(found, "it has ended; get it instead")
-        events = self._hub.follow(found.run, raw=found.own)
+        record = await self._standing.find(call, params.id)
+        if record.ended:
+            raise _unsupported(record, "it has ended; get it instead")
+        events = self._hub.follow(record.run, raw=record.own)
         try:
             # Updates after this record arrive as events; earlier ones are in the task. Their times would not tell:
             # a record may be made before a subscription, and committed after it.
             after = await self._hub.store.newest()
-            found = await self._standing.find(asked, found.task)
-            first = StreamResponse(task=await self._standing.task(asked, found, None))
+            record = await self._standing.find(call, record.task)
+            first = StreamResponse(task=await self._standing.task(call, record, None))
         except BaseException:
             events.close()
             raise
-        if found.ended:
+        if record.ended:
             events.close()
             return Streaming(first)
-        return Streaming(first, self._updates(asked, found, events, after), events)
+        return Streaming(first, self._updates(call, record, events, after), events)
 
     async def _updates(
-        self, asked: A2aCall, found: FoundTask, events: Events, after: int
+        self, call: A2aCall, record: TaskRecord, events: Events, after: int
     ) -> AsyncGenerator[list[StreamResponse], None]:
         """Yield the updates of a task until it has ended, also those of the messages that continue it."""
         current = events
         while True:
-            run = found.run
-            if found.state is not TaskState.INPUT_REQUIRED:
-                stream = self._stream_of(self._standing.telling(asked, found), run)
-                outcome = partial(self._hub.outcome, run, raw=found.own)
+            run = record.run
+            if record.state is not TaskState.INPUT_REQUIRED:
+                stream = self._stream_of(self._standing.telling(call, record), run)
+                outcome = partial(self._hub.outcome, run, raw=record.own)
                 following = Following(run=run, after=after, outcome=outcome)
                 async for records in follow_records(self._hub, following, current):
                     yield stream.of(records)
-                found = await self._standing.find(asked, found.task)
+                record = await self._standing.find(call, record.task)
             silent_s = 0.0
-            while found.run == run and found.state is TaskState.INPUT_REQUIRED:
+            while record.run == run and record.state is TaskState.INPUT_REQUIRED:
                 if not await is_open(current, LOOK_S):
                     return
                 silent_s += LOOK_S
                 if silent_s >= KEEP_ALIVE_S:
                     silent_s = 0.0
                     yield []
-                found = await self._standing.find(asked, found.task)
-            if found.run == run:
-                if found.state is TaskState.CANCELED:  # while it waited for its user
-                    yield [StreamResponse(task=await self._standing.task(asked, found, None))]
+                record = await self._standing.find(call, record.task)
+            if record.run == run:
+                if record.state is TaskState.CANCELED:  # while it waited for its user
+                    yield [StreamResponse(task=await self._standing.task(call, record, None))]
                 return
-            later = self._hub.follow(found.run, raw=found.own)
+            later = self._hub.follow(record.run, raw=record.own)
             current.then(later)
             current, after = later, 0
 
     def _stream_of(self, telling: TaskPresentation, run: str) -> Stream:
         return Stream(telling, run, hidden_names(self._hub.cards.values()))
 
-    async def cancel(self, asked: A2aCall, params: CancelTask) -> Task:
+    async def cancel(self, call: A2aCall, params: CancelTask) -> Task:
         """`CancelTask`."""
-        found = await self._standing.find(asked, params.id)
-        if found.ended:
-            why = f"task {found.task} cannot be cancelled: it has ended ({found.state})"
-            raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": found.task})
-        if found.state is TaskState.INPUT_REQUIRED:
+        record = await self._standing.find(call, params.id)
+        if record.ended:
+            why = f"task {record.task} cannot be cancelled: it has ended ({record.state})"
+            raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": record.task})
+        if record.state is TaskState.INPUT_REQUIRED:
             # Nothing is running any more; record that nobody will answer.
-            text = f"cancelled: by {asked.sender.name}"
-            body = Notice(delegation=found.run, agent=asked.agent, text=text, code=Code.CANCELLED)
-            self._hub.store.append(Kind.NOTICE, self._wall_ms(), found.run, found.session, body)
+            text = f"cancelled: by {call.sender.name}"
+            body = Notice(delegation=record.run, agent=call.agent, text=text, code=Code.CANCELLED)
+            self._hub.store.append(Kind.NOTICE, self._wall_ms(), record.run, record.session, body)
             await self._hub.store.flush()
         else:
-            summary = await self._delegations.find(found.run, asked.sender)
-            await self._delegations.stop(summary, asked.sender.name, "")
-        return await self._standing.task(asked, await self._standing.find(asked, found.task), None)
+            summary = await self._delegations.find(record.run, call.sender)
+            await self._delegations.stop(summary, call.sender.name, "")
+        return await self._standing.task(call, await self._standing.find(call, record.task), None)
 
     # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create_push(self, asked: A2aCall, params: PushConfig) -> PushConfig:
+    async def create_push(self, call: A2aCall, params: PushConfig) -> PushConfig:
         """`CreateTaskPushNotificationConfig`."""
         push = self._pushing()
         if not params.task_id:
             raise invalid("taskId", "is missing")
-        found = await self._standing.find(asked, params.task_id)
-        over = StreamResponse(task=await self._standing.task(asked, found, 0)) if found.ended else None
-        return await push.add(self._standing.telling(asked, found), found.run, params, own=found.own, ended=over)
+        record = await self._standing.find(call, params.task_id)
+        over = StreamResponse(task=await self._standing.task(call, record, 0)) if record.ended else None
+        return await push.add(self._standing.telling(call, record), record.run, params, own=record.own, ended=over)
 
-    async def get_push(self, asked: A2aCall, params: OnePush) -> PushConfig:
+    async def get_push(self, call: A2aCall, params: OnePush) -> PushConfig:
         """`GetTaskPushNotificationConfig`."""
-        push, found = self._pushing(), await self._standing.find(asked, params.task_id)
-        for each in await push.of(found.task):
+        push, record = self._pushing(), await self._standing.find(call, params.task_id)
+        for each in await push.of(record.task):
             if each.id == params.id:
                 return _without_secret(each)
         raise Declined(
             Error.TASK_NOT_FOUND,
-            f"task {found.task} has no push notification configuration `{params.id[:100]}`",
-            about={"taskId": found.task},
+            f"task {record.task} has no push notification configuration `{params.id[:100]}`",
+            about={"taskId": record.task},
         )
 
-    async def list_push(self, asked: A2aCall, params: ListPush) -> PushList:
+    async def list_push(self, call: A2aCall, params: ListPush) -> PushList:
         """`ListTaskPushNotificationConfigs`."""
-        push, found = self._pushing(), await self._standing.find(asked, params.task_id)
-        return PushList(configs=tuple(_without_secret(each) for each in await push.of(found.task)))
+        push, record = self._pushing(), await self._standing.find(call, params.task_id)
+        return PushList(configs=tuple(_without_secret(each) for each in await push.of(record.task)))
 
-    async def delete_push(self, asked: A2aCall, params: OnePush) -> Nothing:
+    async def delete_push(self, call: A2aCall, params: OnePush) -> Nothing:
         """`DeleteTaskPushNotificationConfig`."""
-        push, found = self._pushing(), await self._standing.find(asked, params.task_id)
-        await push.remove(found.task, params.id)
+        push, record = self._pushing(), await self._standing.find(call, params.task_id)
+        await push.remove(record.task, params.id)
         return Nothing()
 
     def _pushing(self) -> Push:
@@ -387,16 +387,16 @@ class Tasks:
             raise Declined(Error.PUSH_NOTIFICATION_NOT_SUPPORTED, "this agent does not support push notifications")
         return self._push
 
-    async def extended_card(self, asked: A2aCall, _: GetCard) -> Nothing:
+    async def extended_card(self, call: A2aCall, _: GetCard) -> Nothing:
         """`GetExtendedAgentCard`: declined, since the public card holds everything."""
-        raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no extended agent card")
+        raise Declined(Error.UNSUPPORTED_OPERATION, f"{call.agent} has no extended agent card")
 
 
 def _renamed(begun: Begun, run: str, session: str | None) -> Begun:
     """Return a started message under the id of its run: a repeated message belongs to the first run."""
-    if begun.found is not None or run in ("", begun.telling.task):
+    if begun.continued is not None or run in ("", begun.telling.task):
         return begun
-    telling = replace(begun.telling, task=run, context=begun.asked.context(_session_of(begun, run, session)))
+    telling = replace(begun.telling, task=run, context=begun.call.context(_session_of(begun, run, session)))
     history = tuple(replace(each, task_id=run, context_id=telling.context) for each in begun.history)
     return begun._replace(telling=telling, history=history)
 
@@ -421,9 +421,9 @@ def _without_secret(config: PushConfig) -> PushConfig:
     return config if shown is None else replace(config, authentication=replace(shown, credentials=""))
 
 
-def _unsupported(found: FoundTask, why: str) -> Declined:
+def _unsupported(record: TaskRecord, why: str) -> Declined:
     return Declined(
         Error.UNSUPPORTED_OPERATION,
-        f"not possible for task {found.task}: {why}",
-        about={"taskId": found.task, "state": found.state},
+        f"not possible for task {record.task}: {why}",
+        about={"taskId": record.task, "state": record.state},
     )

@@ -79,8 +79,8 @@ class HubClient:
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                found = await self._connection.result(call_of(api.ASK, body=sent), limit_s)
-                return found if isinstance(found, Response) else await self._outcome(found.run)
+                reply = await self._connection.result(call_of(api.ASK, body=sent), limit_s)
+                return reply if isinstance(reply, Response) else await self._outcome(reply.run)
         except TimeoutError as error:
             raise _too_long(name, limit_s) from error
 
@@ -107,8 +107,8 @@ class HubClient:
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                found = await self.look(name)
-                return found if isinstance(found, Response) else await self._outcome(found.run)
+                reply = await self.look(name)
+                return reply if isinstance(reply, Response) else await self._outcome(reply.run)
         except TimeoutError as error:
             raise _too_long(name, limit_s) from error
 
@@ -125,9 +125,9 @@ class HubClient:
         async for event in self.events(run):
             if event.outcome is not None:
                 break
-        found = await self.look(run)  # worded for whoever asked, which a record is not
-        if isinstance(found, Response):
-            return found
+        reply = await self.look(run)  # worded for whoever asked, which a record is not
+        if isinstance(reply, Response):
+            return reply
         raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"the run {run} has ended without an outcome"))
 
     # ── agents, runs ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -125,7 +125,7 @@ class HubConnection:
         while True:
             try:
                 async with self.sent(call) as reply:
-                    return self._read(call, reply.status, await read_body(reply, MOST_BYTES))
+                    return self._decode_answer(call, reply.status, await read_body(reply, MOST_BYTES))
             except _Busy as busy:
                 if not call.is_repeatable or attempt >= ATTEMPTS:
                     raise RemitError(busy.why) from busy
@@ -168,7 +168,7 @@ class HubConnection:
             self._session = ClientSession(timeout=waits, cookie_jar=DummyCookieJar())
         return self._session
 
-    def _read(self, call: ApiCall, status: int, body: bytes) -> Any:
+    def _decode_answer(self, call: ApiCall, status: int, body: bytes) -> Any:
         may_fail = call.operation.answer is Response
         if may_fail and status != 202 and _is_response(body):
             return decode_response(body)  # a delegation that failed has an outcome, too
@@ -274,7 +274,7 @@ async def all_events(connection: HubConnection, call: ApiCall, after: int | None
             async with connection.sent(call, accept="text/event-stream", **more) as reply:
                 if reply.status == 200:
                     async for each in stream_events(reply, MOST_BYTES):
-                        pause_s, event = PAUSE_S, _read(each)
+                        pause_s, event = PAUSE_S, _decode_event(each)
                         after = event.number or after
                         yield event
                 elif reply.status not in BUSY:
@@ -285,7 +285,7 @@ async def all_events(connection: HubConnection, call: ApiCall, after: int | None
         pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
 
-def _read(event: StreamEvent) -> RunEvent:
+def _decode_event(event: StreamEvent) -> RunEvent:
     try:
         stored = msgspec.json.decode(event.data, type=_Stored)
         body = read_record(event.kind, bytes(stored.body))

@@ -92,7 +92,7 @@ class Console:
         headers: Headers = {}
         try:
             headers = headers_of(scope)
-            file = self._pages.found(scope["method"], path, headers)
+            file = self._pages.file_for(scope["method"], path, headers)
             if file is not None:
                 self.hosts.origin(headers)
                 await self._pages.send(scope, send, file, headers)
@@ -113,10 +113,10 @@ class Console:
         signs_in = path == ENTER.path or (path == SIGN_IN.path and scope["method"] == "POST")
         if signs_in or BEARER.lower() in headers or PROOF.lower() in headers or not path.startswith(_KNOWN):
             return
-        found = await self.sessions.open(self.hosts.cookie_in(headers))
-        if found is None:
+        opened = await self.sessions.open(self.hosts.cookie_in(headers))
+        if opened is None:
             return
-        session, sender = found
+        session, sender = opened
         self.hosts.check(headers, scope["method"])
         # Browsers send the cookie to every port of this host, so whoever has it may be any server there. The key is
         # known to the page alone.
@@ -156,8 +156,8 @@ class ConsoleEndpoints:
     async def sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         origin = self._hosts.check(headers, "POST")
-        said = decode(await read_json(headers, receive, MOST_BODY), SignIn)
-        sender = await self._bearer(scope, headers, said.token)
+        sign_in = decode(await read_json(headers, receive, MOST_BODY), SignIn)
+        sender = await self._bearer(scope, headers, sign_in.token)
         session = self._sessions.begin(sender.name)
         cookie = self._hosts.cookie(origin, self._sessions.sealed(session))
         key = self._sessions.page_key(session)

@@ -72,12 +72,12 @@ class ConsoleHosts:
         A request that changes something must name its `Origin`, as every browser does.
         """
         here = self.origin(headers)
-        said = headers.get("origin")
-        if said is None and method not in _READS:
+        origin = headers.get("origin")
+        if origin is None and method not in _READS:
             why = "a request of a browser that changes something must name its origin"
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=_FROM_HERE))
         # Two host names are two origins, even if both lead here.
-        elsewhere = said is not None and said.lower() != here
+        elsewhere = origin is not None and origin.lower() != here
         if elsewhere or _is_from_another_site(headers):
             raise _cross_origin()
         return here
@@ -90,8 +90,8 @@ class ConsoleHosts:
         """
         host = headers.get("host", "").lower()
         if host not in self._origins and re.sub(r":\d+$", "", host) in LOCAL:
-            said = headers.get("origin", "").lower()
-            if said not in ("", f"http://{host}", f"https://{host}") or _is_from_another_site(headers):
+            origin = headers.get("origin", "").lower()
+            if origin not in ("", f"http://{host}", f"https://{host}") or _is_from_another_site(headers):
                 raise _cross_origin()
             return
         self.check(headers, "GET")

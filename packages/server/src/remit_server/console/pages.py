@@ -97,7 +97,7 @@ class ConsolePages:
     def __init__(self, folder: Path = BUILT) -> None:
         self._folder = folder
 
-    def found(self, method: str, path: str, headers: Headers) -> ConsoleFile | None:
+    def file_for(self, method: str, path: str, headers: Headers) -> ConsoleFile | None:
         """Return the file for a request; None if it is not for a page. Each path of the page has the same one."""
         if method not in ("GET", "HEAD") or path.startswith(_PROGRAMS):
             return None
@@ -135,19 +135,19 @@ class ConsolePages:
 @lru_cache(maxsize=4)
 def files_in(folder: Path, stamp: int) -> dict[str, ConsoleFile]:  # noqa: ARG001 - another build is read anew
     """Return the files of a built page, by path. Only these are ever read, whatever a request asks for."""
-    found: dict[str, ConsoleFile] = {}
+    files: dict[str, ConsoleFile] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix not in _TYPES or not path.is_file():
             continue
         place = path.relative_to(folder)
-        found[f"/{place.as_posix()}"] = ConsoleFile(
+        files[f"/{place.as_posix()}"] = ConsoleFile(
             path=path,
             type=_TYPES[path.suffix],
             changed_ns=(about := path.stat()).st_mtime_ns,
             is_compressible=path.suffix in _COMPRESSED and about.st_size >= _WORTH_IT,
             is_hashed=place.parts[0] == "assets",
         )
-    return found
+    return files
 
 
 def _stamp(folder: Path) -> int:
@@ -195,7 +195,7 @@ class ApiDocs:
         except RemitError as error:
             await send_fault(send, error.fault)
             return True
-        file = self._pages.found(scope["method"], raw.decode("ascii"), headers)
+        file = self._pages.file_for(scope["method"], raw.decode("ascii"), headers)
         if file is None:
             return False
         await self._pages.send(scope, send, file, headers)

@@ -69,11 +69,11 @@ class SpentInStore:
         return name in (await self._now())[1]
 
     async def _now(self) -> tuple[int, dict[str, int]]:
-        found = await self._store.get(_KEY)
-        if found is None:
+        row = await self._store.get(_KEY)
+        if row is None:
             return 0, {}
-        if found[0] != self._known[0]:
-            self._known = (found[0], _decode_spent(found[1]))
+        if row[0] != self._known[0]:
+            self._known = (row[0], _decode_spent(row[1]))
         return self._known
 
 
@@ -226,10 +226,10 @@ class ConsoleSessions:
         session = self._verified(b"session", value, ConsoleSession)
         if session is None or session.until_ms < self._wall_ms():
             return None
-        found = self.clients.client(session.client)
-        if found is None or await self._spent.is_spent(session.id):
+        entry = self.clients.client(session.client)
+        if entry is None or await self._spent.is_spent(session.id):
             return None
-        return session, found[0]
+        return session, entry[0]
 
     async def leave(self, session: ConsoleSession) -> None:
         """End a session for good."""
@@ -247,8 +247,8 @@ class ConsoleSessions:
     # ── signatures ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _known(self, client: str) -> bytes:
-        found = self.clients.client(client)
-        if found is None:
+        entry = self.clients.client(client)
+        if entry is None:
             raise RemitError(
                 fault(
                     Code.PERMISSION_DENIED,
@@ -256,7 +256,7 @@ class ConsoleSessions:
                     suggestion="Use the token of a client: `[clients.NAME]` of the team file with a `token`.",
                 )
             )
-        return found[1]
+        return entry[1]
 
     def _mac(self, kind: bytes, token_digest: bytes, payload: bytes) -> bytes:
         return digest(self._secret, b"\0".join((b"remit console", kind, token_digest, payload)), sha256)
@@ -275,8 +275,8 @@ class ConsoleSessions:
             value = msgspec.json.decode(raw, type=shape)
         except (NotBase64, ValueError):  # also a DecodeError
             return None
-        found = self.clients.client(value.client)
-        if found is None or not compare_digest(given, self._mac(kind, found[1], raw)):
+        entry = self.clients.client(value.client)
+        if entry is None or not compare_digest(given, self._mac(kind, entry[1], raw)):
             return None
         return value
 

@@ -69,10 +69,10 @@ def flat(request: Request) -> Submission:
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def beyond(meant: T, said: T) -> dict[str, Json]:
-    """Return what a dialect's fields lose of *meant*, given their meaning *said*; empty if nothing."""
-    lost = _lost(meant, said)
-    as_json = [name for name in lost if _is_json_of(getattr(said, name), getattr(meant, name))]
+def beyond(meant: T, parsed: T) -> dict[str, Json]:
+    """Return what a dialect's fields lose of *meant*, given what was *parsed* from them; empty if nothing."""
+    lost = _lost(meant, parsed)
+    as_json = [name for name in lost if _is_json_of(getattr(parsed, name), getattr(meant, name))]
     for name in as_json:
         del lost[name]
     if as_json:
@@ -80,10 +80,10 @@ def beyond(meant: T, said: T) -> dict[str, Json]:
     return {_VERSION: VERSION, **lost} if lost else {}
 
 
-def _lost(meant: Struct, said: Struct) -> dict[str, Json]:
+def _lost(meant: Struct, parsed: Struct) -> dict[str, Json]:
     lost: dict[str, Json] = {}
     for name in meant.__struct_fields__:
-        wanted, given = getattr(meant, name), getattr(said, name)
+        wanted, given = getattr(meant, name), getattr(parsed, name)
         if isinstance(wanted, Struct) and type(wanted) is type(given):
             if inner := _lost(wanted, given):
                 lost[name] = inner
@@ -101,21 +101,21 @@ def _is_json_of(text: Json, value: Json) -> bool:
 
 def parted(free: Mapping[str, Json]) -> tuple[dict[str, Json], Claims]:
     """Return the content of a field that may hold anything, and the claims in it."""
-    found = free.get(KEY)
-    if not isinstance(found, dict) or _VERSION not in found:
+    claims = free.get(KEY)
+    if not isinstance(claims, dict) or _VERSION not in claims:
         return dict(free), {}
-    return {name: value for name, value in free.items() if name != KEY}, cast("Claims", found)
+    return {name: value for name, value in free.items() if name != KEY}, cast("Claims", claims)
 
 
-def refined(said: T, claims: Claims, place: Place, words: Callable[[T], Struct]) -> T:
+def refined(parsed: T, claims: Claims, place: Place, words: Callable[[T], Struct]) -> T:
     """Return the meaning of the document's fields and the claims at *place* together.
 
     *words* writes a meaning in the document's fields. Claims that would change those fields are refused.
     """
     if not claims:
-        return said
-    claimed = convert(_merged(said, _spelled_out(said, claims, place)), type(said), place)
-    contradicted = list(_differing(words(said), words(claimed)))
+        return parsed
+    claimed = convert(_merged(parsed, _spelled_out(parsed, claims, place)), type(parsed), place)
+    contradicted = list(_differing(words(parsed), words(claimed)))
     if contradicted:
         where = ", ".join(path_of(each) for each in contradicted)
         problem = Problem(path_of(place), f"contradicts the document's own fields: {where}")
@@ -123,22 +123,22 @@ def refined(said: T, claims: Claims, place: Place, words: Callable[[T], Struct])
     return claimed
 
 
-def bounded(claimed: Submission, said: Submission) -> Submission:
+def bounded(claimed: Submission, parsed: Submission) -> Submission:
     """Return the claims, limited to what the document's fields allow, and its defaults where they say nothing."""
     return replace(
         claimed,
-        max_tokens=_least(claimed.max_tokens, said.max_tokens),
-        deadline_ms=_least(claimed.deadline_ms, said.deadline_ms),
-        max_depth=_least(claimed.max_depth, said.max_depth),
-        context_tokens=_least(claimed.context_tokens, said.context_tokens),
-        depth=max(claimed.depth, said.depth),
-        tools=meet(claimed.tools, said.tools),
-        targets=meet(claimed.targets, said.targets),
-        may_delegate=claimed.may_delegate and said.may_delegate,
+        max_tokens=_least(claimed.max_tokens, parsed.max_tokens),
+        deadline_ms=_least(claimed.deadline_ms, parsed.deadline_ms),
+        max_depth=_least(claimed.max_depth, parsed.max_depth),
+        context_tokens=_least(claimed.context_tokens, parsed.context_tokens),
+        depth=max(claimed.depth, parsed.depth),
+        tools=meet(claimed.tools, parsed.tools),
+        targets=meet(claimed.targets, parsed.targets),
+        may_delegate=claimed.may_delegate and parsed.may_delegate,
     )
 
 
-def _spelled_out(said: Struct, claims: Claims, place: Place) -> dict[str, Json]:
+def _spelled_out(parsed: Struct, claims: Claims, place: Place) -> dict[str, Json]:
     """Return the claims alone, with JSON texts decoded."""
     if _VERSION not in claims:
         raise RemitError(malformed((Problem(path_of((*place, _VERSION)), "required field is missing"),)))
@@ -150,21 +150,21 @@ def _spelled_out(said: Struct, claims: Claims, place: Place) -> dict[str, Json]:
     rest = {name: value for name, value in claims.items() if name not in (_VERSION, _JSON)}
     problems: list[Problem] = []
     for name in convert(claims.get(_JSON, []), tuple[str, ...], (*place, _JSON)):
-        text = getattr(said, name) if name in said.__struct_fields__ else None
+        text = getattr(parsed, name) if name in parsed.__struct_fields__ else None
         try:
             rest[name] = decode(text.encode() if isinstance(text, str) else b"", object)
         except RemitError:
             problems.append(Problem(path_of((*place, _JSON)), f"{name[:SHOWN]!r} is not a string that holds JSON"))
-    problems += [Problem(path_of((*place, name)), "is never a claim") for name in rest if name in _FIXED[type(said)]]
+    problems += [Problem(path_of((*place, name)), "is never a claim") for name in rest if name in _FIXED[type(parsed)]]
     if problems:
         raise RemitError(malformed(tuple(problems)))
     return rest
 
 
-def _merged(said: Struct, claims: Claims) -> dict[str, Json]:
-    whole: dict[str, Json] = msgspec.to_builtins(said, str_keys=True)
+def _merged(parsed: Struct, claims: Claims) -> dict[str, Json]:
+    whole: dict[str, Json] = msgspec.to_builtins(parsed, str_keys=True)
     for name, value in claims.items():
-        held = getattr(said, name) if name in said.__struct_fields__ else None
+        held = getattr(parsed, name) if name in parsed.__struct_fields__ else None
         if isinstance(held, Struct) and isinstance(value, dict):
             value = _merged(held, cast("Claims", value))
         whole[name] = value

@@ -122,13 +122,13 @@ class _Free(Struct, frozen=True):
     metadata: dict[str, Json] = {}
 
 
-class _Asked(Struct, frozen=True):
+class _RequestParts(Struct, frozen=True):
     words: ContractRequest
     data: dict[str, Json]
     """The further fields of the context."""
 
 
-class _Given(Struct, frozen=True):
+class _ResponseParts(Struct, frozen=True):
     words: ContractResponse
     more: dict[str, Json]
     """The further fields of the metadata."""
@@ -144,19 +144,19 @@ _METADATA = frozenset(Metadata.__struct_fields__)
 class Contract:
     """The contract dialect."""
 
-    def submission(self, asked: ForeignMessage) -> Submission:
-        words = read_envelope(asked.body, ContractRequest)
-        refuse_another(asked, "target_agent", words.target_agent)
-        data, claims = parted(_without(decode(asked.body, _Free).context, _CONTEXT))
-        said = _read_request(_Asked(words, data), asked.headers.get("traceparent"))
-        return bounded(refined(said, claims, ("context", KEY), _write_request), said)
+    def submission(self, message: ForeignMessage) -> Submission:
+        words = read_envelope(message.body, ContractRequest)
+        refuse_another(message, "target_agent", words.target_agent)
+        data, claims = parted(_without(decode(message.body, _Free).context, _CONTEXT))
+        parsed = _read_request(_RequestParts(words, data), message.headers.get("traceparent"))
+        return bounded(refined(parsed, claims, ("context", KEY), _write_request), parsed)
 
-    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
+    def reply(self, response: Response, message: ForeignMessage) -> ForeignMessage:
         response = settled(response)
         if response.id == NOBODY:
-            response = replace(response, id=claimed(asked, "request_id") or NOBODY)
+            response = replace(response, id=claimed(message, "request_id") or NOBODY)
         given = _write_response(response)
-        lost = beyond(response, _read_response(given, response.target)) if _is_known_to(asked) else {}
+        lost = beyond(response, _read_response(given, response.target)) if _is_known_to(message) else {}
         return reply_with_status(response, _written(given.words, "metadata", given.more, lost))
 
     def request(self, request: Request) -> ForeignMessage:
@@ -164,10 +164,10 @@ class Contract:
             problem = Problem("$.capability", "the contract dialect requires a capability")
             raise RemitError(malformed((problem,)))
         meant = flat(request)
-        asked = _write_request(meant)
+        parts = _write_request(meant)
         headers = {**JSON, **header("traceparent", request.traceparent or "")}
-        lost = beyond(meant, _read_request(asked, headers.get("traceparent")))
-        body = _written(asked.words, "context", asked.data, lost)
+        lost = beyond(meant, _read_request(parts, headers.get("traceparent")))
+        body = _written(parts.words, "context", parts.data, lost)
         return ForeignMessage(headers=headers, body=body, target=request.target)
 
     def response(self, given: ForeignMessage, request: Request) -> Response:
@@ -177,8 +177,8 @@ class Contract:
                 return words
             _refuse_incomplete(words, request)
             more, claims = parted(_without(decode(given.body, _Free).metadata, _METADATA))
-            said = _read_response(_Given(words, more), request.target)
-            return in_time(refined(said, claims, ("metadata", KEY), _write_response), given)
+            parsed = _read_response(_ResponseParts(words, more), request.target)
+            return in_time(refined(parsed, claims, ("metadata", KEY), _write_response), given)
 
 
 DIALECT = Contract()
@@ -199,8 +199,8 @@ def _written(words: Struct, name: str, more: Mapping[str, Json], lost: Claims) -
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read_request(asked: _Asked, traceparent: str | None) -> Submission:
-    words, context = asked.words, asked.words.context
+def _read_request(parts: _RequestParts, traceparent: str | None) -> Submission:
+    words, context = parts.words, parts.words.context
     handoff = Handoff(
         original_request=context.original_request,
         history=context.history_reference,
@@ -210,7 +210,7 @@ def _read_request(asked: _Asked, traceparent: str | None) -> Submission:
         decisions=context.decisions,
         constraints=context.constraints,
         findings=context.findings,
-        data=asked.data,
+        data=parts.data,
         assumptions=context.assumptions,
     )
     return Submission(
@@ -229,7 +229,7 @@ def _read_request(asked: _Asked, traceparent: str | None) -> Submission:
     )
 
 
-def _write_request(meant: Submission) -> _Asked:
+def _write_request(meant: Submission) -> _RequestParts:
     handoff = meant.handoff or Handoff()
     words = ContractRequest(
         source_agent=meant.origin,
@@ -255,7 +255,7 @@ def _write_request(meant: Submission) -> _Asked:
         ),
         correlation_id=meant.correlation,
     )
-    return _Asked(words, _without(handoff.data, _CONTEXT | {KEY}))
+    return _RequestParts(words, _without(handoff.data, _CONTEXT | {KEY}))
 
 
 def _object(value: Json, name: str) -> dict[str, Json] | None:
@@ -265,10 +265,10 @@ def _object(value: Json, name: str) -> dict[str, Json] | None:
     return {name: value}
 
 
-def _is_known_to(asked: ForeignMessage) -> bool:
+def _is_known_to(message: ForeignMessage) -> bool:
     """Return whether a client sent claims, and so will understand some."""
     try:
-        return bool(parted(decode(asked.body, _Free).context)[1])
+        return bool(parted(decode(message.body, _Free).context)[1])
     except RemitError:
         return False
 
@@ -280,7 +280,7 @@ _USABLE = {Outcome.SUCCESS: Status.SUCCESS, Outcome.PARTIAL: Status.PARTIAL}
 _ERROR_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 
 
-def _write_response(response: Response) -> _Given:
+def _write_response(response: Response) -> _ResponseParts:
     why, outcome = response.fault, _OUTCOMES.get(response.status, Outcome.ERROR)
     confidence = 0.0 if response.ok and response.confidence is None else response.confidence
     words = ContractResponse(
@@ -298,7 +298,7 @@ def _write_response(response: Response) -> _Given:
             cache_status="bypass" if response.cache == "none" else response.cache,
         ),
     )
-    return _Given(words, _without(response.metadata, _METADATA | {KEY}))
+    return _ResponseParts(words, _without(response.metadata, _METADATA | {KEY}))
 
 
 def _error_code(why: Fault) -> str:
@@ -306,7 +306,7 @@ def _error_code(why: Fault) -> str:
     return why.foreign if why.foreign and _ERROR_CODE.fullmatch(why.foreign) else why.code
 
 
-def _read_response(given: _Given, target: str) -> Response:
+def _read_response(given: _ResponseParts, target: str) -> Response:
     words, metadata = given.words, given.words.metadata
     why = _why(words, target)
     version, cache = metadata.source_version, _CACHES.get((metadata.cache_status or "none").lower())

@@ -145,18 +145,18 @@ class Employee:
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
 
-    def submission(self, asked: ForeignMessage) -> Submission:
-        words, _ = self._parse_request(asked.body)
-        words = _agreed(words, asked.headers)
-        refuse_another(asked, "target_employee", words.target_employee)
+    def submission(self, message: ForeignMessage) -> Submission:
+        words, _ = self._parse_request(message.body)
+        words = _agreed(words, message.headers)
+        refuse_another(message, "target_employee", words.target_employee)
         words, claims = _parted(words)
-        said = _read_request(words, asked.headers.get("traceparent"))
-        return bounded(refined(said, claims, _CLAIMED, _write_request), said)
+        parsed = _read_request(words, message.headers.get("traceparent"))
+        return bounded(refined(parsed, claims, _CLAIMED, _write_request), parsed)
 
-    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
-        response = _echoed(settled(response), asked)
+    def reply(self, response: Response, message: ForeignMessage) -> ForeignMessage:
+        response = _echoed(settled(response), message)
         words = _write_response(response)
-        sent, version = self._understood(asked)
+        sent, version = self._understood(message)
         # Only for a client that sent claims: another would take them for an artifact of the answer.
         if sent is not None and _parted(sent)[1] and (lost := beyond(response, _read_response(words))):
             artifact = Artifact(type="json", value=lost, label=KEY)
@@ -197,15 +197,15 @@ class Employee:
         version = self._versions.current
         if isinstance(envelope, dict):
             # The first version has no such field.
-            said = cast("dict[str, Json]", envelope).get("version") or self._versions.first
-            if isinstance(said, str):
-                version = self._versions.spoken(said)
+            stated_version = cast("dict[str, Json]", envelope).get("version") or self._versions.first
+            if isinstance(stated_version, str):
+                version = self._versions.spoken(stated_version)
                 envelope = self._versions.upgrade(cast("dict[str, Any]", envelope), version)
         return convert(whole(envelope, DelegationRequest), DelegationRequest), version
 
-    def _understood(self, asked: ForeignMessage) -> tuple[DelegationRequest | None, str]:
+    def _understood(self, message: ForeignMessage) -> tuple[DelegationRequest | None, str]:
         try:
-            return self._parse_request(asked.body)
+            return self._parse_request(message.body)
         except RemitError:
             return None, self._versions.current
 
@@ -227,7 +227,7 @@ def _agreed(words: DelegationRequest, headers: Mapping[str, str]) -> DelegationR
     problems = [
         Problem(_shown(name), f"contradicts `{field}` of the envelope: leave the header out, or repeat the field in it")
         for name, field in _REPEATED.items()
-        if headers.get(name, said := getattr(words, field)) != said
+        if headers.get(name, in_body := getattr(words, field)) != in_body
     ]
     if _DEPTH in headers:
         depth = _number(headers[_DEPTH])
@@ -440,22 +440,22 @@ def _claimed_in(artifact: Artifact) -> Claims:
     return parted({KEY: artifact.value})[1] if artifact.label == KEY and artifact.type == "json" else {}
 
 
-def _echoed(response: Response, asked: ForeignMessage) -> Response:
+def _echoed(response: Response, message: ForeignMessage) -> Response:
     """Return a refusal of an unreadable envelope with the ids that it states."""
     if response.id != NOBODY:
         return response
-    id = claimed(asked, "request_id", "x-agent-request-id") or NOBODY
-    return replace(response, id=id, target=claimed(asked, "target_employee") or response.target)
+    id = claimed(message, "request_id", "x-agent-request-id") or NOBODY
+    return replace(response, id=id, target=claimed(message, "target_employee") or response.target)
 
 
 def _refuse_another(words: DelegationResponse, request: Request) -> None:
     problems = [
         Problem(f"$.{name}", "does not match the request")
-        for name, asked in (
+        for name, expected in (
             ("request_id", (as_uuid(request.id), request.id)),
             ("target_employee", (request.target,)),
         )
-        if getattr(words, name) not in asked
+        if getattr(words, name) not in expected
     ]
     if problems:
         raise RemitError(malformed(tuple(problems)))

@@ -34,11 +34,11 @@ class ForeignMessage(Struct, frozen=True, kw_only=True):
 class Dialect(Protocol):
     """A pure translation, both ways. What cannot be expressed is refused by field, with a `RemitError`."""
 
-    def submission(self, asked: ForeignMessage) -> Submission:
+    def submission(self, message: ForeignMessage) -> Submission:
         """Return a foreign client's request as a submission."""
         ...
 
-    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
+    def reply(self, response: Response, message: ForeignMessage) -> ForeignMessage:
         """Return the outcome as the foreign client expects it; also for a response that no agent gave."""
         ...
 
@@ -56,9 +56,9 @@ def read_envelope(raw: bytes, kind: type[T]) -> T:
     return convert(whole(decode(raw, object), kind), kind)
 
 
-def refuse_another(asked: ForeignMessage, field: str, target: str) -> None:
+def refuse_another(message: ForeignMessage, field: str, target: str) -> None:
     """Refuse a message whose URL and body name different agents."""
-    if asked.target not in ("", target):
+    if message.target not in ("", target):
         raise RemitError(malformed((Problem(f"$.{field}", "is not the agent that the URL names"),)))
 
 
@@ -80,18 +80,18 @@ def as_uuid(name: str) -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def claimed(asked: ForeignMessage, field: str, header: str = "") -> str | None:
+def claimed(message: ForeignMessage, field: str, header: str = "") -> str | None:
     """Return the value of *field* in an envelope, however invalid the rest of it is; else the value of *header*.
 
     It is echoed to the sender, to identify the refused request, and used for nothing else.
     """
     try:
         # Also JSON that is not strict: NaN, duplicate keys, numbers of any length.
-        envelope = json.loads(asked.body, parse_int=float) if asked.body else None
+        envelope = json.loads(message.body, parse_int=float) if message.body else None
     except (ValueError, RecursionError):
         envelope = None
-    said = cast("dict[str, Json]", envelope).get(field) if isinstance(envelope, dict) else None
-    for each in (said, asked.headers.get(header)):
+    stated = cast("dict[str, Json]", envelope).get(field) if isinstance(envelope, dict) else None
+    for each in (stated, message.headers.get(header)):
         try:
             name = convert({"name": each}, _Said).name
             name.encode()  # an unpaired surrogate cannot be sent back
@@ -284,4 +284,4 @@ def fault_of(error: str) -> Fault:
 
 def _counted(words: str, more: int) -> str:
     """Return a sentence about depth with its numbers as the other side counts them: its limit is exclusive."""
-    return _DEPTHS.sub(lambda found: "({}/{})".format(*(max(0, int(each) + more) for each in found.groups())), words)
+    return _DEPTHS.sub(lambda match: "({}/{})".format(*(max(0, int(each) + more) for each in match.groups())), words)

@@ -70,9 +70,9 @@ class _DialectAgent:
         is_new = request.session in (None, request.path)
         theirs = None if is_new else (await brief.state()).get(kept_as)
         # The peer's name of the session; a session that it has not named yet is new there.
-        asked = replace(request, session=theirs if isinstance(theirs, str) else request.id)
-        asked = replace(asked, traceparent=brief.traceparent)
-        given = await self._exchanged(brief, asked)
+        sent = replace(request, session=theirs if isinstance(theirs, str) else request.id)
+        sent = replace(sent, traceparent=brief.traceparent)
+        given = await self._exchanged(brief, sent)
         if isinstance(self._dialect, Librarian) and (calls := self._dialect.calls(given, request)):
             return Answer(calls=calls)
         response = self._dialect.response(given, request)
@@ -99,11 +99,11 @@ class _DialectAgent:
     async def _attempt(self, session: ClientSession, brief: Brief, request: Request) -> ForeignMessage | Fault:
         """Return the server's answer; a fault if it was not reached."""
         left = replace(request, remit=replace(request.remit, time_ms=brief.time_left_ms()))
-        asked = self._dialect.request(left)
-        url = self._url if not isinstance(self._dialect, Librarian) else f"{self._url}/{quote(asked.target, safe='')}"
+        message = self._dialect.request(left)
+        url = self._url if not isinstance(self._dialect, Librarian) else f"{self._url}/{quote(message.target, safe='')}"
         try:
             async with session.post(
-                url, data=in_parts(asked.body), headers=dict(asked.headers), allow_redirects=False
+                url, data=in_parts(message.body), headers=dict(message.headers), allow_redirects=False
             ) as reply:
                 body = await reply.content.read(MAX_BYTES + 1)
                 while len(body) <= MAX_BYTES and (more := await reply.content.read(MAX_BYTES + 1 - len(body))):

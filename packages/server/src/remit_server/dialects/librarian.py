@@ -154,24 +154,24 @@ _SOURCES = "sources"
 class Librarian:
     """The protocol of the librarians."""
 
-    def submission(self, asked: ForeignMessage) -> Submission:
-        version = decode(asked.body, _Version).version
+    def submission(self, message: ForeignMessage) -> Submission:
+        version = decode(message.body, _Version).version
         if isinstance(version, str) and version != VERSION:
-            message = f"version {version[:20]!r} is not supported; supported: {VERSION}"
-            raise RemitError(fault(Code.VERSION_UNSUPPORTED, message))
-        words = _request_in(asked.body)
-        target = _addressed(asked.target)
+            why = f"version {version[:20]!r} is not supported; supported: {VERSION}"
+            raise RemitError(fault(Code.VERSION_UNSUPPORTED, why))
+        words = _request_in(message.body)
+        target = _addressed(message.target)
         # Librarians have one name everywhere, so a name alone shows that one would call itself.
         if target in words.context.delegation_chain:
             chain = " -> ".join((*words.context.delegation_chain, target))
             raise RemitError(fault(Code.LOOP_DETECTED, f"Delegation loop detected: {chain}"))
-        said = _read_request(words, target, asked.headers.get("traceparent"))
-        return bounded(refined(said, words.context.remit or {}, ("context", KEY), _write_request), said)
+        parsed = _read_request(words, target, message.headers.get("traceparent"))
+        return bounded(refined(parsed, words.context.remit or {}, ("context", KEY), _write_request), parsed)
 
-    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
+    def reply(self, response: Response, message: ForeignMessage) -> ForeignMessage:
         response = settled(response)
         words = _write_response(response)
-        if _is_known_to(asked) and (lost := beyond(response, _read_response(words, response.id, response.target))):
+        if _is_known_to(message) and (lost := beyond(response, _read_response(words, response.id, response.target))):
             words = replace(words, metadata=words.metadata | {KEY: lost})
         return reply_with_status(response, encode(words))
 
@@ -190,8 +190,8 @@ class Librarian:
             if isinstance(words, Response):
                 return words
             own, claims = parted(words.metadata)
-            said = _read_response(replace(words, metadata=own), request.id, request.target)
-            return in_time(refined(said, claims, ("metadata", KEY), _write_response), given)
+            parsed = _read_response(replace(words, metadata=own), request.id, request.target)
+            return in_time(refined(parsed, claims, ("metadata", KEY), _write_response), given)
 
     def calls(self, given: ForeignMessage, request: Request) -> tuple[Call, ...]:
         """Return the librarians that should answer instead: what an `Answer` of ours calls `calls`."""
@@ -284,8 +284,8 @@ def _read_request(words: LibrarianRequest, target: str, traceparent: str | None)
 def _id_in(value: Json) -> str | None:
     """Return the id in a field: a text, or an object with an `id`; None if there is none."""
     value = cast("dict[str, Json]", value).get("id") if isinstance(value, dict) else value
-    found = _convert({"target": value}, _Address)
-    return None if found is None else found.target
+    address = _convert({"target": value}, _Address)
+    return None if address is None else address.target
 
 
 def _write_request(meant: Submission) -> LibrarianRequest:
@@ -319,10 +319,10 @@ def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
     return above if asks_last else (*above, origin)
 
 
-def _is_known_to(asked: ForeignMessage) -> bool:
+def _is_known_to(message: ForeignMessage) -> bool:
     """Return whether a client sent claims, and so will understand some."""
     try:
-        return _request_in(asked.body).context.remit is not None
+        return _request_in(message.body).context.remit is not None
     except RemitError:
         return False
 

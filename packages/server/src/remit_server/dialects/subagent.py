@@ -93,16 +93,16 @@ class _Wrapped(Struct, frozen=True):
 class SubAgent:
     """The tool that calls sub-agents."""
 
-    def submission(self, asked: ForeignMessage) -> Submission:
-        call = _call(asked.body)
-        refuse_another(asked, "agent_name", call.args.agent_name)
-        said = _read_request(call.args, asked.headers.get("traceparent"))
-        return bounded(refined(said, call.remit or {}, (KEY,), _write_request), said)
+    def submission(self, message: ForeignMessage) -> Submission:
+        call = _call(message.body)
+        refuse_another(message, "agent_name", call.args.agent_name)
+        parsed = _read_request(call.args, message.headers.get("traceparent"))
+        return bounded(refined(parsed, call.remit or {}, (KEY,), _write_request), parsed)
 
-    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
+    def reply(self, response: Response, message: ForeignMessage) -> ForeignMessage:
         response = settled(response)
         words = _write_response(response)
-        if _is_known_to(asked):
+        if _is_known_to(message):
             words = replace(words, remit=beyond(response, _read_response(words, response.id)) or None)
         return reply_with_status(response, encode(words))
 
@@ -121,8 +121,8 @@ class SubAgent:
                 return words
             if words.agent_name != request.target:
                 raise RemitError(malformed((Problem("$.agent_name", "is not the agent that was asked"),)))
-            said = _read_response(words, request.id)
-            return in_time(refined(said, words.remit or {}, (KEY,), _write_response), given)
+            parsed = _read_response(words, request.id)
+            return in_time(refined(parsed, words.remit or {}, (KEY,), _write_response), given)
 
 
 DIALECT = SubAgent()
@@ -139,10 +139,10 @@ def _call(body: bytes) -> SubAgentCall:
     return read_envelope(body, SubAgentCall)
 
 
-def _is_known_to(asked: ForeignMessage) -> bool:
+def _is_known_to(message: ForeignMessage) -> bool:
     """Return whether a client sent claims: a model that did not would read them in vain."""
     try:
-        return _call(asked.body).remit is not None
+        return _call(message.body).remit is not None
     except RemitError:
         return False
 

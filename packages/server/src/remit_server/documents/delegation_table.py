@@ -37,13 +37,13 @@ def _count(value: object) -> int:
 def handling_in(metadata: Mapping[str, Json]) -> str:
     """Return the decision in the metadata of a response as a sentence for operators; empty if there is none."""
     try:
-        found = msgspec.convert(metadata.get(HANDLING), dict[str, str])
+        handling = msgspec.convert(metadata.get(HANDLING), dict[str, str])
     except msgspec.ValidationError:
         return ""
-    if found.get("decision") not in ("route", "local"):
+    if handling.get("decision") not in ("route", "local"):
         return ""
-    who = "routed" if found["decision"] == "route" else "handled locally"
-    return f"{who}: {found.get('why', '')}"
+    who = "routed" if handling["decision"] == "route" else "handled locally"
+    return f"{who}: {handling.get('why', '')}"
 
 
 # As much of a text as fits into one line of a wide screen.

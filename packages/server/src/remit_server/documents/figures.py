@@ -309,7 +309,7 @@ class RecordFigures:
 
     def _note_fault(self, record: Record, request: Request, root: Request, response: Response) -> None:
         assert response.fault is not None
-        told = response.fault.outward()
+        shown_fault = response.fault.outward()
         newest = self.faults.setdefault(request.target, deque(maxlen=MOST_FAULTS))
         newest.append(
             PastFault(
@@ -320,8 +320,8 @@ class RecordFigures:
                 root=root.target,
                 user=request.remit.user,
                 status=response.status,
-                code=told.code.value,
-                message=told.message,
+                code=shown_fault.code.value,
+                message=shown_fault.message,
             )
         )
 
@@ -372,9 +372,9 @@ def typical_ms(place: int) -> int:
 
 def summed(periods: Iterator[Period], wanted: Callable[[SumKey], bool]) -> Sums:
     """Return the sums of what is wanted."""
-    found = Sums()
+    total = Sums()
     for period in periods:
         for key, sums in period.sums.items():
             if wanted(key):
-                found.add(sums)
-    return found
+                total.add(sums)
+    return total

@@ -145,15 +145,15 @@ class Pricing(Struct, frozen=True, kw_only=True):
 
 def spend_rows(periods: Iterable[Period], by: SpendBy, wanted: Wanted, pricing: Pricing) -> list[SpendRow]:
     """Return the rows of a table: days in order, else those with the most tokens first."""
-    found: dict[str, PricedSums] = {}
+    groups: dict[str, PricedSums] = {}
     for period in periods:
         day = day_of(period.start_ms)
         for key, sums in period.sums.items():
             if wanted(key):
                 model = pricing.model_of(key)
                 group = _group(by, key, day, model)
-                found.setdefault(group, PricedSums(Sums())).add(sums, pricing.price(model) if model else None)
-    rows = [each.row(group) for group, each in found.items()]
+                groups.setdefault(group, PricedSums(Sums())).add(sums, pricing.price(model) if model else None)
+    rows = [each.row(group) for group, each in groups.items()]
     return sorted(rows, key=lambda row: (0, 0, row.key) if by == "day" else (-row.tokens, -row.delegations, row.key))
 
 

@@ -403,7 +403,7 @@ class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
     exit_code: Annotated[int, Meta(description="Exit code of the command.")]
 
 
-Said = Verdict | Exception
+VerdictOrError = Verdict | Exception
 """The verdict of a guard, or its exception."""
 
 AskedAt = Literal["deny", "terminal", "inbox"]
@@ -446,9 +446,9 @@ def _explained(hub: Hub, preview: CallPreview, approving: Approving, place: Plac
     # The arguments of a tool have to fit before the team's own guards read them.
     first = len(TOOL_GUARDS) if request.act == "tool" else len(guards)
     order = (*guards[:first], input_schema, *guards[first:], LAST)
-    said = [(guard, _judge(guard, request, facts)) for guard in order]
-    outcome, by, objection = _outcome(approving, said, request)
-    clean, struck = _redacted(request, facts, said[-1][1])
+    verdicts = [(guard, _judge(guard, request, facts)) for guard in order]
+    outcome, by, objection = _outcome(approving, verdicts, request)
+    clean, struck = _redacted(request, facts, verdicts[-1][1])
     card = facts.target
     powers = Powers(None, None) if card is None else powers_of(card, request.remit)
     return Explanation(
@@ -459,7 +459,7 @@ def _explained(hub: Hub, preview: CallPreview, approving: Approving, place: Plac
         question=objection.question if isinstance(objection, Ask) else "",
         editable=tuple(sorted(objection.editable)) if isinstance(objection, Ask) else (),
         fault=objection if isinstance(objection, Fault) else None,
-        guards=tuple(_guard_verdict(guard, verdict, facts) for guard, verdict in said),
+        guards=tuple(_guard_verdict(guard, verdict, facts) for guard, verdict in verdicts),
         struck=tuple(_struck(clean, struck, facts.target)),
         authority=None if card is None else authority_of(card, facts.limits),
         tools=tuple(sorted(powers.tools or ())),
@@ -499,7 +499,7 @@ def input_schema(request: Request, facts: Facts) -> Verdict:
 # ── the verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _judge(guard: Guard, request: Request, facts: Facts) -> Said:
+def _judge(guard: Guard, request: Request, facts: Facts) -> VerdictOrError:
     """Return the verdict of a guard, with its texts redacted."""
     try:
         ((_, verdict),) = explain(request, facts, (guard,))
@@ -514,12 +514,12 @@ def _judge(guard: Guard, request: Request, facts: Facts) -> Said:
             return verdict
 
 
-def _guard_verdict(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
+def _guard_verdict(guard: Guard, verdict: VerdictOrError, facts: Facts) -> GuardVerdict:
     name = guard_name(guard)
-    match said:
+    match verdict:
         case Allow() if guard is LAST:
-            found = "no personal data or secrets found" if facts.sealing else "off: `redaction.enabled` is false"
-            return GuardVerdict(guard=name, verdict="allow", says=found)
+            finding = "no personal data or secrets found" if facts.sealing else "off: `redaction.enabled` is false"
+            return GuardVerdict(guard=name, verdict="allow", says=finding)
         case Allow():
             return GuardVerdict(guard=name, verdict="allow", says=guard_sentence(guard))
         case Rewrite(struck=struck):
@@ -530,7 +530,9 @@ def _guard_verdict(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
         case Ask(question=question):
             return GuardVerdict(guard=name, verdict="ask", says=question)
         case Exception():
-            return GuardVerdict(guard=name, verdict="failed", says=_failed(said).message, code=Code.PERMISSION_DENIED)
+            return GuardVerdict(
+                guard=name, verdict="failed", says=_failed(verdict).message, code=Code.PERMISSION_DENIED
+            )
 
 
 def _failed(error: Exception) -> Fault:
@@ -539,10 +541,10 @@ def _failed(error: Exception) -> Fault:
 
 
 def _outcome(
-    approving: Approving, said: Sequence[tuple[Guard, Said]], request: Request
+    approving: Approving, verdicts: Sequence[tuple[Guard, VerdictOrError]], request: Request
 ) -> tuple[Literal["allowed", "asks", "refused"], str, Ask | Fault | None]:
     """Return the outcome, the deciding guard and the reason: the first objection decides."""
-    for guard, verdict in said:
+    for guard, verdict in verdicts:
         match verdict:
             case Allow() | Rewrite():
                 continue
@@ -576,7 +578,7 @@ def _exit_code(objection: Ask | Fault | None) -> int:
 _clean = Redactor(None, None).clean
 
 
-def _redacted(request: Request, facts: Facts, last: Said) -> tuple[Request, Held]:
+def _redacted(request: Request, facts: Facts, last: VerdictOrError) -> tuple[Request, Held]:
     """Return the request as it would be recorded, and the redacted values."""
     match last:
         case Rewrite(request=clean, struck=struck):

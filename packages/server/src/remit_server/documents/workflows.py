@@ -89,63 +89,67 @@ def workflows_of(run: str, tree: Tree, now_ms: int) -> RunWorkflows:
 
 def _reported_steps(node: Node) -> dict[str, dict[str, str]]:
     """Return what the answer of a workflow says of its steps."""
-    said: Any = node.response.metadata if node.response else {}
-    if not isinstance(said.get("workflow"), str) or not isinstance(said.get("steps"), dict):
+    metadata: Any = node.response.metadata if node.response else {}
+    if not isinstance(metadata.get("workflow"), str) or not isinstance(metadata.get("steps"), dict):
         return {}
-    steps = cast("dict[str, Any]", said["steps"])
+    steps = cast("dict[str, Any]", metadata["steps"])
     return {name: cast("dict[str, str]", each) for name, each in steps.items() if isinstance(each, dict)}
 
 
 def _graph(node: Node, now_ms: int) -> WorkflowGraph:
-    told = _reported_steps(node)
-    said = node.response.metadata.get("workflow") if node.response else None
-    steps = list(node.plan.values()) or [PlannedStep(name=name) for name in told]
+    reported = _reported_steps(node)
+    workflow = node.response.metadata.get("workflow") if node.response else None
+    steps = list(node.plan.values()) or [PlannedStep(name=name) for name in reported]
     names = {step.name for step in steps}
-    asked: dict[str, list[Node]] = {}
+    attempts: dict[str, list[Node]] = {}
     for child in node.children:
         name = child.path.removeprefix(f"{node.path}.").partition("~")[0]
         if name in names:
-            asked.setdefault(name, []).append(child)
+            attempts.setdefault(name, []).append(child)
     return WorkflowGraph(
-        name=said if isinstance(said, str) else node.agent,
+        name=workflow if isinstance(workflow, str) else node.agent,
         delegation=node.path,
         agent=node.agent,
         state=_state(node),
         planned=bool(node.plan),
-        steps=tuple(_step(node, step, asked.get(step.name, []), told, now_ms) for step in steps),
+        steps=tuple(_step(node, step, attempts.get(step.name, []), reported, now_ms) for step in steps),
     )
 
 
 def _step(
     node: Node,
     step: PlannedStep,
-    asked: list[Node],
-    told: dict[str, dict[str, str]],
+    attempts: list[Node],
+    reported: dict[str, dict[str, str]],
     now_ms: int,
 ) -> WorkflowStep:
-    last = asked[-1] if asked else None
+    last = attempts[-1] if attempts else None
     fault = last.fault.outward() if last and last.fault else None
     # The answer of a workflow says in its own words why a step was skipped or failed.
-    why = told.get(step.name, {}).get("why", "") or node.skipped.get(step.name, "") or (fault.message if fault else "")
+    why = (
+        reported.get(step.name, {}).get("why", "")
+        or node.skipped.get(step.name, "")
+        or (fault.message if fault else "")
+    )
     return shown_as(
         WorkflowStep,
         step,
         agent=(last.agent if last else step.agent) or "",
         capability=step.capability or "",
-        state=_state(last) if last else _unasked(node, step.name, told),
+        state=_state(last) if last else _unasked(node, step.name, reported),
         why=why,
-        attempts=tuple(_attempt(each, now_ms) for each in asked),
+        attempts=tuple(_attempt(each, now_ms) for each in attempts),
     )
 
 
-def _unasked(node: Node, name: str, told: dict[str, dict[str, str]]) -> StepState:
+def _unasked(node: Node, name: str, reported: dict[str, dict[str, str]]) -> StepState:
     """Return the state of a step that no agent was asked for."""
-    if name in node.skipped or told.get(name, {}).get("state") == "skipped":
+    if name in node.skipped or reported.get(name, {}).get("state") == "skipped":
         return "skipped"
     if node.response is None and not node.lost:
         return "planned"
     # A step of an earlier run in the conversation has its result from there.
-    return "success" if told.get(name, {}).get("state") in ("done", "partial") else "not done"
+    return "success" if reported.get(name, {}).get("state") in ("done", "partial") else "not done"
 
 
 def _state(node: Node) -> StepState:

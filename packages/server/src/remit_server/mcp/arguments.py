@@ -219,8 +219,8 @@ def ended_result(response: Response) -> McpToolResult:
 
 def cancelled(response: Response) -> McpToolResult:
     """Return the outcome of a cancelled delegation: being cancelled is not an error here."""
-    told = ended_result(response)
-    return told if response.status is not Status.CANCELLED else replace(told, is_error=False)
+    outcome = ended_result(response)
+    return outcome if response.status is not Status.CANCELLED else replace(outcome, is_error=False)
 
 
 def under_way(run: str, agent: str) -> McpToolResult:
@@ -231,13 +231,13 @@ def under_way(run: str, agent: str) -> McpToolResult:
 
 def waiting(run: str, agent: str, question: Question) -> McpToolResult:
     """Return that a delegation waits for approval, and how a person can answer."""
-    asked = _question_view(question)
+    view = _question_view(question)
     text = (
         f"Waiting for approval: {question.text}\n"
-        f"Tell the user. The operator of this hub answers with:\n  {asked.answer_with}\n"
+        f"Tell the user. The operator of this hub answers with:\n  {view.answer_with}\n"
         f"After that, delegation_status with id {run} returns the result. You cannot answer it yourself."
     )
-    return McpToolResult(text=text, data=McpDelegation(id=run, state="waiting", agent=agent, question=asked))
+    return McpToolResult(text=text, data=McpDelegation(id=run, state="waiting", agent=agent, question=view))
 
 
 def _question_view(question: Question) -> McpQuestion:
@@ -252,22 +252,22 @@ def _question_view(question: Question) -> McpQuestion:
     )
 
 
-def delegations_result(found: list[RunSummary], asked: dict[str, list[Question]]) -> McpToolResult:
-    """Return the newest delegations, one per line, each with what a person is *asked* about it."""
+def delegations_result(runs: list[RunSummary], questions: dict[str, list[Question]]) -> McpToolResult:
+    """Return the newest delegations, one per line, each with the open *questions* about it."""
     each = tuple(
         McpDelegation(
             id=summary.run,
             state="finished"
             if summary.response
             else "waiting"
-            if summary.run in asked or summary.state == "waiting"
+            if summary.run in questions or summary.state == "waiting"
             else "running",
             agent=summary.agent,
             status=summary.response.status if summary.response else None,
             task=summary.objective[:200],
-            question=_question_view(asked[summary.run][0]) if summary.run in asked else None,
+            question=_question_view(questions[summary.run][0]) if summary.run in questions else None,
         )
-        for summary in found
+        for summary in runs
     )
     lines: list[str] = []
     for one in each:

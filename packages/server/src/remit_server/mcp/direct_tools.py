@@ -52,9 +52,9 @@ class DirectTool(Struct, frozen=True, kw_only=True):
             return DelegateTask(
                 agent=self.agent, task=self.description, input=arguments or {}, capability=self.capability
             )
-        said = read_arguments(arguments, AskDirectly)
+        parsed = read_arguments(arguments, AskDirectly)
         return DelegateTask(
-            agent=self.agent, task=said.task, input=said.input, session=said.session, capability=self.capability
+            agent=self.agent, task=parsed.task, input=parsed.input, session=parsed.session, capability=self.capability
         )
 
 
@@ -68,11 +68,11 @@ def direct_tools(cards: Iterable[PublicCard], offer: McpOffer) -> dict[str, Dire
     offered = [card for card in cards if card.name in offer.tools or EVERYONE in offer.tools]
     tools = [tool for card in offered for tool in _tools_of(card) if tool.name not in taken]
     own = {tool.name: tool.agent for tool in tools if tool.agent == tool.name}
-    found: dict[str, DirectTool] = {}
+    by_name: dict[str, DirectTool] = {}
     for tool in tools:
         if own.get(tool.name, tool.agent) == tool.agent:
-            found.setdefault(tool.name, tool)
-    return found
+            by_name.setdefault(tool.name, tool)
+    return by_name
 
 
 def _tools_of(card: PublicCard) -> Sequence[DirectTool]:

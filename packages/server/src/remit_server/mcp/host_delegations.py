@@ -51,8 +51,8 @@ def _log_line(record: Record) -> tuple[Level | None, str]:
             return "notice" if code is None else "warning", f"{agent}: {text}"
         case Refusal(request=request, response=response):
             why = response.fault
-            told = "" if why is None else f": {why.code}: {why.message}"
-            return "warning", f"{request.origin} could not call {request.target}{told}"
+            reason = "" if why is None else f": {why.code}: {why.message}"
+            return "warning", f"{request.origin} could not call {request.target}{reason}"
         case Approval(agreed=None, question=question):
             return "notice", f"a person is asked: {question}"
         case Approval(agreed=agreed, by=by, question=question):
@@ -301,22 +301,22 @@ class HostDelegations:
                     await watch.rest()
                     return EndedDelegation(started.end.result())
                 if watch.looks:
-                    found = await self.questions(started.known_as)
-                    watch.saw(found)
-                    if found and watch.asking is None:
+                    questions = await self.questions(started.known_as)
+                    watch.note_questions(questions)
+                    if questions and watch.asking is None:
                         if host.asks == "later":
-                            return OpenQuestions(tuple(found))
+                            return OpenQuestions(tuple(questions))
                         if host.asks == "never":
-                            return WaitingDelegation(found[0])
-                        watch.ask(found[0])
+                            return WaitingDelegation(questions[0])
+                        watch.ask(questions[0])
                 if until is not None and loop.time() >= until:
                     # An id is given out only once the run is durable.
                     if started.going is not None:
                         await started.going.decided.wait()
                     if started.end.done():
                         return EndedDelegation(started.end.result())
-                    if found := await self.questions(started.known_as):
-                        return WaitingDelegation(found[0])
+                    if questions := await self.questions(started.known_as):
+                        return WaitingDelegation(questions[0])
                     return RunningDelegation(started.known_as)
                 await watch.next(until)
                 await watch.tell()
@@ -333,11 +333,11 @@ class HostDelegations:
 
     async def questions_of(self, runs: Collection[str]) -> dict[str, list[Question]]:
         """Return the open questions of several runs, by run, oldest first."""
-        found: dict[str, list[Question]] = {}
+        questions: dict[str, list[Question]] = {}
         for each in await self._hub.pending() if runs else ():
             if each.request.run in runs:
-                found.setdefault(each.request.run, []).append(each)
-        return found
+                questions.setdefault(each.request.run, []).append(each)
+        return questions
 
     async def answer(self, question: Question, reply: HostReply, caller: Caller) -> bool:
         """Apply what a person did with a question; False: it is still open."""
@@ -362,22 +362,22 @@ class _DelegationEvents:
         self._started = started
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._begun = self._told = self._loop.time()
-        self._said: list[str] = []
+        self._begun = self._reported_at = self._loop.time()
+        self._reports: list[str] = []
         self._lines: list[LogLine] = []
         self._open: set[str] = set()
         """Questions that were asked and are not resolved."""
-        self._heard: asyncio.Future[Record] | None = None
+        self._next_record: asyncio.Future[Record] | None = None
         self._deaf = False
         self._question: Question | None = None
         self.asking: asyncio.Task[HostReply] | None = None
         self.looks = True
 
-    def saw(self, found: Sequence[Question]) -> None:
+    def note_questions(self, questions: Sequence[Question]) -> None:
         """Note the questions in the inbox; those that were asked and are not there yet are looked for again."""
-        if self.asking is not None and self._question not in found:
+        if self.asking is not None and self._question not in questions:
             self.asking.cancel()  # answered elsewhere, or too late
-        self.looks = not self._started.is_here or bool(self._open - {each.id for each in found})
+        self.looks = not self._started.is_here or bool(self._open - {each.id for each in questions})
 
     def ask(self, question: Question) -> None:
         """Ask the user of the host a question."""
@@ -400,27 +400,27 @@ class _DelegationEvents:
     async def next(self, until: float | None) -> None:
         """Return when something happened, or it is time to poll or to report."""
         now = self._loop.time()
-        wait_s = max(0.0, self._told + BEAT_S - now)
+        wait_s = max(0.0, self._reported_at + BEAT_S - now)
         if self.looks:
             wait_s = min(wait_s, LOOK_S if self._started.is_here or self._open else FAR_S)
         if until is not None:
             wait_s = min(wait_s, max(0.0, until - now))
-        if self._heard is None and not self._deaf:
-            self._heard = asyncio.ensure_future(anext(self._started.events))
-        happenings: list[asyncio.Future[Any] | None] = [self._started.end, self._heard, self.asking]
+        if self._next_record is None and not self._deaf:
+            self._next_record = asyncio.ensure_future(anext(self._started.events))
+        happenings: list[asyncio.Future[Any] | None] = [self._started.end, self._next_record, self.asking]
         waited = [each for each in happenings if each is not None]
         await asyncio.wait(waited, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-        if self._heard is not None and self._heard.done():
-            heard, self._heard = self._heard, None
-            self._deaf = heard.exception() is not None  # the hub is closing, and no more events will arrive
-            for record in () if self._deaf else (heard.result(), *self._started.events.ready(TOGETHER)):
+        if self._next_record is not None and self._next_record.done():
+            received, self._next_record = self._next_record, None
+            self._deaf = received.exception() is not None  # the hub is closing, and no more events will arrive
+            for record in () if self._deaf else (received.result(), *self._started.events.ready(TOGETHER)):
                 self._note(record)
 
     async def rest(self) -> None:
         """Report what happened before the end and was not reported yet."""
-        if self._heard is not None and self._heard.done() and self._heard.exception() is None:
-            heard, self._heard = self._heard, None
-            self._note(heard.result())
+        if self._next_record is not None and self._next_record.done() and self._next_record.exception() is None:
+            received, self._next_record = self._next_record, None
+            self._note(received.result())
         for record in self._started.events.ready(TOGETHER):
             self._note(record)
         await self.tell()
@@ -430,7 +430,7 @@ class _DelegationEvents:
             self._lines.append(line)
         match record.body:
             case Progress(agent=agent, text=text) if record.kind is Kind.PROGRESS:
-                self._said.append(f"{agent}: {text}")
+                self._reports.append(f"{agent}: {text}")
             case Approval(id=question, agreed=None):
                 self._open.add(question)
                 self.looks = True
@@ -445,19 +445,19 @@ class _DelegationEvents:
         lines, self._lines = self._lines, []
         for line in lines:
             await self._host.log(line)
-        said, self._said = self._said, []
+        reports, self._reports = self._reports, []
         now = self._loop.time()
-        if not said and now - self._told >= BEAT_S:
+        if not reports and now - self._reported_at >= BEAT_S:
             what = "waiting for approval" if self._open or self.asking else "still running"
-            said = [f"{what}, {now - self._begun:.0f} s"]
-        for text in said:
+            reports = [f"{what}, {now - self._begun:.0f} s"]
+        for text in reports:
             await self._host.tell(text)
-        if said:
-            self._told = now
+        if reports:
+            self._reported_at = now
 
     def close(self) -> None:
         """Stop listening, and withdraw the open question."""
-        for task in (self._heard, self.asking):
+        for task in (self._next_record, self.asking):
             if task is not None:
                 task.cancel()
         self._started.events.close()

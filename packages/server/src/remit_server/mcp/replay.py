@@ -120,10 +120,10 @@ class SessionMessages:
                 sent = at
                 if kept.text:
                     await send(EventMessage(types.jsonrpc_message_adapter.validate_json(kept.text), f"{wanted}-{at}"))
-            found = next(((name, each) for name, each in self._streams.items() if each.number == wanted), None)
-            if found is None or self.is_closed:
+            entry = next(((name, each) for name, each in self._streams.items() if each.number == wanted), None)
+            if entry is None or self.is_closed:
                 return None
-            name, state = found
+            name, state = entry
             if name == GET_STREAM_KEY:
                 return name
             if changed is self._changed:

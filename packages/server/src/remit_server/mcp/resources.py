@@ -58,14 +58,14 @@ def artifact_block(run: str, number: int, artifact: Artifact) -> types.ContentBl
     """Return an artifact as a host shows it."""
     if artifact.type == "url" and isinstance(artifact.value, str):
         return types.ResourceLink(type="resource_link", name=artifact.label or artifact.value, uri=artifact.value)
-    found = artifact_contents(uri_of(run, number), artifact)
-    if isinstance(found, types.BlobResourceContents):
-        kind = found.mime_type or _BYTES
+    contents = artifact_contents(uri_of(run, number), artifact)
+    if isinstance(contents, types.BlobResourceContents):
+        kind = contents.mime_type or _BYTES
         if kind.startswith("image/"):
-            return types.ImageContent(type="image", data=found.blob, mime_type=kind)
+            return types.ImageContent(type="image", data=contents.blob, mime_type=kind)
         if kind.startswith("audio/"):
-            return types.AudioContent(type="audio", data=found.blob, mime_type=kind)
-    return types.EmbeddedResource(type="resource", resource=found)
+            return types.AudioContent(type="audio", data=contents.blob, mime_type=kind)
+    return types.EmbeddedResource(type="resource", resource=contents)
 
 
 def artifact_contents(uri: str, artifact: Artifact) -> types.TextResourceContents | types.BlobResourceContents:
@@ -134,21 +134,21 @@ class McpResources:
 
     async def listed(self, caller: Caller) -> list[types.Resource]:
         """Return the list of runs, then the newest runs and the answers of those that have one."""
-        found = [
+        resources = [
             types.Resource(name="runs", title="Runs", uri=RUNS, description="The newest delegations.", mime_type=_JSON)
         ]
         for run in await self._delegations.newest(caller):
             uri, title = f"{RUNS}/{quote(run.run, safe='')}", f"{run.agent}: {run.objective[:100]}"
-            found.append(types.Resource(name=run.run, title=title, uri=uri, mime_type=_JSON))
+            resources.append(types.Resource(name=run.run, title=title, uri=uri, mime_type=_JSON))
             if run.response is not None and run.response.ok:
                 answer = types.Resource(name=f"{run.run}/answer", title=f"{title} (answer)", uri=f"{uri}/answer")
-                found.append(answer)
-            found.append(
+                resources.append(answer)
+            resources.append(
                 types.Resource(
                     name=f"{run.run}/audit", title=f"{title} (audit log)", uri=f"{uri}/audit", mime_type=_LINES
                 )
             )
-        return found
+        return resources
 
     async def read(
         self, uri: str, caller: Caller, version: str
@@ -156,8 +156,8 @@ class McpResources:
         """Return a resource, or raise an `MCPError` if the caller may not see it or it does not exist."""
         if uri == RUNS:
             runs = await self._delegations.newest(caller)
-            asked = await self._delegations.questions_of([each.run for each in runs if each.response is None])
-            return _contents(uri, _JSON, encode(arguments.delegations_result(runs, asked).data).decode())
+            questions = await self._delegations.questions_of([each.run for each in runs if each.response is None])
+            return _contents(uri, _JSON, encode(arguments.delegations_result(runs, questions).data).decode())
         summary = await self.run_of(uri, caller, version)
         match = _URI.fullmatch(uri)
         assert match is not None, "only the address of a run has one"
@@ -181,19 +181,19 @@ class McpResources:
 
     async def run_of(self, uri: str, caller: Caller, version: str) -> RunSummary:
         """Return the run that a resource is about, or raise an `MCPError`."""
-        found = _URI.fullmatch(uri)
+        match = _URI.fullmatch(uri)
         try:
-            if found is None:
+            if match is None:
                 raise _missing(uri, version)
-            return await self._delegations.find(unquote(found[1]), caller)
+            return await self._delegations.find(unquote(match[1]), caller)
         except RemitError as error:
             raise _missing(uri, version) from error
 
     async def _state(self, summary: RunSummary, caller: Caller) -> arguments.McpToolResult:
         if (response := await self._delegations.outcome(summary, caller)) is not None:
             return arguments.ended_result(response)
-        if found := await self._delegations.questions(summary.run):
-            return arguments.waiting(summary.run, summary.agent, found[0])
+        if questions := await self._delegations.questions(summary.run):
+            return arguments.waiting(summary.run, summary.agent, questions[0])
         return arguments.under_way(summary.run, summary.agent)
 
     async def _audit(self, summary: RunSummary) -> str:
@@ -231,7 +231,7 @@ def _name(card: PublicCard, code: str) -> str:
 
 def prompts(cards: Iterable[PublicCard]) -> list[types.Prompt]:
     """Return the prompts: one for any agent, then one for each agent and each capability."""
-    found = [
+    offered = [
         types.Prompt(
             name=ANY_AGENT,
             title="Ask an agent",
@@ -247,14 +247,14 @@ def prompts(cards: Iterable[PublicCard]) -> list[types.Prompt]:
     for card in cards:
         if card.name != ANY_AGENT:
             about = " ".join(card.description.split()) or f"Ask {card.name} to do a task."
-            found.append(types.Prompt(name=card.name, title=card.name, description=about, arguments=[_TASK, _ATTACH]))
+            offered.append(types.Prompt(name=card.name, title=card.name, description=about, arguments=[_TASK, _ATTACH]))
         for each in card.capabilities:
             about = " ".join(each.description.split()) or f"Ask {card.name} for {each.code}."
             title = f"{card.name}: {each.code}"
-            found.append(
+            offered.append(
                 types.Prompt(name=_name(card, each.code), title=title, description=about, arguments=[_TASK, _ATTACH])
             )
-    return found
+    return offered
 
 
 def prompt(
@@ -296,14 +296,14 @@ def attachment(contents: types.TextResourceContents | types.BlobResourceContents
 
 def _request(card: PublicCard, code: str | None, given: dict[str, str]) -> str:
     """Return the request that the user makes to the model of the host."""
-    said = {name: value for name, value in given.items() if name not in ("agent", "capability", "task", ATTACH)}
+    fields = {name: value for name, value in given.items() if name not in ("agent", "capability", "task", ATTACH)}
     task = given.get("task", "").strip()
     with_code = "" if code is None else f" and capability `{code}`"
     lines = [f"Use the tool delegate_task with agent `{card.name}`{with_code}."]
     schema = next((each.input_schema for each in card.capabilities if each.code == code), None)
     if schema is not None:
         lines.append(f"Its `input` must fit this JSON schema: {text_of(schema)}")
-    lines += [f"{name}: {value}" for name, value in said.items()]
+    lines += [f"{name}: {value}" for name, value in fields.items()]
     lines.append(f"The task: {task}" if task else "Ask me for the task first, unless it follows from our conversation.")
     return "\n\n".join(lines)
 
@@ -317,8 +317,8 @@ def complete(cards: Iterable[PublicCard], runs: Iterable[str], params: types.Com
     context = (params.context.arguments if params.context else None) or {}
     values = _values(known, runs, params.ref, params.argument.name, context)
     typed = params.argument.value.casefold()
-    found = [each for each in dict.fromkeys(values) if each.casefold().startswith(typed)]
-    return types.Completion(values=found[:MOST_VALUES], total=len(found), has_more=len(found) > MOST_VALUES)
+    matches = [each for each in dict.fromkeys(values) if each.casefold().startswith(typed)]
+    return types.Completion(values=matches[:MOST_VALUES], total=len(matches), has_more=len(matches) > MOST_VALUES)
 
 
 def _values(

@@ -68,16 +68,16 @@ def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
     fields = _inputs(question)
     reason = None if _REASON in fields else content.get(_REASON)
     edits: dict[str, Json] = {
-        name: said
+        name: entered
         for name, shown in _texts(question).items()
-        if isinstance(said := content.get(name), str) and said != shown
+        if isinstance(entered := content.get(name), str) and entered != shown
     }
     # In a form, null is a field that the person has emptied.
     may_empty = question.form is not None
     filled = {
-        name: said
+        name: entered
         for name, shown in fields.items()
-        if name in content and (said := content[name]) != shown and (said is not None or may_empty)
+        if name in content and (entered := content[name]) != shown and (entered is not None or may_empty)
     }
     if filled:
         edits["input"] = {**cast("dict[str, Json]", question.request.input), **filled}
@@ -123,7 +123,7 @@ class SdkHost:
         self._levels = levels
         self._may_sample = sampling
         self._may_answer = caller.sender.may_approve
-        self._said = 0
+        self._report_count = 0
         self._is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
@@ -143,8 +143,8 @@ class SdkHost:
         return "now" if self._ctx.session.can_send_request else "never"
 
     async def tell(self, text: str) -> None:
-        self._said += 1
-        await self._ctx.session.report_progress(self._said, None, several_lines(text))
+        self._report_count += 1
+        await self._ctx.session.report_progress(self._report_count, None, several_lines(text))
 
     async def log(self, line: LogLine) -> None:
         if line.level in self._levels:
@@ -178,13 +178,13 @@ class SdkHost:
         )
         related = ServerMessageMetadata(related_request_id=self._ctx.request_id)
         try:
-            found = await self._ctx.session.send_request(
+            message = await self._ctx.session.send_request(
                 types.CreateMessageRequest(params=params), types.CreateMessageResult, metadata=related
             )
         except (MCPError, ValidationError) as error:
             why = f"the model of the MCP host did not answer ({type(error).__name__})"
             raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why)) from error
-        if not isinstance(found.content, types.TextContent):
+        if not isinstance(message.content, types.TextContent):
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, "the model of the MCP host answered without a text"))
         # A user who edits it, or a program in the place of a model, may have written anything.
-        return found.content.text[: MOST_PER_TOKEN * most], found.model[:200]
+        return message.content.text[: MOST_PER_TOKEN * most], message.model[:200]

@@ -136,22 +136,22 @@ class McpToolServer:
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            told = await self._answer(ctx, params)
+            answer = await self._answer(ctx, params)
         except RemitError as error:
-            told = arguments.failed(error.fault)
+            answer = arguments.failed(error.fault)
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
             log.error("the tool %s failed: %s", params.name[:100], type(error).__name__)
-            told = arguments.failed(fault(Code.DELEGATION_FAILED, f"the server failed ({type(error).__name__})"))
-        if isinstance(told, types.InputRequiredResult):
-            return told
+            answer = arguments.failed(fault(Code.DELEGATION_FAILED, f"the server failed ({type(error).__name__})"))
+        if isinstance(answer, types.InputRequiredResult):
+            return answer
         return types.CallToolResult(
             content=[
-                types.TextContent(type="text", text=told.text),
-                *(artifact_block(told.run, number, each) for number, each in enumerate(told.artifacts)),
-                *map(file_block, told.files),
+                types.TextContent(type="text", text=answer.text),
+                *(artifact_block(answer.run, number, each) for number, each in enumerate(answer.artifacts)),
+                *map(file_block, answer.files),
             ],
-            structured_content=msgspec.to_builtins(told.data),
-            is_error=told.is_error,
+            structured_content=msgspec.to_builtins(answer.data),
+            is_error=answer.is_error,
         )
 
     async def _answer(
@@ -212,9 +212,9 @@ class McpToolServer:
         if params.request_state is not None:
             return await self._continue(params, host, caller, given.wait_seconds)
         if given.id is None:
-            found = await self._delegations.newest(caller)
-            open_runs = [each.run for each in found if each.response is None]
-            return arguments.delegations_result(found, await self._delegations.questions_of(open_runs))
+            runs = await self._delegations.newest(caller)
+            open_runs = [each.run for each in runs if each.response is None]
+            return arguments.delegations_result(runs, await self._delegations.questions_of(open_runs))
         return await self._attended(given.id, host, caller, given.wait_seconds)
 
     async def _attended(
@@ -275,8 +275,8 @@ class McpToolServer:
         return types.ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
 
     async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        found = await self._resources.read(str(params.uri), self._known(ctx), ctx.protocol_version)
-        return types.ReadResourceResult(contents=[found])
+        contents = await self._resources.read(str(params.uri), self._known(ctx), ctx.protocol_version)
+        return types.ReadResourceResult(contents=[contents])
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         caller, uri = self._known(ctx), str(params.uri)
@@ -353,8 +353,8 @@ def _call_of(ctx: Context, caller: Caller, number: object) -> Call:
 
 
 def _traceparent(ctx: Context) -> str | None:
-    found = (ctx.meta or {}).get("traceparent")
-    return found[:55] if isinstance(found, str) else None
+    traceparent = (ctx.meta or {}).get("traceparent")
+    return traceparent[:55] if isinstance(traceparent, str) else None
 
 
 def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.InputRequiredResult:
@@ -366,13 +366,13 @@ def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.Inpu
         case WaitingDelegation(question):
             return arguments.waiting(run, agent, question)
         case OpenQuestions(questions):
-            asked: dict[str, types.InputRequest] = {
+            elicitations: dict[str, types.InputRequest] = {
                 each.id: types.ElicitRequest(
                     params=types.ElicitRequestFormParams(message=put(each), requested_schema=form_of(each))
                 )
                 for each in questions
             }
-            return types.InputRequiredResult(input_requests=asked, request_state=run)
+            return types.InputRequiredResult(input_requests=elicitations, request_state=run)
 
 
 # ── what hosts are told of ────────────────────────────────────────────────────────────────────────────────────────────
@@ -448,16 +448,16 @@ class RunSubscriptions:
 
     async def _follow(self, summary: RunSummary, notify: Callable[[], Awaitable[None]]) -> None:
         started = self._delegations.follow(summary)
-        heard: asyncio.Future[Record] | None = None
+        next_record: asyncio.Future[Record] | None = None
         is_over = False
         try:
             while not is_over:
-                heard = heard or asyncio.ensure_future(anext(started.events))
-                done, _ = await asyncio.wait({started.end, heard}, return_when=asyncio.FIRST_COMPLETED)
+                next_record = next_record or asyncio.ensure_future(anext(started.events))
+                done, _ = await asyncio.wait({started.end, next_record}, return_when=asyncio.FIRST_COMPLETED)
                 is_over = started.end in done
                 records: list[Record] = []
-                if heard in done:
-                    records, heard = [heard.result(), *started.events.ready(TOGETHER)], None
+                if next_record in done:
+                    records, next_record = [next_record.result(), *started.events.ready(TOGETHER)], None
                 if is_over or any(isinstance(each.body, Approval) for each in records):
                     await notify()
         except StopAsyncIteration:
@@ -465,8 +465,8 @@ class RunSubscriptions:
         except Exception as error:  # noqa: BLE001 - whatever it is, the session is gone
             log.info("an MCP host could not be told of a run: %s", type(error).__name__)
         finally:
-            if heard is not None:
-                heard.cancel()
+            if next_record is not None:
+                next_record.cancel()
             started.end.cancel()
             started.events.close()
 
@@ -566,8 +566,8 @@ def agreed(headers: list[tuple[bytes, bytes]], version: str) -> list[tuple[bytes
 
     Some hosts leave the header out, or name an older version in it, and would then not be told how to resume a stream.
     """
-    said = dict(headers).get(VERSION_HEADER)
-    if said is not None and said.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+    stated = dict(headers).get(VERSION_HEADER)
+    if stated is not None and stated.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
         return headers
     return [*(each for each in headers if each[0] != VERSION_HEADER), (VERSION_HEADER, version.encode())]
 

@@ -88,12 +88,12 @@ async def serve(
 
 async def _pass_on(stdin: int, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
     """Pass on the host's messages, line by line."""
-    heard: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
     loop = asyncio.get_running_loop()
     # A daemon thread: a read of stdin cannot be cancelled, and must not keep the process alive.
-    threading.Thread(target=_listen, args=(stdin, heard, loop), name="remit-stdin", daemon=True).start()
+    threading.Thread(target=_listen, args=(stdin, queue, loop), name="remit-stdin", daemon=True).start()
     async with into:
-        while (line := await heard.get()) is not None:
+        while (line := await queue.get()) is not None:
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValidationError:
@@ -105,9 +105,9 @@ async def _pass_on(stdin: int, into: MemoryObjectSendStream[SessionMessage | Exc
                 return
 
 
-def _listen(stdin: int, heard: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop) -> None:
+def _listen(stdin: int, queue: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop) -> None:
     def put(line: bytes | None) -> None:
-        asyncio.run_coroutine_threadsafe(heard.put(line), loop).result()
+        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
 
     lines = LineSplitter(MAX_LINE)
     with suppress(OSError, RuntimeError):  # stdin or the loop is closed: nobody listens any more

@@ -137,8 +137,8 @@ def is_metadata(address: Address) -> bool:
 
 def is_metadata_host(host: str) -> bool:
     """Return whether a host is a cloud metadata address, or a name of one."""
-    found = parse_address(host)
-    return host.lower().rstrip(".") in METADATA_NAMES if found is None else is_metadata(found)
+    address = parse_address(host)
+    return host.lower().rstrip(".") in METADATA_NAMES if address is None else is_metadata(address)
 
 
 if TYPE_CHECKING:
@@ -195,14 +195,14 @@ PUBLIC = OutboundHosts()
 
 def is_public(address: str) -> bool:
     """Return whether an IP address is public, in any notation."""
-    found = parse_address(address)
-    return found is not None and is_global(found)
+    ip = parse_address(address)
+    return ip is not None and is_global(ip)
 
 
 def is_local(host: str) -> bool:
     """Return whether a host is evidently not public, by its notation."""
-    found = parse_address(host)
-    return host.lower().rstrip(".") == "localhost" if found is None else not is_global(found)
+    address = parse_address(host)
+    return host.lower().rstrip(".") == "localhost" if address is None else not is_global(address)
 
 
 def is_loopback(host: str) -> bool:
@@ -256,23 +256,23 @@ class UnknownHostError(OSError):
 
 async def system_lookup(host: str, port: int) -> list[str]:
     """Return what this machine's resolver knows of a host."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(each[4][0]) for each in found]
+    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(each[4][0]) for each in entries]
 
 
 async def judged_addresses(host: str, port: int, reach: OutboundHosts, lookup: Lookup) -> list[str]:
     """Return the addresses of a host, or raise an `OSError` if requests may not go there."""
     try:
-        found = list(dict.fromkeys(await lookup(host, port)))
+        addresses = list(dict.fromkeys(await lookup(host, port)))
     except (OSError, UnicodeError) as error:
         raise UnknownHostError("unknown host") from error
     # A mix of public and private addresses is a sign of an attack.
-    if not found or not (reach.names(host) or all(map(is_public, found))):
+    if not addresses or not (reach.names(host) or all(map(is_public, addresses))):
         raise OSError("its host is not on the public network")
     # Also in a private network, and for an allowed host name that now resolves to such an address.
-    if not (reach.means(host) and is_metadata_host(host)) and any(map(is_metadata_host, found)):
+    if not (reach.means(host) and is_metadata_host(host)) and any(map(is_metadata_host, addresses)):
         raise OSError(_SECRETS)
-    return found
+    return addresses
 
 
 _SECRETS = "it is a cloud metadata address, which exposes secrets"
@@ -333,8 +333,8 @@ class OutboundClient:
             async def resolve(
                 self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
             ) -> "list[ResolveResult]":
-                found = [_resolved(host, port, each) for each in await judged_addresses(host, port, reach, lookup)]
-                return [each for each in found if family in (socket.AF_UNSPEC, each["family"])]
+                resolved = [_resolved(host, port, each) for each in await judged_addresses(host, port, reach, lookup)]
+                return [each for each in resolved if family in (socket.AF_UNSPEC, each["family"])]
 
             async def close(self) -> None: ...
 

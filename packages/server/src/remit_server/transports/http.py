@@ -187,9 +187,9 @@ class HttpAgent(Remote):
             step_s = min(2 * step_s, MOST_PAUSE_S)
 
     async def _attempt(self, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
-        said = replace(outgoing(request, line), target=self._name)
-        raw = encode(said)
-        headers = {**line.passed_on, **await self._peer.headers(said, OutgoingRequest("POST", PATH, raw))}
+        submission = replace(outgoing(request, line), target=self._name)
+        raw = encode(submission)
+        headers = {**line.passed_on, **await self._peer.headers(submission, OutgoingRequest("POST", PATH, raw))}
         if line.has_listeners:
             headers["accept"] = STREAM
         try:

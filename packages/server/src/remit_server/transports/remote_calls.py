@@ -117,12 +117,12 @@ def in_words(error: "ClientConnectorError | ConnectionTimeoutError") -> str:
 
 async def read_body(reply: "ClientResponse", most: int) -> bytes:
     """Return a body within a size limit."""
-    found = bytearray()
+    body = bytearray()
     async for part in reply.content.iter_any():
-        found += part
-        if len(found) > most:
+        body += part
+        if len(body) > most:
             raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {most} bytes", suggestion=ASK_FOR_LESS))
-    return bytes(found)
+    return bytes(body)
 
 
 class StreamEvent(NamedTuple):

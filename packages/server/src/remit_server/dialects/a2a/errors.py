@@ -69,7 +69,7 @@ class OutcomeWords(A2aObject, frozen=True, kw_only=True):
     rest: str = ""
 
 
-def said_by(meant: Submission) -> RemitWords:
+def remit_words(meant: Submission) -> RemitWords:
     """Return the remit of a request in the fields of the extension."""
     return RemitWords(
         user=meant.user,
@@ -86,10 +86,10 @@ def said_by(meant: Submission) -> RemitWords:
     )
 
 
-def within(words: RemitWords, said: Submission, place: Place) -> Submission:
+def within(words: RemitWords, submission: Submission, place: Place) -> Submission:
     """Return a submission under the remit that the extension states."""
     return replace(
-        said,
+        submission,
         user=words.user,
         depth=count(words.depth, (*place, "depth")) or 0,
         max_depth=count(words.max_depth, (*place, "maxDepth")),
@@ -125,7 +125,7 @@ def usage_of(words: UsageWords | None, place: Place) -> Usage | None:
     )
 
 
-def found(metadata: Metadata | None) -> Json:
+def extension_content(metadata: Metadata | None) -> Json:
     """Return the content of the extension in some metadata; None if there is none."""
     return None if metadata is None else metadata.get(EXTENSION)
 
@@ -375,7 +375,7 @@ _OF_RPC = {row.rpc: error for error, row in ERRORS.items()}
 def fault_from_error(code: int, message: str, details: tuple[Detail, ...], peer: str, status: int = 0) -> Fault:
     """Return a peer's error as a fault: ours if it is one of ours, else the nearest, with the peer's own reason."""
     infos = [each for each in details if each.kind == ERROR_INFO and each.reason]
-    said = message.strip()[:1_000] or "it gave no reason"
+    text = message.strip()[:1_000] or "it gave no reason"
     problems = tuple(
         Problem(f"$.{each.field[:200]}", each.description[:500])
         for detail in details
@@ -385,11 +385,11 @@ def fault_from_error(code: int, message: str, details: tuple[Detail, ...], peer:
         if info.domain == OWN_DOMAIN and info.reason in Code.__members__:
             wait = str(info.metadata.get("retryAfterMs", ""))
             wait_ms = int(wait) if wait.isdecimal() and len(wait) <= 9 else None
-            return fault(Code[info.reason], said, problems=problems, retry_after_ms=wait_ms)
+            return fault(Code[info.reason], text, problems=problems, retry_after_ms=wait_ms)
     reason = next((each.reason[:100] for each in infos), None)
     error = _OF_RPC.get(code) or (Error(reason) if reason in Error.__members__ else None)
     if error is not None:
-        return fault(ERRORS[error].code, f"{peer} declined: {said}", problems=problems, foreign=reason or error)
+        return fault(ERRORS[error].code, f"{peer} declined: {text}", problems=problems, foreign=reason or error)
     own = {401: Code.UNAUTHENTICATED, 403: Code.PERMISSION_DENIED, 404: Code.AGENT_NOT_FOUND, 413: Code.TOO_LARGE,
            429: Code.RATE_LIMITED, 503: Code.DELEGATION_UNAVAILABLE, 504: Code.TIMEOUT}.get(status)  # fmt: skip
-    return fault(own or Code.DELEGATION_FAILED, f"{peer} declined: {said}", problems=problems, foreign=reason)
+    return fault(own or Code.DELEGATION_FAILED, f"{peer} declined: {text}", problems=problems, foreign=reason)

@@ -86,20 +86,20 @@ def _wrong(field: str, why: str) -> Declined:
 
 
 def _kind(part: A2aPart, number: int) -> Literal["text", "raw", "url", "data"]:
-    found: list[Literal["text", "raw", "url", "data"]] = []
+    kinds: list[Literal["text", "raw", "url", "data"]] = []
     if part.text is not None:
-        found.append("text")
+        kinds.append("text")
     if part.raw is not None:
-        found.append("raw")
+        kinds.append("raw")
     if part.url is not None:
-        found.append("url")
-    if part.data is not UNSET and not (part.data is None and found):
-        found.append("data")
-    if len(found) != 1:
-        what = "nothing" if not found else " and ".join(found)
+        kinds.append("url")
+    if part.data is not UNSET and not (part.data is None and kinds):
+        kinds.append("data")
+    if len(kinds) != 1:
+        what = "nothing" if not kinds else " and ".join(kinds)
         why = f"part {number} holds {what}; a part is one of text, raw, url and data"
         raise Declined(Error.INVALID_PARAMS, why, fields={f"message.parts[{number}]": why})
-    return found[0]
+    return kinds[0]
 
 
 def _unpacked(part: A2aPart, number: int) -> bytes:
@@ -189,8 +189,8 @@ def artifact_of(given: envelope.Artifact, number: int, taste: AcceptedContent) -
 def _raw_part(value: Json) -> A2aPart | None:
     """Return the part of an artifact that is a file: `{"raw": …, "mediaType": …, "filename": …}`."""
     try:
-        found = msgspec.convert(value, A2aPart)
-        return found if found.raw is not None and _kind(found, 0) == "raw" else None
+        part = msgspec.convert(value, A2aPart)
+        return part if part.raw is not None and _kind(part, 0) == "raw" else None
     except (msgspec.ValidationError, Declined):
         return None
 
@@ -257,13 +257,13 @@ def beside(artifacts: Iterable[A2aArtifact], result: Json = None) -> PeerContent
 
     A file that is too large or cannot be read is left out with a warning, so that the answer is not lost with it.
     """
-    found: list[envelope.Artifact] = []
+    rest: list[envelope.Artifact] = []
     files: list[File] = []
     warnings: list[str] = []
     for each in artifacts:
         for part in each.parts:
             if part.raw is None and not (part.url is not None and (part.filename or part.media_type)):
-                found.append(_artifact(part, each.name))
+                rest.append(_artifact(part, each.name))
                 continue
             name = safe_name(part.filename or each.name, f"file-{len(files) + 1}")
             try:
@@ -271,7 +271,7 @@ def beside(artifacts: Iterable[A2aArtifact], result: Json = None) -> PeerContent
             except ValueError as error:
                 warnings.append(f"The file {name} is left out: {error}.")
     kept, left_out = fitting(files)
-    return PeerContent(result=result, artifacts=tuple(found), files=kept, warnings=(*warnings[:MAX_FILES], *left_out))
+    return PeerContent(result=result, artifacts=tuple(rest), files=kept, warnings=(*warnings[:MAX_FILES], *left_out))
 
 
 def _peers_file(part: A2aPart, name: str) -> File:
@@ -301,8 +301,8 @@ def text_in(message: A2aMessage | None) -> str:
     """Return the text of a message, as a person would read it."""
     if message is None:
         return ""
-    said = (
+    texts = (
         part.text if part.text is not None else part.url or ("" if part.data is UNSET else text_of(part.data))
         for part in message.parts
     )
-    return BREAK.join(filter(None, said))
+    return BREAK.join(filter(None, texts))

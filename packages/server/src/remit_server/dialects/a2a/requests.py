@@ -18,8 +18,8 @@ from remit_server.dialects.a2a.errors import (
     as_metadata,
     claims_of,
     count,
-    found,
-    said_by,
+    extension_content,
+    remit_words,
     within,
 )
 from remit_server.dialects.a2a.parts import BREAK, content_of, file_part, part_of
@@ -45,12 +45,12 @@ _PLACE = ("message", "metadata", EXTENSION)
 
 def submission(message: AskedMessage, target: str, *, extended: bool, traceparent: str | None = None) -> Submission:
     """Return a client's message as a submission; *extended*: it uses the extension, whose content counts."""
-    value = found(message.metadata) if extended else None
+    value = extension_content(message.metadata) if extended else None
     words = None if value is None else convert(value, RemitWords, _PLACE)
     number = None if words is None else count(words.input_part, (*_PLACE, "inputPart"))
     files = None if words is None else count(words.file_parts, (*_PLACE, "fileParts"))
     objective, given, files = _content(message.parts, number, files)
-    said = Submission(
+    parsed = Submission(
         target=target,
         id=message.message_id,
         session=message.context_id or None,
@@ -60,9 +60,9 @@ def submission(message: AskedMessage, target: str, *, extended: bool, traceparen
         traceparent=None if traceparent is None else traceparent[:55],
     )
     if words is None:
-        return said
-    said = within(words, said, _PLACE)
-    return bounded(refined(said, claims_of(words.rest, _PLACE), _PLACE, _sayable), said)
+        return parsed
+    parsed = within(words, parsed, _PLACE)
+    return bounded(refined(parsed, claims_of(words.rest, _PLACE), _PLACE, _sayable), parsed)
 
 
 def _content(
@@ -72,8 +72,8 @@ def _content(
     if number is not None:
         chosen = content_of(parts[number : number + 1])
         objective, rest, files = _content((*parts[:number], *parts[number + 1 :]), None, file_parts)
-        said = [*chosen.texts, *chosen.values]
-        return objective, said[0] if rest is None and said else rest, (*chosen.files, *files)
+        contents = [*chosen.texts, *chosen.values]
+        return objective, contents[0] if rest is None and contents else rest, (*chosen.files, *files)
     content = content_of(parts, file_parts)
     text, values, files = BREAK.join(content.texts), content.values, tuple(content.files)
     given = None if not values else values[0] if len(values) == 1 else values
@@ -105,7 +105,7 @@ def _sayable(meant: Submission) -> _Sayable:
         text=text,
         data=None if is_text else meant.input,
         files=meant.files,
-        remit=said_by(meant),
+        remit=remit_words(meant),
     )
 
 
@@ -116,8 +116,8 @@ _LONGEST_ID = 170
 
 def unique_id(message: AskedMessage, agent: str) -> str:
     """Return the id of the request that a message makes: its own, with a digest of what it says, to whom and where."""
-    said = encode((agent, message.task_id, message.context_id, message.parts, message.metadata))
-    return f"{message.message_id[:_LONGEST_ID]}~{sha256(said).hexdigest()[:16]}"
+    content = encode((agent, message.task_id, message.context_id, message.parts, message.metadata))
+    return f"{message.message_id[:_LONGEST_ID]}~{sha256(content).hexdigest()[:16]}"
 
 
 def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
@@ -168,19 +168,19 @@ def _extended(request: Request, message: AskedMessage) -> dict[str, Json]:
     meant = flat(request)
     files = len(request.files)
     number = str(len(message.parts) - files - 1) if isinstance(request.input, str) else None
-    words = replace(said_by(meant), input_part=number, file_parts=str(files) if files else None)
+    words = replace(remit_words(meant), input_part=number, file_parts=str(files) if files else None)
     first = replace(message, metadata={EXTENSION: as_metadata(words)})
-    said = submission(first, request.target, extended=True, traceparent=request.traceparent)
+    parsed = submission(first, request.target, extended=True, traceparent=request.traceparent)
     # The conversation is the one that the message names.
-    lost = beyond(replace(meant, session=said.session), said)
+    lost = beyond(replace(meant, session=parsed.session), parsed)
     return {EXTENSION: as_metadata(replace(words, rest=encode(lost).decode() if lost else ""))}
 
 
 def _parts(request: Request) -> tuple[A2aPart, ...]:
-    said = (A2aPart(text=request.objective),) if request.objective else ()
-    given = () if request.input is None else (part_of(request.input),)
+    objective_parts = (A2aPart(text=request.objective),) if request.objective else ()
+    input_parts = () if request.input is None else (part_of(request.input),)
     # A message has at least one part.
-    return (*said, *given, *map(file_part, request.files)) or (A2aPart(text=""),)
+    return (*objective_parts, *input_parts, *map(file_part, request.files)) or (A2aPart(text=""),)
 
 
 def _background(view: View | None, handoff: Handoff | None) -> A2aPart | None:
@@ -192,8 +192,8 @@ def _background(view: View | None, handoff: Handoff | None) -> A2aPart | None:
         if view.summary:
             paragraphs.append(f"[Conversation summary]\n{view.summary}")
         if view.messages:
-            said = (f"{message.name or message.role}: {message.text}" for message in view.messages)
-            paragraphs.append("\n".join(("[Conversation]", *said)))
+            lines = (f"{message.name or message.role}: {message.text}" for message in view.messages)
+            paragraphs.append("\n".join(("[Conversation]", *lines)))
         if view.workspace:
             paragraphs.append(f"[Workspace]\n{view.workspace}")
     if handoff is not None and handoff != Handoff():

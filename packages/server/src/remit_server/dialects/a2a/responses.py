@@ -152,13 +152,13 @@ def _fault_metadata(why: Fault | None) -> Metadata | None:
 
 
 def _artifacts(telling: TaskPresentation, response: Response, state: TaskState) -> tuple[A2aArtifact, ...]:
-    found: list[A2aArtifact] = []
+    artifacts: list[A2aArtifact] = []
     # A question is a message and not a result. A failed task has no artifact, unless there is content for it.
     if state is not TaskState.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
-        found.append(A2aArtifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
-    found += [artifact_of(each, number, telling.taste) for number, each in enumerate(response.artifacts, start=1)]
-    found += file_artifacts(response.files, telling.taste)
-    return tuple(found)
+        artifacts.append(A2aArtifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
+    artifacts += [artifact_of(each, number, telling.taste) for number, each in enumerate(response.artifacts, start=1)]
+    artifacts += file_artifacts(response.files, telling.taste)
+    return tuple(artifacts)
 
 
 def _marked(artifacts: tuple[A2aArtifact, ...], words: OutcomeWords) -> tuple[A2aArtifact, ...]:
@@ -197,13 +197,13 @@ class Stream:
 
     def of(self, records: Iterable[Record]) -> list[StreamResponse]:
         """Return the events of some records."""
-        return [event for record in records for event in self._of(record)]
+        return [event for record in records for event in self._events_of(record)]
 
-    def _of(self, record: Record) -> Iterable[StreamResponse]:
+    def _events_of(self, record: Record) -> Iterable[StreamResponse]:
         match record.body:
             case Progress() as progress if progress.text:
-                said = progress_text(progress, self._run, self._hidden)
-                yield self._stands(TaskState.WORKING, record.at_ms, said)
+                report = progress_text(progress, self._run, self._hidden)
+                yield self._stands(TaskState.WORKING, record.at_ms, report)
             case Delta(text=text, delegation=delegation) if delegation == self._run:
                 yield self._piece(text)
             case Approval(agreed=None, question=question):

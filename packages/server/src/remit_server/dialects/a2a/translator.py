@@ -23,8 +23,8 @@ from remit_server.dialects.a2a.errors import (
     OutcomeWords,
     PeerError,
     claims_of,
+    extension_content,
     fault_from_error,
-    found,
     usage_of,
 )
 from remit_server.dialects.a2a.parts import beside, merged, result_of, text_in
@@ -108,8 +108,8 @@ def outcome(task: Task, id: str, target: str) -> Response:
 
 def _why(task: Task, says: str) -> str:
     """Return why a task failed: a hub without the extension has that in the metadata of the message for users."""
-    told = (task.status.message.metadata or {}).get(OWN_DOMAIN) if task.status.message is not None else None
-    message = cast("dict[str, Json]", told).get("message") if isinstance(told, dict) else None
+    own_metadata = (task.status.message.metadata or {}).get(OWN_DOMAIN) if task.status.message is not None else None
+    message = cast("dict[str, Json]", own_metadata).get("message") if isinstance(own_metadata, dict) else None
     return message if isinstance(message, str) else says
 
 
@@ -121,7 +121,7 @@ def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
     ]
     places.append((message.metadata if message is not None else None, ("status", "message")))
     for metadata, place in places:
-        if (value := found(metadata)) is not None:
+        if (value := extension_content(metadata)) is not None:
             place = (*place, "metadata", EXTENSION)
             return convert(value, OutcomeWords, place), place
     return OutcomeWords(), ()
@@ -357,13 +357,13 @@ class A2aTranslator:
 
 def _details(value: Json) -> tuple[Detail, ...]:
     """Return the details of an error that are understood; others are omitted."""
-    found: list[Detail] = []
+    details: list[Detail] = []
     for each in cast("list[Json]", value)[:100] if isinstance(value, list) else ():
         try:
-            found.append(msgspec.convert(each, Detail))
+            details.append(msgspec.convert(each, Detail))
         except msgspec.ValidationError:
             continue
-    return tuple(found)
+    return tuple(details)
 
 
 TONGUE = A2aTranslator()

@@ -328,11 +328,11 @@ def timestamp(ms: int) -> str:
 def milliseconds(text: str) -> int | None:
     """Return a time in milliseconds since 1970; None if it is invalid. Without a zone it is in UTC: some omit the Z."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return (found - _EPOCH) // timedelta(milliseconds=1)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
 # ── headers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -366,9 +366,9 @@ def plain(value: Json, type: type[msgspec.Struct]) -> Json:
 
 @cache
 def _struct(type: type[msgspec.Struct]) -> Reading:
-    found = cast("inspect.StructType", inspect.type_info(type))
+    struct_type = cast("inspect.StructType", inspect.type_info(type))
     fields: dict[str, tuple[str, Reading | None]] = {}
-    for field in found.fields:
+    for field in struct_type.fields:
         reading = _NAMED.get(field.name) or _reading(field.type)
         fields[field.encode_name] = (field.encode_name, reading)
         fields[field.name] = (field.encode_name, reading)
@@ -400,7 +400,7 @@ def _reading(type: inspect.Type) -> Reading | None:
         case inspect.StructType(cls=cls):
             return _struct(cls)
         case inspect.UnionType(types=types):
-            return next((found for each in types if (found := _reading(each)) is not None), None)
+            return next((reading for each in types if (reading := _reading(each)) is not None), None)
         case inspect.VarTupleType(item_type=item):
             return None if (of_item := _reading(item)) is None else _each(of_item)
         case inspect.IntType():

@@ -224,12 +224,12 @@ def _number(number: int, value: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _fields(raw: bytes) -> list[tuple[int, bytes]]:
@@ -404,10 +404,10 @@ def read_chain(token: str, roots: Collection[str]) -> CredentialChain | Fault:
     """
     if len(token) > MAX_CHARS:
         return _invalid(f"it has more than {MAX_CHARS} characters")
-    found = _rooted(token, roots)
-    if isinstance(found, Fault):
-        return found
-    root, biscuit = found
+    rooted = _rooted(token, roots)
+    if isinstance(rooted, Fault):
+        return rooted
+    root, biscuit = rooted
     count = biscuit.block_count()
     if count > MAX_HOPS:
         return _invalid(f"it was passed on more than {MAX_HOPS} times")
@@ -535,8 +535,8 @@ def _contents(biscuit: Biscuit, signers: tuple[str, ...]) -> Iterator[Hop]:
     for number, signer in enumerate(signers):
         # A hub may occur in a chain twice; the query then returns all its facts.
         facts = authorizer.query(_query(signer if number else None))
-        found: dict[int, Any] = {fact.terms[0]: fact.terms[1] for fact in facts}
-        yield msgspec.msgpack.decode(found[number], type=Hop)
+        hops: dict[int, Any] = {fact.terms[0]: fact.terms[1] for fact in facts}
+        yield msgspec.msgpack.decode(hops[number], type=Hop)
 
 
 @lru_cache(_READY)

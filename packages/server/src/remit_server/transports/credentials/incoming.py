@@ -47,8 +47,8 @@ _BEARER_TOKEN = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
 
 def bearer_of(header: str) -> str | None:
     """Return the token in an `Authorization` header; None if it holds none."""
-    found = _BEARER_TOKEN.fullmatch(header) if len(header) <= MAX_BEARER_CHARS else None
-    return None if found is None else found[1]
+    match = _BEARER_TOKEN.fullmatch(header) if len(header) <= MAX_BEARER_CHARS else None
+    return None if match is None else match[1]
 
 
 def unfit(token: str) -> str | None:
@@ -72,11 +72,11 @@ class Bearers:
     def who(self, token: str) -> str | None:
         """Return the owner of a token, in a time that reveals nothing about any token."""
         given = sha256(token.encode("utf-8", "surrogatepass")).digest()
-        found = None
+        matched = None
         for name, digest in self._digests.items():
             if compare_digest(digest, given):
-                found = name
-        return found
+                matched = name
+        return matched
 
     def digest(self, name: str) -> bytes | None:
         """Return the digest of an owner's token; None if it has none."""
@@ -423,12 +423,12 @@ class Authenticator:
             revoked=self._revoked(),
             target=sent.target,
         )
-        self._under_way[sender.name, sent.id] = found = _or_raise(verified)
+        self._under_way[sender.name, sent.id] = accepted = _or_raise(verified)
         # This id in the log allows a revocation; each of several hubs that passed it on has one of its own.
-        log.info("%s asks %s under credential %s", sender.name, sent.target, found.chain.ids[-1])
+        log.info("%s asks %s under credential %s", sender.name, sent.target, accepted.chain.ids[-1])
         while len(self._under_way) > _UNDER_WAY:
             self._under_way.popitem(last=False)
-        return found.grant
+        return accepted.grant
 
     def _verifier(self) -> Callable[..., Verified | Fault]:
         if self._verify is None:
@@ -502,7 +502,7 @@ def _without_credential(sender: Sender) -> RemitError:
     )
 
 
-def _or_raise(found: T | Fault) -> T:
-    if isinstance(found, Fault):
-        raise RemitError(found)
-    return found
+def _or_raise(outcome: T | Fault) -> T:
+    if isinstance(outcome, Fault):
+        raise RemitError(outcome)
+    return outcome

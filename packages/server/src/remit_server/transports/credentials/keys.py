@@ -30,10 +30,10 @@ PublicText = Annotated[str, Meta(pattern=rf"^{PUBLIC.pattern}\Z")]
 
 def public_of(text: str) -> str:
     """Return a public key in its canonical form, with digits of either case; raise a ValueError if it is invalid."""
-    found = text.strip().lower()
-    if PUBLIC.fullmatch(found) is None:
+    key = text.strip().lower()
+    if PUBLIC.fullmatch(key) is None:
         raise ValueError("a public key is written `ed25519/` and 64 hexadecimal digits, as `remit keys show` prints it")
-    return found
+    return key
 
 
 def fingerprint(public: str) -> str:

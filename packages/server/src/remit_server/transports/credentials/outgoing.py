@@ -80,8 +80,8 @@ class CredentialHeaders:
         if isinstance(token, Fault):
             raise RemitError(token)
         proof = prove(pair, sending, to=keys[-1], request_id=request.id, now_ms=now_ms, credential=token)
-        found = {CREDENTIAL: token, PROOF: proof}
-        return found | {CONTENT_DIGEST: content_digest(sending.body)} if sending.body else found
+        headers = {CREDENTIAL: token, PROOF: proof}
+        return headers | {CONTENT_DIGEST: content_digest(sending.body)} if sending.body else headers
 
 
 def _credential(held: CredentialChain | None, pair: Pair, request: Request, to: str, now_ms: int) -> str | Fault:

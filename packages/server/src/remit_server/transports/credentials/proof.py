@@ -41,8 +41,8 @@ def content_digest(body: bytes) -> str:
 
 def digest_in(header: str) -> bytes | None:
     """Return the SHA-256 digest in a `Content-Digest` header; None if it holds none, or two."""
-    found = [match for each in header.split(",") if (match := _SHA_256.fullmatch(each.strip())) is not None]
-    return b64decode(found[0][1]) if len(found) == 1 else None
+    matches = [match for each in header.split(",") if (match := _SHA_256.fullmatch(each.strip())) is not None]
+    return b64decode(matches[0][1]) if len(matches) == 1 else None
 
 
 # How far the clocks of two hubs may differ, and how long a proof is valid.

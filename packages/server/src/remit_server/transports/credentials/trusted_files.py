@@ -23,9 +23,9 @@ ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
 class WatchedFile(Generic[T]):
     """The content of a file, read again when it changes. An unreadable file raises a `RemitError`."""
 
-    def __init__(self, path: Path, read: Callable[[bytes], T], missing: T | None = None) -> None:
+    def __init__(self, path: Path, parse: Callable[[bytes], T], missing: T | None = None) -> None:
         self._path = path
-        self._read = read
+        self._parse = parse
         self._missing = missing
         self._state: tuple[int, int, int] | None = None
         self._value: T | None = None
@@ -34,12 +34,12 @@ class WatchedFile(Generic[T]):
     def value(self) -> T:
         """The content of the file; *missing*, if given, when there is no file."""
         try:
-            found = self._path.stat()
-            state = (found.st_mtime_ns, found.st_size, found.st_ino)
+            status = self._path.stat()
+            state = (status.st_mtime_ns, status.st_size, status.st_ino)
             if self._value is None or state != self._state:
-                if found.st_size > MAX_BYTES:
+                if status.st_size > MAX_BYTES:
                     raise ValueError("it is too large")
-                self._value, self._state = self._read(self._path.read_bytes()), state
+                self._value, self._state = self._parse(self._path.read_bytes()), state
         except FileNotFoundError as error:
             if self._missing is None:
                 raise _unusable(self._path, "there is no such file") from error

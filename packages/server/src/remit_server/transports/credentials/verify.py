@@ -37,9 +37,9 @@ class Chains:
     def read(self, token: str, roots: Collection[str]) -> CredentialChain | Fault:
         """Return the content of a credential, like `chain.read`."""
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
-        if (found := self._chains.get(key)) is not None and found.signers[0] in roots:
+        if (cached := self._chains.get(key)) is not None and cached.signers[0] in roots:
             self._chains.move_to_end(key)
-            return found
+            return cached
         chain = self._read_on(token, roots) or read_chain(token, roots)
         if isinstance(chain, CredentialChain):
             self._chains[key] = chain
