@@ -134,7 +134,7 @@ wild_claims = st.fixed_dictionaries(
 )
 
 
-def asked(body: Any, target: str = "", **headers: str) -> ForeignMessage:
+def a_message(body: Any, target: str = "", **headers: str) -> ForeignMessage:
     """A message of a foreign client; `x_agent_depth` is the header `x-agent-depth`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return ForeignMessage(

@@ -14,7 +14,7 @@ class LossyProxy:
     """Passes on every request with its answer, except that the answers of the first ones never arrive."""
 
     def __init__(self, server: Server, lost: int) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         """The first line of each request."""
         self.address = ""
         self._port = urlsplit(server.address).port
@@ -31,11 +31,11 @@ class LossyProxy:
             (int(each[15:]) for each in head.lower().split(b"\r\n") if each.startswith(b"content-length:")), 0
         )
         body = await reader.readexactly(length)
-        self.asked.append(head.split(b"\r\n", 1)[0].decode())
+        self.requests.append(head.split(b"\r\n", 1)[0].decode())
         answer, server = await asyncio.open_connection("127.0.0.1", self._port)
         server.write(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + body)
         content = await answer.read()
-        if len(self.asked) > self._lost:
+        if len(self.requests) > self._lost:
             writer.write(content)
         server.close()
         writer.close()

@@ -62,8 +62,8 @@ async def test_an_agent_is_asked_with_files_and_answers(make_hub: MakeHub) -> No
         (root,) = (await hub_client.run(answer.run)).delegations
         assert root.target == "writer"
         (talk,) = (await hub_client.sessions(user="anna")).sessions
-        said = [each.text for each in (await hub_client.session(talk.session)).messages]
-        assert said == ["a poem", "wrote a poem"]
+        texts = [each.text for each in (await hub_client.session(talk.session)).messages]
+        assert texts == ["a poem", "wrote a poem"]
 
 
 async def test_what_fails_is_an_outcome_and_what_is_refused_is_a_fault(make_hub: MakeHub) -> None:
@@ -131,12 +131,12 @@ async def test_ask_waits_for_a_person_and_another_client_answers(make_hub: MakeH
     filled(hub)
     async with serving(hub) as server, client(server.address) as web, client(server.address, "ops") as ops:
         async with asyncio.TaskGroup() as tasks:
-            asked = tasks.create_task(web.ask("writer", "a poem", user="anna"))
+            asking = tasks.create_task(web.ask("writer", "a poem", user="anna"))
             (question,) = await eventually(lambda: _waiting(ops), "the question")
             assert (await ops.approval(question.id)).waiting == question
             given = await ops.answer(question, True, reason="fine", edits={"objective": "a song"}, by="Carla")
             assert (given.agreed, given.by) == (True, "Carla via ops")
-        assert asked.result().result == "wrote a song"
+        assert asking.result().result == "wrote a song"
         with pytest.raises(RemitError) as caught:
             await ops.answer(question, True)
         assert caught.value.fault.code is Code.STATE_CONFLICT
@@ -158,7 +158,7 @@ async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(make_h
     async with serving(hub) as server, lossy(server, 2) as proxy, client(proxy.address) as web:
         answer = await web.ask("writer", "a poem", user="anna")
         assert (answer.result, seen) == ("wrote a poem", ["a poem"])
-        assert proxy.asked == ["POST /v1/delegations HTTP/1.1"] * 3
+        assert proxy.requests == ["POST /v1/delegations HTTP/1.1"] * 3
 
 
 async def test_what_would_be_done_twice_is_not_sent_again(make_hub: MakeHub, lossy: Any) -> None:
@@ -170,7 +170,7 @@ async def test_what_would_be_done_twice_is_not_sent_again(make_hub: MakeHub, los
             with pytest.raises(RemitError) as caught:
                 await ops.retry_run(failed.run)
             assert caught.value.fault.code is Code.DELEGATION_UNAVAILABLE
-            assert len(proxy.asked) == 1
+            assert len(proxy.requests) == 1
         assert len((await web.runs(user="anna")).runs) == 2
 
 

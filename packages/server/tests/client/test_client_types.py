@@ -90,7 +90,7 @@ async def test_every_method_sends_an_operation_of_the_document_and_returns_its_t
     for name, use in USES.items():
         call = await sent_by(use, monkeypatch)
         operation = made["paths"][call.operation.path][call.operation.method.lower()]
-        told = {
+        described = {
             reference.rsplit("/", 1)[-1]
             for status, reply in operation["responses"].items()
             if status.startswith("2")
@@ -99,7 +99,7 @@ async def test_every_method_sends_an_operation_of_the_document_and_returns_its_t
         }
         returned = get_type_hints(getattr(HubClient, name))["return"]
         read = {_published(kind) for kind in get_args(returned) or (returned,) if isinstance(kind, type)}
-        assert read == OTHERWISE.get(name, told) or "RunEvent" in read, name
+        assert read == OTHERWISE.get(name, described) or "RunEvent" in read, name
         assert (call.body is not None) <= ("requestBody" in operation), name
         query = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
         sent = call.path.partition("?")[2]
@@ -128,11 +128,11 @@ async def test_names_in_paths_and_queries_are_quoted(monkeypatch: pytest.MonkeyP
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
-        found = {
+        methods = {
             name: each for name, each in vars(kind).items() if inspect.isfunction(each) and not name.startswith("_")
         }
         return {
-            name: [str(each) for each in inspect.signature(each).parameters.values()] for name, each in found.items()
+            name: [str(each) for each in inspect.signature(each).parameters.values()] for name, each in methods.items()
         }
 
     assert methods(HubClient) == methods(SyncHubClient)

@@ -65,12 +65,12 @@ async def test_the_tests_of_the_client_pass_against_a_real_server(make_hub: Call
         )
         try:
             async with asyncio.timeout(PATIENCE_S):
-                said, _ = await tests.communicate()
+                output, _ = await tests.communicate()
         finally:
             if tests.returncode is None:
                 tests.kill()
                 await tests.wait()
-    assert tests.returncode == 0, said.decode()
+    assert tests.returncode == 0, output.decode()
 
 
 def test_the_package_has_no_dependencies_and_its_types_are_those_of_the_console() -> None:

@@ -51,9 +51,9 @@ from strategies import json_values, texts
 TELLING = TaskPresentation(task="t-1", context="c-1", extended=True)
 
 
-def through_protobuf(asked: SendMessage) -> AskedMessage:
+def through_protobuf(sent: SendMessage) -> AskedMessage:
     """Return a message as a server gets it that keeps it as protobuf does."""
-    parsed = ParseDict(json.loads(encode(asked)), pb.SendMessageRequest())
+    parsed = ParseDict(json.loads(encode(sent)), pb.SendMessageRequest())
     return convert(MessageToDict(parsed), SendMessage).message
 
 
@@ -79,9 +79,9 @@ def test_a_request_comes_back_as_it_was(request: Request) -> None:
 def test_a_request_survives_protobuf(request: Request) -> None:
     """Integers would become fractions: those of the remit are texts, and whole numbers are integers again."""
     message = through_protobuf(send(request, extended=True))
-    found = received(message, request)
-    assert replace(found, input=None) == replace(meant(request, None), input=None)
-    assert whole(found.input) == whole(request.input)
+    parsed = received(message, request)
+    assert replace(parsed, input=None) == replace(meant(request, None), input=None)
+    assert whole(parsed.input) == whole(request.input)
     assert message.metadata is not None
     remit = message.metadata[EXTENSION]
     assert (remit["tokens"], remit["timeMs"]) == (str(request.remit.tokens), str(request.remit.time_ms))
@@ -100,13 +100,13 @@ def test_whatever_a_client_sends_is_understood_or_declined(parts: list[Any]) -> 
 def test_claims_allow_nothing_that_the_words_do_not(claims: Any, words: dict[str, Any]) -> None:
     metadata = {EXTENSION: words | {"rest": json.dumps(claims)}}
     message = AskedMessage(message_id="m", role="ROLE_USER", parts=(A2aPart(text="x"),), metadata=metadata)
-    found = outcome(lambda: submission(message, "tag", extended=True))
-    if isinstance(found, Fault):
-        assert found.code is Code.MALFORMED_ENVELOPE
+    parsed = outcome(lambda: submission(message, "tag", extended=True))
+    if isinstance(parsed, Fault):
+        assert parsed.code is Code.MALFORMED_ENVELOPE
     else:
-        assert (found.id, found.objective, found.target) == ("m", "x", "tag")
-        assert "tokens" not in words or found.max_tokens == int(words["tokens"])
-        assert "tools" not in words or (found.tools is not None and found.tools <= {"t"})
+        assert (parsed.id, parsed.objective, parsed.target) == ("m", "x", "tag")
+        assert "tokens" not in words or parsed.max_tokens == int(words["tokens"])
+        assert "tools" not in words or (parsed.tools is not None and parsed.tools <= {"t"})
 
 
 def test_what_stands_under_the_extensions_name_counts_only_if_it_is_used() -> None:
@@ -133,9 +133,9 @@ def test_what_stands_under_the_extensions_name_counts_only_if_it_is_used() -> No
 )
 def test_a_wrong_word_of_the_extension_is_refused_by_name(words: dict[str, Any], field: str) -> None:
     message = AskedMessage(message_id="m", role="ROLE_USER", parts=(A2aPart(text="x"),), metadata={EXTENSION: words})
-    found = outcome(lambda: submission(message, "tag", extended=True))
-    assert isinstance(found, Fault)
-    (problem,) = found.problems
+    refused = outcome(lambda: submission(message, "tag", extended=True))
+    assert isinstance(refused, Fault)
+    (problem,) = refused.problems
     assert problem.path == f"$.message.metadata['{EXTENSION}'].{field}"
 
 
@@ -153,8 +153,8 @@ def test_a_file_that_is_too_large_is_declined_by_name() -> None:
 
 def test_a_text_that_is_too_long_for_an_objective_is_the_input() -> None:
     long = "x" * 100_001
-    found = submission(convert(_plain([{"text": long}]), AskedMessage), "tag", extended=False)
-    assert (found.objective, found.input) == ("", long)
+    parsed = submission(convert(_plain([{"text": long}]), AskedMessage), "tag", extended=False)
+    assert (parsed.objective, parsed.input) == ("", long)
     with pytest.raises(Declined) as why:
         submission(convert(_plain([{"text": long}, {"data": 1}]), AskedMessage), "tag", extended=False)
     assert why.value.error is Error.INVALID_PARAMS
@@ -168,16 +168,16 @@ def test_a_peer_that_knows_no_extension_is_told_what_it_may_see_as_a_text() -> N
     view = View(summary="So far.", known=(Note("fact", "likes tea"),), workspace="A folder.")
     request = a_request(view=view, handoff=Handoff(decisions=("keep it short",)), input={"n": 1})
     message = send(request, extended=False).message
-    said, objective, data = message.parts
+    context, objective, data = message.parts
     assert (objective.text, data.data, message.metadata) == (request.objective, {"n": 1}, None)
     for text in ("So far.", "likes tea", "A folder.", "keep it short"):
-        assert text in (said.text or "")
+        assert text in (context.text or "")
 
 
 # ── what is answered ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def heard(task: Any, request: Request) -> Response:
+def response_from(task: Any, request: Request) -> Response:
     hearing = A2aTaskExchange(request)
     hearing.take(StreamResponse(task=decode(encode(task), Task)))
     return hearing.response()
@@ -198,14 +198,15 @@ def test_a_response_comes_back_as_it_was(response: Response) -> None:
     request = a_request(id=response.id, target=response.target)
     if response.usage == Usage(estimated=True):
         return  # it says that nothing is known of what it used, and that is estimated
-    assert normal(heard(ended_task(TELLING, response, 0), request)) == normal(response)
+    assert normal(response_from(ended_task(TELLING, response, 0), request)) == normal(response)
 
 
 def test_what_stands_beside_a_result_that_is_none_is_not_taken_for_it() -> None:
     beside = (Artifact(type="table", value=[]), Artifact(type="json", value={"n": 1}))
     why = fault(Code.DELEGATION_FAILED, "half of it failed")
     response = a_response(status=Status.FAILED, result=None, artifacts=beside, fault=why)
-    assert heard(ended_task(TELLING, response, 0), a_request(id=response.id, target=response.target)) == response
+    request = a_request(id=response.id, target=response.target)
+    assert response_from(ended_task(TELLING, response, 0), request) == response
 
 
 @given(ended_responses)
@@ -214,7 +215,7 @@ def test_a_response_survives_protobuf(response: Response) -> None:
     if response.usage == Usage(estimated=True):
         return
     through = MessageToDict(ParseDict(json.loads(encode(ended_task(TELLING, response, 0))), pb.Task()))
-    assert normal(heard(convert(through, Task), request)) == normal(response)
+    assert normal(response_from(convert(through, Task), request)) == normal(response)
 
 
 @given(ended_responses)
@@ -235,8 +236,8 @@ def test_whatever_a_server_says_is_a_response_or_a_fault_of_the_server(value: An
             talk.hear(encode(value), is_task=is_task)
             return talk.response()
 
-        found = outcome(answer)
-        assert not isinstance(found, Fault) or found.code is Code.RESULT_VALIDATION_FAILED
+        response = outcome(answer)
+        assert not isinstance(response, Fault) or response.code is Code.RESULT_VALIDATION_FAILED
 
 
 def test_every_status_is_a_state() -> None:
@@ -278,7 +279,7 @@ def test_a_client_gets_what_it_takes() -> None:
 
     assert part(data, only_text).text == '{"n":1}'
     assert part(text, only_data).data == "a text"
-    assert heard(ended_task(replace(TELLING, taste=only_text), data, 0), a_request()).result == {"n": 1}
+    assert response_from(ended_task(replace(TELLING, taste=only_text), data, 0), a_request()).result == {"n": 1}
     with pytest.raises(Declined) as why:
         AcceptedContent(["image/png"])
     assert why.value.error is Error.CONTENT_TYPE_NOT_SUPPORTED
@@ -301,13 +302,13 @@ def test_a_runs_records_are_events_in_their_order() -> None:
         Record(seq=n, kind=kind, at_ms=n, run="r", session="s", body=body) for n, (kind, body) in enumerate(bodies)
     ]
     events = Stream(replace(TELLING, extended=False), "r").of(records)
-    told = [
+    states = [
         (each.status_update.status.state, each.status_update.status.message and each.status_update.status.message.parts)
         if each.status_update is not None
         else each.artifact_update and (each.artifact_update.append, each.artifact_update.artifact.parts[0].text)
         for each in events
     ]
-    assert told == [
+    assert states == [
         (TaskState.WORKING, (A2aPart(text="half"),)),
         (False, "o"),
         (True, "k"),
@@ -363,8 +364,8 @@ def test_a_fault_that_one_hub_tells_another_hears(code: Code) -> None:
     rpc = encode({"code": body.rpc, "message": body.message, "data": body.details})
     rest = encode({"code": body.status, "status": body.grpc, "message": body.message, "details": body.details})
     for raw in (rpc, rest):
-        found = TONGUE.fault(body.status, raw, "tag")
-        assert (found.code, found.message, found.retry_after_ms) == (code, why.outward().message, 1_500)
+        understood = TONGUE.fault(body.status, raw, "tag")
+        assert (understood.code, understood.message, understood.retry_after_ms) == (code, why.outward().message, 1_500)
     assert body.status in (TABLE[code].status, 400, 415, 500)
 
 
@@ -381,8 +382,8 @@ def test_an_error_of_a2a_names_its_reason_in_its_domain(error: Error) -> None:
         "metadata": {"taskId": "t"},
     }
     assert violations["fieldViolations"] == [{"field": "id", "description": "is wrong"}]
-    found = TONGUE.fault(body.status, encode({"code": body.rpc, "message": "x", "data": body.details}), "tag")
-    assert (found.code, found.foreign) == (ERRORS[error].code, error.value)
+    why = TONGUE.fault(body.status, encode({"code": body.rpc, "message": "x", "data": body.details}), "tag")
+    assert (why.code, why.foreign) == (ERRORS[error].code, error.value)
 
 
 @pytest.mark.parametrize("raw", [b"", b"7", b"{}", b'{"code": "x"}', b'{"data": [7, {"@type": 5}]}', b"[" * 5_000])
@@ -461,8 +462,8 @@ def test_numbers_are_whole_where_they_can_be() -> None:
 def test_history_holds_what_was_asked() -> None:
     from remit_server.dialects.a2a.requests import message_of
 
-    found = message_of(a_request(objective="Sort", input={"n": 1}, remit=a_remit()), task="t", context="c")
-    assert found == A2aMessage(
+    message = message_of(a_request(objective="Sort", input={"n": 1}, remit=a_remit()), task="t", context="c")
+    assert message == A2aMessage(
         message_id="r-1",
         context_id="c",
         task_id="t",

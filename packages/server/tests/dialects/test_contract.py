@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import dialect_laws as laws
 from dialect_laws import CAPABILITY_REQUEST as REQUEST
-from dialect_laws import Plain, asked, body_of, refusal
+from dialect_laws import Plain, a_message, body_of, refusal
 from remit.protocol.envelope import Handoff, Request, Response, Usage, level_of
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -94,7 +94,7 @@ def npv(**changes: Any) -> Request:
 
 def test_the_request_of_the_document_is_understood() -> None:
     """K1: its example."""
-    assert CONTRACT.submission(asked(REQUEST)) == Submission(
+    assert CONTRACT.submission(a_message(REQUEST)) == Submission(
         target="ANL",
         id="sess-789-20250118-143022",
         origin="CST",
@@ -110,14 +110,14 @@ def test_the_request_of_the_document_is_understood() -> None:
 def test_what_a_request_leaves_out_takes_the_defaults_of_the_document() -> None:
     """K1: NORMAL, 30 seconds, no context, no correlation."""
     required = {"source_agent", "target_agent", "capability_code", "request_id", "inputs_json"}
-    submission = CONTRACT.submission(asked({name: REQUEST[name] for name in required}))
+    submission = CONTRACT.submission(a_message({name: REQUEST[name] for name in required}))
     assert (submission.priority, submission.deadline_ms) == (None, 30_000)
     assert (submission.handoff, submission.user, submission.session, submission.correlation) == (None,) * 4
 
 
 def test_priority_and_correlation_are_understood() -> None:
     """K1, K3: one id across all requests of a workflow."""
-    submission = CONTRACT.submission(asked(asks(priority="HIGH", correlation_id="workflow-7")))
+    submission = CONTRACT.submission(a_message(asks(priority="HIGH", correlation_id="workflow-7")))
     assert (submission.priority, submission.correlation) == (Priority.HIGH, "workflow-7")
 
 
@@ -131,7 +131,7 @@ def test_the_handoff_context_of_the_document_is_understood() -> None:
         "assumptions": ["no new tariffs"],
         "growth_rate": 0.15,
     }
-    submission = CONTRACT.submission(asked(asks(context=context)))
+    submission = CONTRACT.submission(a_message(asks(context=context)))
     assert (submission.session, submission.user) == ("sess-789", "user-456")
     assert submission.handoff == Handoff(
         original_request="Help me build a business case for market entry",
@@ -198,7 +198,7 @@ def test_the_success_of_the_document_is_understood_and_told() -> None:
         duration_ms=245,
         capability_version="1.0",
     )
-    reply = CONTRACT.reply(response, asked(REQUEST))
+    reply = CONTRACT.reply(response, a_message(REQUEST))
     assert reply.status == 200
     assert body_of(reply) == SUCCESS | {
         "metadata": SUCCESS["metadata"] | {"source_version": "1.0", "cache_status": "bypass"}
@@ -213,7 +213,7 @@ def test_the_partial_response_of_the_document_is_understood_and_told() -> None:
         0.65,
         tuple(PARTIAL["warnings"]),
     )
-    body = body_of(CONTRACT.reply(response, asked(REQUEST)))
+    body = body_of(CONTRACT.reply(response, a_message(REQUEST)))
     del body["metadata"]
     assert body == PARTIAL
 
@@ -223,7 +223,7 @@ def test_the_error_of_the_document_is_understood_and_told() -> None:
     response = CONTRACT.response(answer(ERROR, status=400), replace(npv(), id=ERROR["request_id"]))
     assert response.status is Status.REFUSED
     assert response.fault == fault(Code.INPUT_VALIDATION_FAILED, ERROR["error_message"])
-    reply = CONTRACT.reply(response, asked(REQUEST))
+    reply = CONTRACT.reply(response, a_message(REQUEST))
     assert reply.status == 400
     body = body_of(reply)
     del body["metadata"]
@@ -235,9 +235,9 @@ def test_a_code_of_the_platform_is_kept_and_passed_on() -> None:
     code = "DATA_STALE_EXCHANGE_RATE"
     response = CONTRACT.response(answer(ERROR | {"error_code": code}), replace(npv(), id=ERROR["request_id"]))
     assert response.fault == fault(Code.DELEGATION_FAILED, ERROR["error_message"], foreign=code)
-    assert body_of(CONTRACT.reply(response, asked(REQUEST)))["error_code"] == code
+    assert body_of(CONTRACT.reply(response, a_message(REQUEST)))["error_code"] == code
     odd = replace(response, fault=fault(Code.TIMEOUT, "x", foreign="not a code"))
-    assert body_of(CONTRACT.reply(odd, asked(REQUEST)))["error_code"] == "TIMEOUT"
+    assert body_of(CONTRACT.reply(odd, a_message(REQUEST)))["error_code"] == "TIMEOUT"
 
 
 def test_a_time_out_tells_what_was_finished_and_what_was_not() -> None:
@@ -249,7 +249,7 @@ def test_a_time_out_tells_what_was_finished_and_what_was_not() -> None:
         unfinished=("market share",),
         fault=fault(Code.TIMEOUT, "Delegation timeout after 15000ms"),
     )
-    reply = CONTRACT.reply(response, asked(REQUEST))
+    reply = CONTRACT.reply(response, a_message(REQUEST))
     assert reply.status == 504
     body = body_of(reply)
     assert body["status"] == "TIMEOUT"
@@ -262,7 +262,7 @@ def test_a_time_out_tells_what_was_finished_and_what_was_not() -> None:
 def test_what_is_no_time_out_and_brought_nothing_is_an_error(status: Status) -> None:
     """K2: with a null result, a code and a message."""
     response = a_response(status=status, result={"half": 1}, fault=fault(Code.CANCELLED, ""))
-    body = body_of(CONTRACT.reply(response, asked(REQUEST)))
+    body = body_of(CONTRACT.reply(response, a_message(REQUEST)))
     assert (body["status"], body["result_json"], body["error_code"]) == ("ERROR", None, "CANCELLED")
     assert body["error_message"] == "The delegation, or one that it was part of, was cancelled."
 
@@ -282,16 +282,16 @@ def test_an_error_that_a_time_out_further_down_caused_is_an_error() -> None:
 @pytest.mark.parametrize("confidence", [1.0, 0.8, 0.79, 0.5, 0.49, 0.2, 0.19, 0.0])
 def test_a_confidence_is_told_in_the_words_of_the_contract(confidence: float) -> None:
     """K2: HIGH, MEDIUM, LOW, SPECULATIVE; and the word comes back as the same word."""
-    told = CONTRACT.reply(a_response(confidence=confidence), asked(REQUEST))
-    assert body_of(told)["confidence_level"] == level_of(confidence)
-    response = CONTRACT.response(told, a_request(capability="TAG"))
+    reply = CONTRACT.reply(a_response(confidence=confidence), a_message(REQUEST))
+    assert body_of(reply)["confidence_level"] == level_of(confidence)
+    response = CONTRACT.response(reply, a_request(capability="TAG"))
     assert response.confidence is not None
     assert level_of(response.confidence) == level_of(confidence)
 
 
 def test_a_result_whose_agent_does_not_say_how_sure_it_is_is_speculative() -> None:
     """K2: a level is required, and none is claimed that nobody vouched for."""
-    assert body_of(CONTRACT.reply(a_response(), asked(REQUEST)))["confidence_level"] == "SPECULATIVE"
+    assert body_of(CONTRACT.reply(a_response(), a_message(REQUEST)))["confidence_level"] == "SPECULATIVE"
 
 
 def test_metadata_is_told_and_understood() -> None:
@@ -306,16 +306,16 @@ def test_metadata_is_told_and_understood() -> None:
         confidence=0.9,
         usage=Usage(estimated=True),
     )
-    told = CONTRACT.reply(response, asked(REQUEST))
-    assert body_of(told)["metadata"] == {
+    reply = CONTRACT.reply(response, a_message(REQUEST))
+    assert body_of(reply)["metadata"] == {
         "processing_time_ms": 245,
         "source_version": "2.1",
         "capability_version": "1.1",
         "cache_status": "hit",
         "region": "eu",
     }
-    heard = CONTRACT.response(told, a_request(capability="TAG"))
-    assert heard == replace(response, metadata={"region": "eu"})
+    received = CONTRACT.response(reply, a_request(capability="TAG"))
+    assert received == replace(response, metadata={"region": "eu"})
 
 
 def test_versions_may_be_numbers_and_a_cache_may_say_more() -> None:
@@ -329,7 +329,7 @@ def test_versions_may_be_numbers_and_a_cache_may_say_more() -> None:
 
 
 def test_what_is_no_object_is_told_in_one() -> None:
-    assert body_of(CONTRACT.reply(a_response(result="42"), asked(REQUEST)))["result_json"] == {"result": "42"}
+    assert body_of(CONTRACT.reply(a_response(result="42"), a_message(REQUEST)))["result_json"] == {"result": "42"}
     assert body_of(CONTRACT.request(npv(input=[1, 2])))["inputs_json"] == {"input": [1, 2]}
     assert body_of(CONTRACT.request(npv()))["inputs_json"] == {}
 
@@ -374,7 +374,7 @@ def test_an_intent_that_cannot_be_written_is_refused() -> None:
 def test_a_missing_field_is_refused_by_name(name: str) -> None:
     """K1: every field that the document requires."""
     body = {each: value for each, value in REQUEST.items() if each != name}
-    assert refusal(lambda: CONTRACT.submission(asked(body))) == {
+    assert refusal(lambda: CONTRACT.submission(a_message(body))) == {
         "": "MALFORMED_ENVELOPE",
         f"$.{name}": "required field is missing",
     }
@@ -390,7 +390,7 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
         inputs_json=[1],
         context={"user_id": 4, "prior_agents": "ORC", "engagement_type": "x"},
     )
-    assert refusal(lambda: CONTRACT.submission(asked(body))) == {
+    assert refusal(lambda: CONTRACT.submission(a_message(body))) == {
         "": "MALFORMED_ENVELOPE",
         "$.prioriti": "unknown field; did you mean `priority`?",
         "$.source_agent": "control characters are not allowed in a name",
@@ -443,14 +443,14 @@ def test_a_claim_that_says_something_else_is_refused() -> None:
         ({"handoff": {"data": {"engagement_type": "audit"}}}, "data"),
     ):
         body = in_context(remit={"version": "1.0"} | claims)
-        problems = refusal(lambda body=body: CONTRACT.submission(asked(body)))
+        problems = refusal(lambda body=body: CONTRACT.submission(a_message(body)))
         assert field in problems["$.context.remit"]
 
 
 def test_who_does_not_know_of_claims_is_told_none() -> None:
     response = a_response(finished=("part one",))
-    assert "remit" not in body_of(CONTRACT.reply(response, asked(REQUEST)))["metadata"]
-    knows = asked(in_context(remit={"version": "1.0"}))
+    assert "remit" not in body_of(CONTRACT.reply(response, a_message(REQUEST)))["metadata"]
+    knows = a_message(in_context(remit={"version": "1.0"}))
     assert body_of(CONTRACT.reply(response, knows))["metadata"]["remit"]["finished"] == ["part one"]
 
 
@@ -461,14 +461,14 @@ def test_who_does_not_know_of_claims_is_told_none() -> None:
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """K2: for a client that knows nothing but the document."""
     response = replace(response, id="r-1", target="tag")
-    heard = CONTRACT.response(CONTRACT.reply(response, asked(REQUEST)), a_request(capability="TAG"))
+    received = CONTRACT.response(CONTRACT.reply(response, a_message(REQUEST)), a_request(capability="TAG"))
     for name in ("ok", "duration_ms", "agent_version", "capability_version", "cache"):
-        assert getattr(heard, name) == getattr(response, name)
-    assert (heard.status is Status.TIMEOUT) is (response.status is Status.TIMEOUT)
-    assert heard.warnings[: len(response.warnings)] == response.warnings
+        assert getattr(received, name) == getattr(response, name)
+    assert (received.status is Status.TIMEOUT) is (response.status is Status.TIMEOUT)
+    assert received.warnings[: len(response.warnings)] == response.warnings
     if response.confidence is not None:
-        assert heard.confidence is not None
-        assert level_of(heard.confidence) == level_of(response.confidence)
+        assert received.confidence is not None
+        assert level_of(received.confidence) == level_of(response.confidence)
     if response.ok:
         is_object = isinstance(response.result, dict | None)
-        assert heard.result == (response.result if is_object else {"result": response.result})
+        assert received.result == (response.result if is_object else {"result": response.result})

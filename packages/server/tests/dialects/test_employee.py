@@ -8,7 +8,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 import dialect_laws as laws
-from dialect_laws import HEADERS, SIMPLE, Plain, asked, body_of, refusal
+from dialect_laws import HEADERS, SIMPLE, Plain, a_message, body_of, refusal
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.codec import malformed
@@ -36,7 +36,7 @@ def without(name: str) -> Plain:
 
 def test_a_simple_delegation_of_the_document_is_understood() -> None:
     """X1, X9: mode 1, with the headers of the document's example."""
-    assert EMPLOYEE.submission(asked(SIMPLE, **HEADERS)) == Submission(
+    assert EMPLOYEE.submission(a_message(SIMPLE, **HEADERS)) == Submission(
         target="byte-doc",
         id="550e8400-e29b-41d4-a716-446655440000",
         origin="prime-boss",
@@ -66,7 +66,7 @@ def test_every_field_of_a_request_is_understood() -> None:
         created_at="2025-10-09T12:00:00.250Z",
         version="1.0",
     )
-    submission = EMPLOYEE.submission(asked(envelope))
+    submission = EMPLOYEE.submission(a_message(envelope))
     assert (submission.session, submission.hints, submission.depth) == ("child-1", ("receipt", "tax", "canadian"), 1)
     assert submission.created_ms == 1_760_011_200_250
     assert submission.handoff == Handoff(
@@ -85,14 +85,14 @@ def test_the_second_step_of_a_chain_brings_what_the_first_found() -> None:
         input=json.dumps(byte_result["artifacts"]),
         handoff_data={"intermediate_results": byte_result},
     )
-    submission = EMPLOYEE.submission(asked(envelope))
+    submission = EMPLOYEE.submission(a_message(envelope))
     assert submission.handoff == Handoff(prior_outputs=byte_result)
 
 
 @pytest.mark.parametrize("results", [[1, 2], "a text", 0, False, {"intermediate_results": {"a": 1}}])
 def test_results_of_any_form_are_handed_on_in_the_same(results: Any) -> None:
     """X8: the document lets them be anything."""
-    submission = EMPLOYEE.submission(asked(simple(handoff_data={"intermediate_results": results})))
+    submission = EMPLOYEE.submission(a_message(simple(handoff_data={"intermediate_results": results})))
     sent = body_of(EMPLOYEE.request(a_request(handoff=submission.handoff)))["handoff_data"]["intermediate_results"]
     del sent["remit"]
     assert sent == (results if isinstance(results, dict) else {"intermediate_results": results})
@@ -101,16 +101,16 @@ def test_results_of_any_form_are_handed_on_in_the_same(results: Any) -> None:
 
 def test_what_the_constraints_leave_out_takes_the_defaults_of_the_document() -> None:
     """X3, X6, X7: depth 2, 15 seconds, 1200 tokens; test 3 of the document gives the deadline alone."""
-    submission = EMPLOYEE.submission(asked(simple(constraints={"deadline_ms": 5000})))
+    submission = EMPLOYEE.submission(a_message(simple(constraints={"deadline_ms": 5000})))
     assert (submission.deadline_ms, submission.max_tokens, submission.max_depth) == (5_000, 1_200, 1)
-    submission = EMPLOYEE.submission(asked(simple(constraints={})))
+    submission = EMPLOYEE.submission(a_message(simple(constraints={})))
     assert (submission.deadline_ms, submission.max_tokens, submission.max_depth) == (15_000, 1_200, 1)
 
 
 @pytest.mark.parametrize(("current_depth", "runs"), [(None, True), (0, True), (1, True), (2, False), (7, False)])
 def test_the_depth_limit_of_the_document_is_exclusive(current_depth: int | None, runs: bool) -> None:
     """X3: user -> Prime (0) -> Byte (1) runs, -> Tag (2) does not; what claims to be at 0 is below who asks."""
-    submission = EMPLOYEE.submission(asked(simple(current_depth=current_depth)))
+    submission = EMPLOYEE.submission(a_message(simple(current_depth=current_depth)))
     sender = Sender(name="xspenses", is_hub=True)
     limits = Limits()
     request = receive(submission, sender, exposed=frozenset({"byte-doc"}), run="run-1", created_ms=1, limits=limits)
@@ -134,7 +134,7 @@ def test_a_response_of_ours_is_one_of_theirs() -> None:
         confidence=0.85,
         requires_followup=True,
     )
-    reply = EMPLOYEE.reply(response, asked(SIMPLE))
+    reply = EMPLOYEE.reply(response, a_message(SIMPLE))
     assert reply.status == 200
     assert body_of(reply) == {
         "request_id": "r-1",
@@ -230,7 +230,7 @@ SENTENCES = [
 @pytest.mark.parametrize(("why", "theirs"), SENTENCES, ids=[why.code for why, _ in SENTENCES])
 def test_an_employee_is_told_the_sentence_of_the_document(why: Fault, theirs: str) -> None:
     """X3, X4, X5, X6, X7, X10, X11: as the document words it; and by its sentence an error is known again."""
-    reply = EMPLOYEE.reply(a_response(status=Status.REFUSED, result=None, fault=why), asked(SIMPLE))
+    reply = EMPLOYEE.reply(a_response(status=Status.REFUSED, result=None, fault=why), a_message(SIMPLE))
     assert body_of(reply)["error"] == theirs
     assert body_of(reply)["status"] == "failed"
     again = EMPLOYEE.response(reply, a_request())
@@ -241,7 +241,7 @@ def test_an_employee_is_told_the_sentence_of_the_document(why: Fault, theirs: st
 
 def test_the_sentence_that_only_the_documents_test_has_is_known_too() -> None:
     """X3: test 1 of the document expects another sentence than its own function throws."""
-    words = body_of(EMPLOYEE.reply(a_response(status=Status.FAILED, fault=fault(Code.TIMEOUT, "x")), asked(SIMPLE)))
+    words = body_of(EMPLOYEE.reply(a_response(status=Status.FAILED, fault=fault(Code.TIMEOUT, "x")), a_message(SIMPLE)))
     given = ForeignMessage(body=json.dumps(words | {"error": "Max delegation depth exceeded"}).encode())
     response = EMPLOYEE.response(given, a_request())
     assert response.fault is not None
@@ -255,7 +255,7 @@ def test_headers_that_contradict_the_envelope_are_refused_by_name() -> None:
     """X9: all of them at once."""
     problems = refusal(
         lambda: EMPLOYEE.submission(
-            asked(
+            a_message(
                 simple(current_depth=1),
                 x_agent_request_id="another",
                 x_agent_origin="mallory",
@@ -277,7 +277,7 @@ def test_headers_that_contradict_the_envelope_are_refused_by_name() -> None:
 @pytest.mark.parametrize("depth", ["", "-1", "one", "1.0", "+1", "1 ", "٣", "9" * 400, "1e3"])
 def test_a_depth_header_that_is_no_number_is_refused(depth: str) -> None:
     """X9: whatever the envelope says."""
-    problems = refusal(lambda: EMPLOYEE.submission(asked(SIMPLE, x_agent_depth=depth)))
+    problems = refusal(lambda: EMPLOYEE.submission(a_message(SIMPLE, x_agent_depth=depth)))
     assert problems.keys() == {"", "X-Agent-Depth"}
 
 
@@ -312,7 +312,7 @@ REQUIRED = sorted(SIMPLE)
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_missing_field_is_refused_by_name(name: str) -> None:
     """X1: every field that the interface requires."""
-    assert refusal(lambda: EMPLOYEE.submission(asked(without(name)))) == {
+    assert refusal(lambda: EMPLOYEE.submission(a_message(without(name)))) == {
         "": "MALFORMED_ENVELOPE",
         f"$.{name}": "required field is missing",
     }
@@ -328,7 +328,7 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
         handoff_data={"facts": [1], "references": [{"owner_scope": "a\nb"}]},
         current_depth=-3,
     )
-    assert refusal(lambda: EMPLOYEE.submission(asked(envelope))) == {
+    assert refusal(lambda: EMPLOYEE.submission(a_message(envelope))) == {
         "": "MALFORMED_ENVELOPE",
         "$.objektive": "unknown field; did you mean `objective`?",
         "$.user_id": "Expected `str`, got `int`",
@@ -360,19 +360,19 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
     ],
 )
 def test_a_field_that_cannot_be_meant_is_refused_by_name(change: Plain, path: str) -> None:
-    assert path in refusal(lambda: EMPLOYEE.submission(asked(simple(**change))))
+    assert path in refusal(lambda: EMPLOYEE.submission(a_message(simple(**change))))
 
 
 def test_another_version_is_refused_with_the_one_that_is_spoken() -> None:
     """X14: the envelope says its version, if it has one to say."""
-    assert refusal(lambda: EMPLOYEE.submission(asked(simple(version="3.0"))))[""] == "VERSION_UNSUPPORTED"
+    assert refusal(lambda: EMPLOYEE.submission(a_message(simple(version="3.0"))))[""] == "VERSION_UNSUPPORTED"
 
 
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
 
 
 def claiming(claims: Plain, **changes: Any) -> ForeignMessage:
-    return asked(simple(**changes, handoff_data={"intermediate_results": {"remit": claims}}))
+    return a_message(simple(**changes, handoff_data={"intermediate_results": {"remit": claims}}))
 
 
 @pytest.mark.parametrize(
@@ -404,13 +404,13 @@ def test_a_claim_of_another_version_is_refused() -> None:
 def test_a_remit_of_the_documents_own_is_data() -> None:
     """An accountant may well have results that are called so."""
     for own in ({"amount": 5, "to": "the tax office"}, "wire", None):
-        submission = EMPLOYEE.submission(asked(simple(handoff_data={"intermediate_results": {"remit": own}})))
+        submission = EMPLOYEE.submission(a_message(simple(handoff_data={"intermediate_results": {"remit": own}})))
         assert submission.handoff == Handoff(prior_outputs={"remit": own})
 
 
 def test_who_does_not_know_of_claims_is_told_none() -> None:
     response = a_response(result={"a": 1}, warnings=("old data",))
-    assert "artifacts" not in body_of(EMPLOYEE.reply(response, asked(SIMPLE)))
+    assert "artifacts" not in body_of(EMPLOYEE.reply(response, a_message(SIMPLE)))
     (artifact,) = body_of(EMPLOYEE.reply(response, claiming({"version": "1.0", "run": "r"})))["artifacts"]
     assert artifact == {
         "type": "json",
@@ -425,12 +425,12 @@ def test_an_artifact_that_an_agent_calls_remit_is_no_claim() -> None:
     response = a_response(artifacts=(forged,))
     request = a_request()
     assert EMPLOYEE.response(EMPLOYEE.reply(response, EMPLOYEE.request(request)), request) == response
-    assert "artifacts" not in body_of(EMPLOYEE.reply(response, asked(SIMPLE)))
+    assert "artifacts" not in body_of(EMPLOYEE.reply(response, a_message(SIMPLE)))
     for own in (
         Artifact(type="table", value=[["rent", 900]], label="remit"),
         Artifact(type="json", value={"amount": 5}, label="remit"),
     ):
-        reply = EMPLOYEE.reply(a_response(artifacts=(own,)), asked(SIMPLE))
+        reply = EMPLOYEE.reply(a_response(artifacts=(own,)), a_message(SIMPLE))
         assert EMPLOYEE.response(reply, request) == a_response(artifacts=(own,))
 
 
@@ -441,28 +441,28 @@ def test_an_artifact_that_an_agent_calls_remit_is_no_claim() -> None:
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """X2: for a client that knows nothing but the document."""
     response = replace(response, id="r-1", target="tag")
-    heard = EMPLOYEE.response(EMPLOYEE.reply(response, asked(SIMPLE)), a_request())
+    received = EMPLOYEE.response(EMPLOYEE.reply(response, a_message(SIMPLE)), a_request())
     for name in ("summary", "session", "new_facts", "sources", "duration_ms", "requires_followup", "ok"):
-        assert getattr(heard, name) == getattr(response, name)
-    assert (heard.usage.prompt, heard.usage.completion) == (response.usage.prompt, response.usage.completion)
+        assert getattr(received, name) == getattr(response, name)
+    assert (received.usage.prompt, received.usage.completion) == (response.usage.prompt, response.usage.completion)
     if isinstance(response.result, str):
-        assert heard.result == response.result
+        assert received.result == response.result
     if response.confidence is not None:
-        assert heard.confidence is not None
-        assert abs(heard.confidence - response.confidence) <= 0.005
+        assert received.confidence is not None
+        assert abs(received.confidence - response.confidence) <= 0.005
 
 
 # ── answers of a server ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_end_without_a_reason_says_that_there_is_none() -> None:
-    reply = EMPLOYEE.reply(a_response(status=Status.FAILED), asked(SIMPLE))
+    reply = EMPLOYEE.reply(a_response(status=Status.FAILED), a_message(SIMPLE))
     assert (reply.status, body_of(reply)["error"]) == (502, "tag gave no reason")
 
 
 def test_which_fields_were_wrong_is_told_in_the_error() -> None:
     why = malformed((Problem("$.objektive", "unknown field; did you mean `objective`?"),))
-    reply = EMPLOYEE.reply(a_response(status=Status.REFUSED, result=None, fault=why), asked(b"{}"))
+    reply = EMPLOYEE.reply(a_response(status=Status.REFUSED, result=None, fault=why), a_message(b"{}"))
     assert reply.status == 400
     assert body_of(reply)["error"] == (
         "1 field is wrong: $.objektive; $.objektive: unknown field; did you mean `objective`?"
@@ -485,14 +485,14 @@ def test_which_fields_were_wrong_is_told_in_the_error() -> None:
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
     """X2: wrong fields are named, and who is to blame is the peer."""
-    words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
+    words = body_of(EMPLOYEE.reply(a_response(), a_message(SIMPLE)))
     problems = refusal(lambda: EMPLOYEE.response(ForeignMessage(body=json.dumps(words | change).encode()), a_request()))
     assert problems[""] == "RESULT_VALIDATION_FAILED"
     assert path in problems
 
 
 def test_an_answer_that_claims_another_end_than_it_tells_is_refused() -> None:
-    words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
+    words = body_of(EMPLOYEE.reply(a_response(), a_message(SIMPLE)))
     for claims in ({"status": "failed"}, {"fault": {"code": "TIMEOUT", "message": "x"}}, {"usage": {"prompt": 9}}):
         artifact = {"type": "json", "label": "remit", "value": {"version": "1.0"} | claims}
         given_back = ForeignMessage(body=json.dumps(words | {"artifacts": [artifact]}).encode())
@@ -503,7 +503,7 @@ def test_an_answer_that_claims_another_end_than_it_tells_is_refused() -> None:
 
 def test_what_a_server_leaves_open_is_understood() -> None:
     """What is only in the total was spent; relevance on another scale is none; that no reason is given is said."""
-    words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE))) | {
+    words = body_of(EMPLOYEE.reply(a_response(), a_message(SIMPLE))) | {
         "status": "failed",
         "token_usage": {"prompt": 10, "completion": 5, "total": 40},
         "used_sources": [{"owner_scope": "u-1", "source_id": "s", "relevance": 87}],
@@ -516,7 +516,7 @@ def test_what_a_server_leaves_open_is_understood() -> None:
 
 
 def test_a_success_with_an_error_keeps_it_as_a_warning() -> None:
-    words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE))) | {"error": "one page could not be read"}
+    words = body_of(EMPLOYEE.reply(a_response(), a_message(SIMPLE))) | {"error": "one page could not be read"}
     response = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
     assert (response.status, response.warnings) == (Status.SUCCESS, ("one page could not be read",))
 

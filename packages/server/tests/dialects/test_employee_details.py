@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from dialect_laws import SIMPLE, asked, body_of, refusal
+from dialect_laws import SIMPLE, a_message, body_of, refusal
 from remit.protocol.codec import Versions, VersionStep
 from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import Code, fault
@@ -117,7 +117,7 @@ def test_the_two_versions_before_are_read_and_answered_in_their_own_words(
 ) -> None:
     """X14."""
     envelope = {goal if name == "objective" else name: value for name, value in SIMPLE.items()}
-    old = asked(envelope | ({} if version is None else {"version": version}))
+    old = a_message(envelope | ({} if version is None else {"version": version}))
     dialect = Employee(LATER)
     assert dialect.submission(old).objective == "Extract receipt data"
     reply = body_of(dialect.reply(replace(a_response(), result="done"), old))
@@ -129,9 +129,9 @@ def test_the_third_version_before_is_refused_with_those_that_are_read() -> None:
     """X14."""
     dialect = Employee(LATER.then(_renaming("1.3", "x", "y")))
     for envelope in (SIMPLE, SIMPLE | {"version": "1.0"}, SIMPLE | {"version": "9"}):
-        problems = refusal(lambda envelope=envelope: dialect.submission(asked(envelope)))
+        problems = refusal(lambda envelope=envelope: dialect.submission(a_message(envelope)))
         assert problems[""] == "VERSION_UNSUPPORTED"
-    assert refusal(lambda: EMPLOYEE.submission(asked(SIMPLE | {"version": 1})))["$.version"]
+    assert refusal(lambda: EMPLOYEE.submission(a_message(SIMPLE | {"version": 1})))["$.version"]
 
 
 # ── numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,7 +155,7 @@ def test_fractions_of_a_peer_are_read_and_never_written() -> None:
     assert (response.duration_ms, response.usage.prompt, response.usage.completion) == (12, 10, 2)
     assert response.confidence == 0.875
     limits = {"max_tokens": 1200.9, "max_depth": 2.0, "deadline_ms": 1500.5}
-    submission = EMPLOYEE.submission(asked(SIMPLE | {"constraints": limits, "current_depth": 1.0}))
+    submission = EMPLOYEE.submission(a_message(SIMPLE | {"constraints": limits, "current_depth": 1.0}))
     assert (submission.max_tokens, submission.deadline_ms, submission.depth) == (1_200, 1_500, 1)
 
 
@@ -173,4 +173,4 @@ def test_fractions_of_a_peer_are_read_and_never_written() -> None:
 def test_the_sentence_for_a_tool_is_the_documents(ours: str, theirs: str) -> None:
     """X11."""
     response = replace(a_response(), status=Status.REFUSED, result=None, fault=fault(Code.TOOL_NOT_ALLOWED, ours))
-    assert body_of(EMPLOYEE.reply(response, asked(SIMPLE)))["error"] == theirs
+    assert body_of(EMPLOYEE.reply(response, a_message(SIMPLE)))["error"] == theirs

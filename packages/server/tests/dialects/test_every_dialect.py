@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dialect_laws import (
     Plain,
+    a_message,
     a_request_comes_back_as_it_was,
-    asked,
     body_of,
     ended_responses,
     outcome,
@@ -155,14 +155,14 @@ def test_nothing_that_is_claimed_allows_more_than_the_envelope(case: Case, claim
 @each_dialect
 def test_an_address_that_names_someone_else_is_refused(case: Case) -> None:
     """The librarian's request does not say who is asked: there the address alone does."""
-    found = outcome(lambda: case.dialect.submission(replace(case.example, target="admin")))
+    parsed = outcome(lambda: case.dialect.submission(replace(case.example, target="admin")))
     if case.name == "librarian":
-        assert isinstance(found, Submission)
-        assert found.target == "admin"
+        assert isinstance(parsed, Submission)
+        assert parsed.target == "admin"
         return
     field = {"employee": "$.target_employee", "contract": "$.target_agent", "subagent": "$.agent_name"}[case.name]
-    assert isinstance(found, Fault)
-    assert [problem.path for problem in found.problems] == [field]
+    assert isinstance(parsed, Fault)
+    assert [problem.path for problem in parsed.problems] == [field]
 
 
 # What no envelope may hold, wherever it is put into its text in the place of `"HERE"`.
@@ -181,10 +181,10 @@ BROKEN_JSON = {
 def test_broken_json_is_refused(case: Case) -> None:
     text = case.with_body(put(case.body(), (*case.claims, "remit"), "input", "HERE")).body
     for what, broken in BROKEN_JSON.items():
-        found = outcome(lambda: case.dialect.submission(case.with_body(text.replace(b'"HERE"', broken))))  # noqa: B023
-        assert isinstance(found, Fault), what
-        assert found.code in (Code.MALFORMED_ENVELOPE, Code.TOO_LARGE), what
-    huge = outcome(lambda: case.dialect.submission(asked(b" " * (4 * 1024 * 1024 + 1))))
+        refused = outcome(lambda: case.dialect.submission(case.with_body(text.replace(b'"HERE"', broken))))  # noqa: B023
+        assert isinstance(refused, Fault), what
+        assert refused.code in (Code.MALFORMED_ENVELOPE, Code.TOO_LARGE), what
+    huge = outcome(lambda: case.dialect.submission(a_message(b" " * (4 * 1024 * 1024 + 1))))
     assert isinstance(huge, Fault)
     assert huge.code is Code.TOO_LARGE
 

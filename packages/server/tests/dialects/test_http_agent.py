@@ -22,17 +22,17 @@ class Service:
 
     def __init__(self, act: Act) -> None:
         self.act = act
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.tokens: list[str | None] = []
         self.paths: list[str] = []
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=1)
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/chat-internal"
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(await request.json())
+        self.requests.append(await request.json())
         self.tokens.append(request.headers.get("authorization"))
         self.paths.append(request.path)
-        return await self.act(self.asked[-1], len(self.asked))
+        return await self.act(self.requests[-1], len(self.requests))
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
@@ -47,15 +47,15 @@ class Service:
             await runner.cleanup()
 
 
-def answered(asked: Any, **more: Any) -> web.Response:
+def answered(body: Any, **more: Any) -> web.Response:
     usage = {"prompt": 1, "completion": 2, "total": 3}
-    told = {
-        "request_id": asked["request_id"],
-        "target_employee": asked["target_employee"],
+    answer = {
+        "request_id": body["request_id"],
+        "target_employee": body["target_employee"],
         "summary": "",
         "result": "ok",
     }
-    return web.json_response(told | {"token_usage": usage, "status": "success", "duration_ms": 12.5} | more)
+    return web.json_response(answer | {"token_usage": usage, "status": "success", "duration_ms": 12.5} | more)
 
 
 def asking(service: Service, dialect: str = "employee", **options: Any) -> Hub:
@@ -67,8 +67,8 @@ def asking(service: Service, dialect: str = "employee", **options: Any) -> Hub:
 async def test_what_comes_back_is_the_answer_of_the_agent() -> None:
     """X2, X9."""
 
-    async def act(asked: Any, _: int) -> web.StreamResponse:
-        return answered(asked, confidence=80, artifacts=[{"type": "json", "value": 1}])
+    async def act(body: Any, _: int) -> web.StreamResponse:
+        return answered(body, confidence=80, artifacts=[{"type": "json", "value": 1}])
 
     service = Service(act)
     async with service.serving(), asking(service) as hub:
@@ -76,36 +76,36 @@ async def test_what_comes_back_is_the_answer_of_the_agent() -> None:
     assert (response.unwrap(), response.confidence, response.usage.total) == ("ok", 0.8, 3)
     assert response.artifacts[0].value == 1
     assert (service.tokens, service.paths) == (["Bearer t-1"], ["/chat-internal"])
-    assert service.asked[0]["user_id"] == "anna"
+    assert service.requests[0]["user_id"] == "anna"
 
 
 async def test_a_session_that_the_service_named_is_gone_on_with() -> None:
     """X16: by the id that it gave, and a new one is asked for without any."""
 
-    async def act(asked: Any, number: int) -> web.StreamResponse:
-        return answered(asked, child_session_id=asked.get("child_session_id") or f"theirs-{number}")
+    async def act(body: Any, number: int) -> web.StreamResponse:
+        return answered(body, child_session_id=body.get("child_session_id") or f"theirs-{number}")
 
     service = Service(act)
     async with service.serving(), asking(service) as hub:
         first = await hub.ask("byte-doc", "One", user="anna")
         await hub.ask("byte-doc", "Two", user="anna", session=first.session)
         await hub.ask("byte-doc", "Three", user="anna")
-        for said in ("Four", "Five"):
-            (await hub.ask("byte-doc", said, user="anna", session="self")).unwrap()
-    assert [asked.get("child_session_id") for asked in service.asked] == [None, "theirs-1", None, None, "theirs-4"]
+        for text in ("Four", "Five"):
+            (await hub.ask("byte-doc", text, user="anna", session="self")).unwrap()
+    assert [sent.get("child_session_id") for sent in service.requests] == [None, "theirs-1", None, None, "theirs-4"]
 
 
 async def test_a_busy_service_is_asked_again_under_the_same_id_if_it_says_when() -> None:
     """C2: 503 with Retry-After; nothing has begun there."""
 
-    async def act(asked: Any, number: int) -> web.StreamResponse:
-        return web.Response(status=503, headers={"retry-after": "0"}) if number < 3 else answered(asked)
+    async def act(body: Any, number: int) -> web.StreamResponse:
+        return web.Response(status=503, headers={"retry-after": "0"}) if number < 3 else answered(body)
 
     service = Service(act)
     async with service.serving(), asking(service) as hub:
         assert (await hub.ask("byte-doc", "Read it", user="anna")).unwrap() == "ok"
-    assert len(service.asked) == 3
-    assert len({asked["request_id"] for asked in service.asked}) == 1
+    assert len(service.requests) == 3
+    assert len({sent["request_id"] for sent in service.requests}) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_else_it_is_not_asked_again(
     async with service.serving(), asking(service, retries=retries) as hub:
         response = await hub.ask("byte-doc", "Read it", user="anna")
     assert response.fault is not None
-    assert (response.fault.code, len(service.asked)) == (code, times)
+    assert (response.fault.code, len(service.requests)) == (code, times)
 
 
 async def test_what_may_have_begun_is_not_sent_again() -> None:
@@ -143,7 +143,7 @@ async def test_what_may_have_begun_is_not_sent_again() -> None:
     async with service.serving(), asking(service) as hub:
         response = await hub.ask("byte-doc", "Read it", user="anna")
     assert response.fault is not None
-    assert (response.fault.code, len(service.asked)) == (Code.OUTCOME_UNKNOWN, 1)
+    assert (response.fault.code, len(service.requests)) == (Code.OUTCOME_UNKNOWN, 1)
 
 
 async def test_a_service_that_is_not_up_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,18 +156,18 @@ async def test_a_service_that_is_not_up_yet_is_asked_again(monkeypatch: pytest.M
 
     monkeypatch.setattr(http_agent, "in_words", in_words)
 
-    async def act(asked: Any, _: int) -> web.StreamResponse:
-        return answered(asked)
+    async def act(body: Any, _: int) -> web.StreamResponse:
+        return answered(body)
 
     service = Service(act)
     place = service.socket.getsockname()
     service.socket.close()
     async with asking(service, retries=50) as hub, asyncio.timeout(30):
-        asked = asyncio.create_task(hub.ask("byte-doc", "Read it", user="anna"))
+        pending = asyncio.create_task(hub.ask("byte-doc", "Read it", user="anna"))
         await refused.wait()
         service.socket = socket.create_server(place)
         async with service.serving():
-            assert (await asked).unwrap() == "ok"
+            assert (await pending).unwrap() == "ok"
     async with asking(service, retries=1) as hub:
         gone = await hub.ask("byte-doc", "Read it", user="anna")
     assert gone.fault is not None
@@ -207,28 +207,28 @@ def test_what_cannot_be_an_agent_elsewhere_is_refused_when_it_is_made(
 # ── sessions that the service names ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def names_sessions(asked: Any, number: int) -> web.StreamResponse:
-    return answered(asked, child_session_id=asked.get("child_session_id") or f"theirs-{number}")
+async def names_sessions(body: Any, number: int) -> web.StreamResponse:
+    return answered(body, child_session_id=body.get("child_session_id") or f"theirs-{number}")
 
 
 async def test_two_requests_of_one_session_at_once_are_both_answered() -> None:
     """X16: both begin a session there; the one that was kept first is gone on with."""
     both, there = asyncio.Event(), list[Any]()
 
-    async def act(asked: Any, number: int) -> web.StreamResponse:
-        there.append(asked)
+    async def act(body: Any, number: int) -> web.StreamResponse:
+        there.append(body)
         if len(there) == 2:
             both.set()
         await both.wait()
-        return await names_sessions(asked, number)
+        return await names_sessions(body, number)
 
     service = Service(act)
     async with service.serving(), asking(service) as hub, asyncio.timeout(30):
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(hub.ask("byte-doc", said, user="anna", session="s")) for said in ("One", "Two")]
+            tasks = [group.create_task(hub.ask("byte-doc", text, user="anna", session="s")) for text in ("One", "Two")]
         assert [task.result().unwrap() for task in tasks] == ["ok", "ok"]
         await hub.ask("byte-doc", "Three", user="anna", session="s")
-    assert service.asked[2]["child_session_id"] in ("theirs-1", "theirs-2")
+    assert service.requests[2]["child_session_id"] in ("theirs-1", "theirs-2")
 
 
 async def test_a_long_conversation_does_not_fill_up_with_names_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:

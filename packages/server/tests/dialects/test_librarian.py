@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import dialect_laws as laws
-from dialect_laws import CONTEXT, QUERY, Plain, asked, body_of, refusal
+from dialect_laws import CONTEXT, QUERY, Plain, a_message, body_of, refusal
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Call, Handoff, Request, Response, Source, Usage
@@ -28,7 +28,7 @@ def query(**changes: Any) -> Plain:
 
 
 def to_expert(body: Any, **headers: str) -> ForeignMessage:
-    return asked(body, target="expert-librarian", **headers)
+    return a_message(body, target="expert-librarian", **headers)
 
 
 # ── the document's examples ───────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +82,7 @@ def test_the_first_query_comes_from_a_user() -> None:
 
 def test_a_loop_of_the_document_is_detected() -> None:
     """C6: the document's unit test, in which b is asked while it stands in the chain."""
-    problems = refusal(lambda: LIBRARIAN.submission(asked(QUERY, target="b")))
+    problems = refusal(lambda: LIBRARIAN.submission(a_message(QUERY, target="b")))
     assert problems[""] == "LOOP_DETECTED"
 
 
@@ -344,7 +344,7 @@ def test_another_version_is_refused_before_its_fields_are_judged() -> None:
 @pytest.mark.parametrize("target", ["", "a\nb", "x" * 201])
 def test_the_address_names_who_is_asked(target: str) -> None:
     """C2: the request itself does not say it."""
-    assert refusal(lambda: LIBRARIAN.submission(asked(QUERY, target=target))).keys() == {"", "$.target"}
+    assert refusal(lambda: LIBRARIAN.submission(a_message(QUERY, target=target))).keys() == {"", "$.target"}
 
 
 def test_a_chain_longer_than_any_is_refused() -> None:
@@ -396,12 +396,12 @@ def test_a_chain_that_ends_with_the_same_name_twice_comes_back_as_it_was(chain: 
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """C4, C6: for a client that knows nothing but the document."""
     response = replace(response, id="r-1", target="tag")
-    heard = LIBRARIAN.response(LIBRARIAN.reply(response, to_expert(QUERY)), a_request())
-    assert (heard.ok, heard.confidence, heard.sources) == (response.ok, response.confidence, response.sources)
-    assert heard.path == response.path
-    if response.fault is not None and heard.fault is not None:
+    received = LIBRARIAN.response(LIBRARIAN.reply(response, to_expert(QUERY)), a_request())
+    assert (received.ok, received.confidence, received.sources) == (response.ok, response.confidence, response.sources)
+    assert received.path == response.path
+    if response.fault is not None and received.fault is not None:
         for name in ("code", "recoverable", "suggestion"):
-            assert getattr(heard.fault, name) == getattr(response.fault, name)
+            assert getattr(received.fault, name) == getattr(response.fault, name)
 
 
 # ── answers of a server ───────────────────────────────────────────────────────────────────────────────────────────────

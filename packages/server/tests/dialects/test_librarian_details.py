@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dialect_laws import CONTEXT, QUERY, TRACEPARENT, Plain, asked, body_of
+from dialect_laws import CONTEXT, QUERY, TRACEPARENT, Plain, a_message, body_of
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Request
@@ -27,7 +27,7 @@ def query(**context: Any) -> Plain:
 
 
 def to_expert(body: Any, **headers: str) -> Any:
-    return replace(asked(body, **headers), target="expert")
+    return replace(a_message(body, **headers), target="expert")
 
 
 # ── context ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 from click.testing import CliRunner
 
-from dialect_laws import CAPABILITY_REQUEST, HEADERS, QUERY, SIMPLE, Plain, asked, body_of
+from dialect_laws import CAPABILITY_REQUEST, HEADERS, QUERY, SIMPLE, Plain, a_message, body_of
 from remit import Answer, Brief, Capability, Hub
 from remit.policy.reception import Sender
 from remit.protocol.envelope import NOBODY, VERSION, Response
@@ -70,7 +70,7 @@ async def exchange(hub: Hub, dialect: str, foreign: ForeignMessage) -> ForeignMe
 async def test_an_employee_is_answered(team: Hub) -> None:
     """X1, X2, X9."""
     async with team:
-        reply = await exchange(team, "employee", asked(EMPLOYEE, x_agent_depth="1", x_agent_origin="prime-boss"))
+        reply = await exchange(team, "employee", a_message(EMPLOYEE, x_agent_depth="1", x_agent_origin="prime-boss"))
     body = body_of(reply)
     assert reply.status == 200
     assert body["request_id"] == EMPLOYEE["request_id"]
@@ -102,7 +102,7 @@ async def test_an_employee_is_refused_in_the_words_of_its_document(
 ) -> None:
     """X1, X3, X6, X7, X10."""
     async with team:
-        reply = await exchange(team, "employee", asked(EMPLOYEE | change))
+        reply = await exchange(team, "employee", a_message(EMPLOYEE | change))
     assert (reply.status, body_of(reply)["status"]) == (http, "failed")
     assert error in body_of(reply)["error"]
 
@@ -110,7 +110,7 @@ async def test_an_employee_is_refused_in_the_words_of_its_document(
 async def test_a_platform_agent_is_answered(team: Hub) -> None:
     """K1, K2, K5."""
     async with team:
-        reply = await exchange(team, "contract", asked(CAPABILITY_REQUEST))
+        reply = await exchange(team, "contract", a_message(CAPABILITY_REQUEST))
     body = body_of(reply)
     assert reply.status == 200
     assert (body["request_id"], body["status"]) == (CAPABILITY_REQUEST["request_id"], "SUCCESS")
@@ -121,7 +121,7 @@ async def test_a_platform_agent_is_answered(team: Hub) -> None:
 async def test_a_capability_that_nobody_registered_is_an_error(team: Hub) -> None:
     """K1, K2, K10."""
     async with team:
-        reply = await exchange(team, "contract", asked(CAPABILITY_REQUEST | {"capability_code": "ANL_MAGIC"}))
+        reply = await exchange(team, "contract", a_message(CAPABILITY_REQUEST | {"capability_code": "ANL_MAGIC"}))
     body = body_of(reply)
     assert (reply.status, body["status"], body["error_code"]) == (404, "ERROR", "CAPABILITY_NOT_FOUND")
     assert body["error_message"]
@@ -130,7 +130,7 @@ async def test_a_capability_that_nobody_registered_is_an_error(team: Hub) -> Non
 async def test_a_librarian_is_answered_below_where_it_says_it_is(team: Hub) -> None:
     """C2, C3: the callee is at the depth of the context, and whom it asks is one deeper."""
     async with team:
-        reply = await exchange(team, "librarian", asked(QUERY, target="expert-librarian"))
+        reply = await exchange(team, "librarian", a_message(QUERY, target="expert-librarian"))
     assert (reply.status, body_of(reply)["answer"]) == (200, "The archive says: three, at depth 4")
 
 
@@ -150,7 +150,7 @@ async def test_a_librarian_is_refused_with_a_code_of_its_document(
     """C6, C7: also if what the context claims is less than its chain shows."""
     body = QUERY | {"context": QUERY["context"] | context}
     async with team:
-        reply = await exchange(team, "librarian", asked(body, target=target))
+        reply = await exchange(team, "librarian", a_message(body, target=target))
     error = body_of(reply)["error"]
     assert error["code"] == code
     assert error.keys() == {"code", "message", "recoverable", "suggestion"}
@@ -160,7 +160,7 @@ async def test_a_tool_call_is_answered(team: Hub) -> None:
     """O1, O7."""
     call = {"tool": "sub_agent", "args": {"agent_name": "byte-doc", "task": "Read it", "input": {"page": 1}}}
     async with team:
-        reply = await exchange(team, "subagent", asked(call))
+        reply = await exchange(team, "subagent", a_message(call))
     body = body_of(reply)
     assert (reply.status, body["success"], body["agent_name"]) == (200, True, "byte-doc")
     assert json.loads(body["output"].removeprefix("Read: ").replace("'", '"')) == {"page": 1}
@@ -171,8 +171,8 @@ async def test_a_sub_agent_may_ask_nobody_unless_it_is_told_so(team: Hub) -> Non
     """O1, O5: allow_nested_calls is false by default."""
     args = {"agent_name": "expert-librarian", "task": "Which papers?"}
     async with team:
-        alone = body_of(await exchange(team, "subagent", asked(args)))
-        nested = body_of(await exchange(team, "subagent", asked(args | {"allow_nested_calls": True})))
+        alone = body_of(await exchange(team, "subagent", a_message(args)))
+        nested = body_of(await exchange(team, "subagent", a_message(args | {"allow_nested_calls": True})))
     assert (alone["success"], nested["success"]) == (False, True)
     assert "NESTED_CALLS_FORBIDDEN" in alone["errors"][0]
     assert nested["output"].startswith("The archive says: three")
@@ -215,7 +215,7 @@ async def test_a_dialect_that_does_not_say_for_whom_is_told_where_to_say_it(hub:
         "remainingTimeout": 5_000,
     }
     capability = {"source_agent": "A", "target_agent": "byte-doc", "capability_code": "TAG", "request_id": "r-1"}
-    asked: dict[str, tuple[dict[str, Any], str]] = {
+    bodies: dict[str, tuple[dict[str, Any], str]] = {
         "librarian/byte-doc": (
             query | {"context": context | {"startTime": 1, "parentSpanId": ""}},
             "context.user",
@@ -224,12 +224,12 @@ async def test_a_dialect_that_does_not_say_for_whom_is_told_where_to_say_it(hub:
         "subagent": ({"agent_name": "byte-doc", "task": "x"}, "remit.user"),
     }
     async with serving(tagging(hub)) as server, client_of(server, "north") as session:
-        for path, (body, place) in asked.items():
-            status, told = await sent(session, f"/dialects/{path}", body)
+        for path, (body, place) in bodies.items():
+            status, answer = await sent(session, f"/dialects/{path}", body)
             assert status == 400
-            assert f"$.{place}: name the user of the request" in json.dumps(told), told
-            assert "$.user" not in json.dumps(told)
-            assert "`problems`" not in json.dumps(told), "there are none in these envelopes"
+            assert f"$.{place}: name the user of the request" in json.dumps(answer), answer
+            assert "$.user" not in json.dumps(answer)
+            assert "`problems`" not in json.dumps(answer), "there are none in these envelopes"
 
 
 async def test_each_dialect_answers_garbage_in_its_own_words(hub: Hub) -> None:
@@ -395,11 +395,11 @@ async def test_runs_are_found_by_their_correlation_id(platform: Hub, tmp_path: P
         for number in ("1", "2"):
             await ask_platform(north, NPV | {"request_id": number, "correlation_id": "order-17"})
         _, other = await posted(web, {"target": "DOC", "user": "anna", "objective": "x"})
-        _, found = await got(north, "/v1/runs?correlation=order-17")
+        _, page = await got(north, "/v1/runs?correlation=order-17")
         _, alone = await got(web, f"/v1/runs?correlation={other['result']}")
         _, hidden = await got(north, f"/v1/runs?correlation={other['run']}")
         status, _ = await got(north, "/v1/runs?corelation=x")
-    assert [each["correlation"] for each in found["runs"]] == ["order-17", "order-17"]
+    assert [each["correlation"] for each in page["runs"]] == ["order-17", "order-17"]
     assert [each["run"] for each in alone["runs"]] == [other["run"]] == [other["result"]]
     assert (hidden["runs"], status) == ([], 400)
     listed = ["runs", "list", "--store", str(tmp_path / "remit.db"), "--json", "--correlation"]
@@ -460,15 +460,15 @@ async def refused_text(dialect: str, body: str) -> tuple[int, Any]:
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", "9" * 5_000, '1, "VALUE": 1, "VALUE": 2'])
 async def test_the_id_is_echoed_also_out_of_json_that_is_not_strict(dialect: str, body: str, value: str) -> None:
     """X1, K1: JavaScript and Python write such JSON; whoever sent it has to know which request was refused."""
-    status, told = await refused_text(dialect, body.replace("VALUE", value).replace("ID", '"r-7"'))
-    assert (status, told["request_id"]) == (400, "r-7")
+    status, answer = await refused_text(dialect, body.replace("VALUE", value).replace("ID", '"r-7"'))
+    assert (status, answer["request_id"]) == (400, "r-7")
 
 
 @pytest.mark.parametrize(("dialect", "body"), [("employee", EMPLOYEE_TEXT), ("contract", CONTRACT_TEXT)])
 @pytest.mark.parametrize("id", [r'"\ud800"', r'"a\nb"', f'"{"i" * 201}"', "[]", "7", '""'])
 async def test_what_is_no_id_is_not_echoed(dialect: str, body: str, id: str) -> None:
-    status, told = await refused_text(dialect, body.replace("VALUE", "1").replace("ID", id))
-    assert (status, told["request_id"]) == (400, "?")
+    status, answer = await refused_text(dialect, body.replace("VALUE", "1").replace("ID", id))
+    assert (status, answer["request_id"]) == (400, "?")
 
 
 async def test_the_name_of_a_peer_alone_is_a_session_like_any_other() -> None:

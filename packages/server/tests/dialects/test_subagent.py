@@ -8,7 +8,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 import dialect_laws as laws
-from dialect_laws import Plain, asked, body_of, refusal
+from dialect_laws import Plain, a_message, body_of, refusal
 from remit.protocol.envelope import ContextFilter, Request, Response, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -84,8 +84,8 @@ def test_the_call_of_the_document_is_understood() -> None:
             known="none",
         ),
     )
-    assert SUB_AGENT.submission(asked(CALL)) == expected
-    assert SUB_AGENT.submission(asked(CALL["args"])) == expected
+    assert SUB_AGENT.submission(a_message(CALL)) == expected
+    assert SUB_AGENT.submission(a_message(CALL["args"])) == expected
 
 
 def test_what_a_call_leaves_out_takes_the_defaults_of_the_document() -> None:
@@ -99,9 +99,9 @@ def test_what_a_call_leaves_out_takes_the_defaults_of_the_document() -> None:
         context=ContextFilter(known="none"),
     )
     args = {"agent_name": "coder", "task": "Write hello world"}
-    assert SUB_AGENT.submission(asked(args)) == expected
+    assert SUB_AGENT.submission(a_message(args)) == expected
     absent = ("context", "input", "max_context_tokens", "allowed_tools", "allow_nested_calls")
-    assert SUB_AGENT.submission(asked(args | dict.fromkeys(absent))) == expected
+    assert SUB_AGENT.submission(a_message(args | dict.fromkeys(absent))) == expected
 
 
 def test_every_part_of_a_filter_is_understood() -> None:
@@ -116,7 +116,7 @@ def test_every_part_of_a_filter_is_understood() -> None:
         "max_age_seconds": 60,
         "known": "decisions",
     }
-    submission = SUB_AGENT.submission(asked(with_args(context=wanted, input={"cost": 12}, allow_nested_calls=True)))
+    submission = SUB_AGENT.submission(a_message(with_args(context=wanted, input={"cost": 12}, allow_nested_calls=True)))
     assert submission.context == ContextFilter(
         last_messages=5,
         roles=frozenset({"user"}),
@@ -143,7 +143,7 @@ def test_the_result_of_the_document_is_understood_and_told() -> None:
         usage=Usage(completion=3_245),
         duration_ms=12_000,
     )
-    assert body_of(SUB_AGENT.reply(response, asked(CALL))) == RESULT
+    assert body_of(SUB_AGENT.reply(response, a_message(CALL))) == RESULT
 
 
 def test_a_request_of_ours_is_a_call_of_theirs() -> None:
@@ -196,7 +196,7 @@ def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
     """O7: errors."""
     why = fault(Code.TOOL_NOT_ALLOWED, "coder not authorized to use tool shell")
     response = a_response(status=Status.REFUSED, result=None, fault=why, warnings=("old data",))
-    reply = SUB_AGENT.reply(response, asked(CALL))
+    reply = SUB_AGENT.reply(response, a_message(CALL))
     assert reply.status == 403
     body = body_of(reply)
     assert (body["success"], body["output"]) == (False, "")
@@ -205,9 +205,9 @@ def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
         "Use a tool that its card and its remit both name, or have the team add it to the agent's `tools`.",
         "old data",
     ]
-    heard = SUB_AGENT.response(reply, a_request())
-    assert (heard.status, heard.fault and heard.fault.code) == (Status.REFUSED, Code.TOOL_NOT_ALLOWED)
-    assert heard.warnings == ("old data",)
+    received = SUB_AGENT.response(reply, a_request())
+    assert (received.status, received.fault and received.fault.code) == (Status.REFUSED, Code.TOOL_NOT_ALLOWED)
+    assert received.warnings == ("old data",)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +244,11 @@ def test_a_success_with_errors_keeps_them_as_warnings() -> None:
 def test_a_missing_argument_is_refused_by_name(name: str) -> None:
     """O1: with the name of the tool, and without."""
     args = {each: value for each, value in CALL["args"].items() if each != name}
-    assert refusal(lambda: SUB_AGENT.submission(asked(args))) == {
+    assert refusal(lambda: SUB_AGENT.submission(a_message(args))) == {
         "": "MALFORMED_ENVELOPE",
         f"$.{name}": "required field is missing",
     }
-    assert f"$.args.{name}" in refusal(lambda: SUB_AGENT.submission(asked(CALL | {"args": args})))
+    assert f"$.args.{name}" in refusal(lambda: SUB_AGENT.submission(a_message(CALL | {"args": args})))
 
 
 def test_unknown_arguments_and_wrong_types_are_refused_by_name_all_at_once() -> None:
@@ -261,7 +261,7 @@ def test_unknown_arguments_and_wrong_types_are_refused_by_name_all_at_once() -> 
         "allowed_tools": ["read", 3],
         "allow_nested_calls": "yes",
     }
-    assert refusal(lambda: SUB_AGENT.submission(asked(args))) == {
+    assert refusal(lambda: SUB_AGENT.submission(a_message(args))) == {
         "": "MALFORMED_ENVELOPE",
         "$.tasks": "unknown field; did you mean `task`?",
         "$.agent_name": "control characters are not allowed in a name",
@@ -289,7 +289,7 @@ def test_unknown_arguments_and_wrong_types_are_refused_by_name_all_at_once() -> 
     ],
 )
 def test_a_call_that_is_none_is_refused_by_field(body: Plain, path: str) -> None:
-    assert path in refusal(lambda: SUB_AGENT.submission(asked(body)))
+    assert path in refusal(lambda: SUB_AGENT.submission(a_message(body)))
 
 
 @pytest.mark.parametrize(
@@ -320,14 +320,14 @@ def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path:
 def test_who_calls_for_whom_can_be_said_beside_the_arguments() -> None:
     """The document knows it without being told; a hub elsewhere does not."""
     claims = {"version": "1.0", "id": "c-1", "user": "u-1", "origin": "planner", "priority": "LOW", "deadline_ms": 5}
-    submission = SUB_AGENT.submission(asked(CALL | {"remit": claims}))
+    submission = SUB_AGENT.submission(a_message(CALL | {"remit": claims}))
     assert (submission.id, submission.user, submission.origin) == ("c-1", "u-1", "planner")
     assert (submission.priority, submission.deadline_ms) == (Priority.LOW, 5)
 
 
 def test_a_call_has_never_more_time_than_the_document_gives_it() -> None:
     """O10."""
-    submission = SUB_AGENT.submission(asked(CALL | {"remit": {"version": "1.0", "deadline_ms": 10**9}}))
+    submission = SUB_AGENT.submission(a_message(CALL | {"remit": {"version": "1.0", "deadline_ms": 10**9}}))
     assert submission.deadline_ms == 300_000
 
 
@@ -340,15 +340,15 @@ def test_a_claim_that_says_something_else_is_refused() -> None:
         ({"context": {"last_messages": 100}}, "context.last_messages"),
     ):
         body = CALL | {"remit": {"version": "1.0"} | claims}
-        problems = refusal(lambda body=body: SUB_AGENT.submission(asked(body)))
+        problems = refusal(lambda body=body: SUB_AGENT.submission(a_message(body)))
         assert field in problems["$.remit"]
 
 
 def test_who_does_not_know_of_claims_is_told_none() -> None:
     """O7: a model reads the result, and nothing that it cannot use."""
     response = a_response(result={"a": 1}, confidence=0.9)
-    assert body_of(SUB_AGENT.reply(response, asked(CALL))).keys() == RESULT.keys()
-    knows = asked(CALL | {"remit": {"version": "1.0"}})
+    assert body_of(SUB_AGENT.reply(response, a_message(CALL))).keys() == RESULT.keys()
+    knows = a_message(CALL | {"remit": {"version": "1.0"}})
     assert body_of(SUB_AGENT.reply(response, knows))["remit"] == {
         "version": "1.0",
         "json": ["result"],
@@ -363,10 +363,14 @@ def test_who_does_not_know_of_claims_is_told_none() -> None:
 def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(response: Response) -> None:
     """O7: for a client that knows nothing but the document."""
     response = replace(response, id="r-1", target="tag")
-    heard = SUB_AGENT.response(SUB_AGENT.reply(response, asked(CALL)), a_request())
-    assert (heard.ok, heard.tool_calls, heard.warnings) == (response.ok, response.tool_calls, response.warnings)
-    assert heard.duration_ms == response.duration_ms // 1_000 * 1_000
-    assert heard.usage.total == min(response.usage.total, 2**53 - 1)
+    received = SUB_AGENT.response(SUB_AGENT.reply(response, a_message(CALL)), a_request())
+    assert (received.ok, received.tool_calls, received.warnings) == (
+        response.ok,
+        response.tool_calls,
+        response.warnings,
+    )
+    assert received.duration_ms == response.duration_ms // 1_000 * 1_000
+    assert received.usage.total == min(response.usage.total, 2**53 - 1)
     if response.fault is not None:
-        assert heard.fault is not None
-        assert heard.fault.code is response.fault.code
+        assert received.fault is not None
+        assert received.fault.code is response.fault.code

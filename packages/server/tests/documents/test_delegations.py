@@ -45,12 +45,12 @@ def tree_of(*events: tuple[int, Body]) -> Tree:
     return tree
 
 
-def asked(path: str, agent: str, parent: str | None = "run") -> Request:
+def a_delegation(path: str, agent: str, parent: str | None = "run") -> Request:
     origin = "user" if parent is None else "boss"
     return Request(version=VERSION, id=path, origin=origin, target=agent, remit=REMIT, run="run", parent=parent)
 
 
-def answered(path: str, agent: str, took: int, tokens: int, model: str = "") -> Response:
+def a_result(path: str, agent: str, took: int, tokens: int, model: str = "") -> Response:
     return Response(
         version=VERSION,
         id=path,
@@ -66,12 +66,12 @@ def answered(path: str, agent: str, took: int, tokens: int, model: str = "") -> 
 def test_time_and_tokens_are_told_with_and_without_those_below() -> None:
     """Two that are at work at once are waited for once."""
     tree = tree_of(
-        (1_000, asked("run", "boss", None)),
-        (1_010, asked("run.1", "clerk")),
-        (1_020, asked("run.2", "reader")),
-        (1_050, answered("run.1", "clerk", 40, 100, "m:small")),
-        (1_060, answered("run.2", "reader", 40, 300)),
-        (1_100, answered("run", "boss", 100, 1_000, "m:large")),
+        (1_000, a_delegation("run", "boss", None)),
+        (1_010, a_delegation("run.1", "clerk")),
+        (1_020, a_delegation("run.2", "reader")),
+        (1_050, a_result("run.1", "clerk", 40, 100, "m:small")),
+        (1_060, a_result("run.2", "reader", 40, 300)),
+        (1_100, a_result("run", "boss", 100, 1_000, "m:large")),
     )
     prices = {"m:large": Price(input=10, output=0), "m:small": Price(input=1, output=0)}
     pricing = Pricing(price=prices.get, models={"reader": "m:small"})
@@ -86,7 +86,7 @@ def test_time_and_tokens_are_told_with_and_without_those_below() -> None:
 
 
 def test_one_that_has_not_ended_is_told_so_far() -> None:
-    tree = tree_of((1_000, asked("run", "boss", None)), (1_200, asked("run.1", "clerk")))
+    tree = tree_of((1_000, a_delegation("run", "boss", None)), (1_200, a_delegation("run.1", "clerk")))
     table = table_of(tree, tree.nodes_in_order(), 1_500)
     assert [table.names[each] for each in table.state] == ["waiting", "running"]
     assert (table.took, table.own) == ((500, 300), (200, 300))

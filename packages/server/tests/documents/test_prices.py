@@ -14,7 +14,7 @@ PLAIN = Price(input=1.0, output=4.0)
 
 
 @pytest.mark.parametrize(
-    ("model", "found"),
+    ("model", "expected"),
     [
         ("openai:gpt-5-mini", MINI),
         ("azure:gpt-5-mini", None),
@@ -26,9 +26,9 @@ PLAIN = Price(input=1.0, output=4.0)
     ],
 )
 def test_a_price_is_found_by_the_name_of_the_model_with_or_without_its_provider(
-    model: str, found: Price | None
+    model: str, expected: Price | None
 ) -> None:
-    assert price_in({"openai:gpt-5-mini": MINI, "local": PLAIN}, model) == found
+    assert price_in({"openai:gpt-5-mini": MINI, "local": PLAIN}, model) == expected
 
 
 def test_tokens_cost_their_share_of_a_million() -> None:
@@ -61,12 +61,12 @@ def test_the_price_of_the_team_comes_before_the_one_of_the_package() -> None:
 
 def test_the_package_knows_the_prices_of_a_provider_under_the_names_that_agents_use() -> None:
     book = PriceBook()
-    found = book.price("openai:gpt-5-mini")
-    assert found is not None
-    assert 0 < found.input < found.output
-    assert found.cached is not None
-    assert found.cached <= found.input
-    assert book.price("openai-responses:gpt-5-mini") == found
+    price = book.price("openai:gpt-5-mini")
+    assert price is not None
+    assert 0 < price.input < price.output
+    assert price.cached is not None
+    assert price.cached <= price.input
+    assert book.price("openai-responses:gpt-5-mini") == price
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "llama3:8b", "openai:no-such-model", "nobody:gpt-5-mini", ""])

@@ -56,7 +56,7 @@ def request(
 
 
 def response(
-    asked: Request,
+    delegation: Request,
     prompt: int = 0,
     completion: int = 0,
     *,
@@ -68,10 +68,10 @@ def response(
     failed = status not in (Status.SUCCESS, Status.PARTIAL)
     return Response(
         version=VERSION,
-        id=asked.id,
-        target=asked.target,
+        id=delegation.id,
+        target=delegation.target,
         status=status,
-        run=asked.run,
+        run=delegation.run,
         usage=Usage(prompt=prompt, completion=completion, overrun=overrun),
         duration_ms=ms,
         fault=fault(Code.DELEGATION_FAILED, "it broke") if failed else None,
@@ -99,10 +99,10 @@ class Book:
             Record(seq=len(self.rows) + 1, kind=kind, at_ms=at_ms, run=run or "r", session=run or "r", body=body)
         )
 
-    def done(self, asked: Request, *numbers: int, at_ms: int = DAY, **how: object) -> None:
+    def done(self, delegation: Request, *numbers: int, at_ms: int = DAY, **how: object) -> None:
         """Write a delegation without others below it."""
-        self.write(asked, at_ms)
-        self.write(response(asked, *numbers, **how), at_ms)  # pyright: ignore[reportArgumentType]
+        self.write(delegation, at_ms)
+        self.write(response(delegation, *numbers, **how), at_ms)  # pyright: ignore[reportArgumentType]
 
     def figures(self, **bounds: int) -> RecordFigures:
         return folded(RecordFigures(**bounds), self.rows)
@@ -115,11 +115,11 @@ def folded(figures: RecordFigures, rows: Iterable[Record]) -> RecordFigures:
 
 
 def sums_of(figures: RecordFigures) -> dict[SumKey, Sums]:
-    found: dict[SumKey, Sums] = {}
+    sums_by_key: dict[SumKey, Sums] = {}
     for period in figures.between(0, 10**15):
         for key, sums in period.sums.items():
-            found.setdefault(key, Sums()).add(sums)
-    return found
+            sums_by_key.setdefault(key, Sums()).add(sums)
+    return sums_by_key
 
 
 def key(agent: str, *, user: str = "anna", model: str = "", root: str = "boss", capability: str = "") -> SumKey:
@@ -136,13 +136,13 @@ def test_each_agent_has_its_own_tokens_and_those_of_all_below_it() -> None:
     book.write(response(grandchild, 30, 3))
     book.write(response(child, 50, 5, ms=80))
     book.write(response(root, 150, 15, ms=100))
-    found = sums_of(book.figures())
-    assert {at.agent: (sums.prompt, sums.completion, sums.total) for at, sums in found.items()} == {
+    totals = sums_of(book.figures())
+    assert {at.agent: (sums.prompt, sums.completion, sums.total) for at, sums in totals.items()} == {
         "boss": (100, 10, 165),
         "clerk": (20, 2, 55),
         "scribe": (30, 3, 33),
     }
-    assert (found[key("boss")].runs, found[key("clerk", capability="FILE")].runs) == (1, 0)
+    assert (totals[key("boss")].runs, totals[key("clerk", capability="FILE")].runs) == (1, 0)
     (period,) = book.figures().between(0, 10**15)
     assert period.traffic == {
         ("user", "boss", "boss"): Traffic(calls=1, tokens=165, time_ms=100),
@@ -167,11 +167,11 @@ def test_a_request_with_an_id_of_its_sender_is_found_again() -> None:
 def test_every_end_is_counted_once_and_failures_by_their_code() -> None:
     book = Book()
     for number, status in enumerate(Status):
-        asked = request(f"r{number}", "boss")
+        delegation = request(f"r{number}", "boss")
         if status is Status.REFUSED:
-            book.write(Refusal(request=asked, response=response(asked, status=status)))
+            book.write(Refusal(request=delegation, response=response(delegation, status=status)))
         else:
-            book.done(asked, status=status, ms=10, overrun=1)
+            book.done(delegation, status=status, ms=10, overrun=1)
     (sums,) = sums_of(book.figures()).values()
     assert (sums.delegations, sums.runs) == (6, 6)
     assert (sums.succeeded, sums.failed, sums.refused, sums.cancelled) == (2, 2, 1, 1)
@@ -224,8 +224,8 @@ def test_the_model_is_the_one_that_the_record_names() -> None:
     book = Book()
     book.done(request("r", "boss"), 100, 10, metadata={MODEL: {"name": "openai:gpt-5-mini", "cached": 60}})
     book.done(request("s", "boss"), 100, 10)
-    found = sums_of(book.figures())
-    assert {at.model: (sums.prompt, sums.cached) for at, sums in found.items()} == {
+    totals = sums_of(book.figures())
+    assert {at.model: (sums.prompt, sums.cached) for at, sums in totals.items()} == {
         "openai:gpt-5-mini": (100, 60),
         "": (100, 0),
     }
@@ -239,7 +239,7 @@ def test_what_was_read_from_a_cache_beside_the_usage_is_spent_all_the_same() -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("written", "expected"),
     [
         ({"name": "m"}, ModelUse(name="m")),
         ({"name": "m", "cached": 7, "beside": 3}, ModelUse(name="m", cached=7, beside=3)),
@@ -250,8 +250,10 @@ def test_what_was_read_from_a_cache_beside_the_usage_is_spent_all_the_same() -> 
         (None, None),
     ],
 )
-def test_what_an_agent_says_of_its_model_is_not_trusted_to_be_well_formed(said: Json, found: ModelUse | None) -> None:
-    assert model_in({MODEL: said}) == found
+def test_what_an_agent_says_of_its_model_is_not_trusted_to_be_well_formed(
+    written: Json, expected: ModelUse | None
+) -> None:
+    assert model_in({MODEL: written}) == expected
 
 
 def test_a_delegation_that_another_hub_on_the_same_store_executes_is_counted_once() -> None:
@@ -266,13 +268,13 @@ def test_a_delegation_that_another_hub_on_the_same_store_executes_is_counted_onc
     book.write(response(there, 50, metadata={MODEL: {"name": "m"}}))
     book.write(response(handed, 50, ms=9))
     book.write(response(root, 60))
-    found = sums_of(book.figures())
-    assert {at.agent: (sums.tokens, sums.delegations, sums.runs) for at, sums in found.items()} == {
+    totals = sums_of(book.figures())
+    assert {at.agent: (sums.tokens, sums.delegations, sums.runs) for at, sums in totals.items()} == {
         "boss": (10, 1, 1),
         "clerk": (20, 1, 0),
         "scribe": (30, 1, 0),
     }
-    assert key("clerk", model="m", capability="FILE") in found
+    assert key("clerk", model="m", capability="FILE") in totals
 
 
 def test_the_newest_failures_of_an_agent_are_kept_with_the_run_they_belong_to() -> None:

@@ -30,8 +30,8 @@ def test_a_time_that_a_server_says_in_a_header_comes_into_the_advice() -> None:
     refused = Response(
         version=VERSION, id="r", target="tag", status=Status.REFUSED, fault=fault(Code.OVERLOADED, "full")
     )
-    heard = in_time(refused, ForeignMessage(headers={"retry-after": "7"}, body=b"", status=503))
-    assert heard.fault == fault(Code.OVERLOADED, "full", retry_after_ms=7_000)
+    delayed = in_time(refused, ForeignMessage(headers={"retry-after": "7"}, body=b"", status=503))
+    assert delayed.fault == fault(Code.OVERLOADED, "full", retry_after_ms=7_000)
 
 
 @pytest.mark.parametrize(

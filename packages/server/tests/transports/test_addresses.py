@@ -167,7 +167,7 @@ async def test_a_name_that_leads_elsewhere_the_second_time_is_judged_the_second_
     async def lookup(_: str, __: int) -> list[str]:
         return next(answers)
 
-    async with a_server() as (port, asked):
+    async with a_server() as (port, requests):
         url = f"http://rebind.example.com:{port}/"
         await looked_up(url, PUBLIC, lookup)
         outbound = OutboundClient(PUBLIC, lookup=lookup)
@@ -175,7 +175,7 @@ async def test_a_name_that_leads_elsewhere_the_second_time_is_judged_the_second_
             async with outbound.request("GET", url, headers={}):
                 pass
         await outbound.close()
-    assert asked == []
+    assert requests == []
 
 
 async def test_what_was_judged_is_where_it_goes() -> None:
@@ -185,13 +185,13 @@ async def test_what_was_judged_is_where_it_goes() -> None:
         lookups.append(host)
         return ["127.0.0.1"]
 
-    async with a_server() as (port, asked):
+    async with a_server() as (port, requests):
         outbound = OutboundClient(OutboundHosts(hosts=frozenset({"hooks.internal"})), lookup=lookup)
         async with outbound.request("POST", f"http://hooks.internal:{port}/x", headers={}, data=b"") as reply:
             assert reply.status == 200
         await outbound.close()
     assert lookups == ["hooks.internal"]
-    assert b"Host: hooks.internal" in asked[0]
+    assert b"Host: hooks.internal" in requests[0]
 
 
 async def test_a_literal_is_judged_although_nobody_looks_it_up() -> None:
@@ -203,12 +203,12 @@ async def test_a_literal_is_judged_although_nobody_looks_it_up() -> None:
 
 async def test_a_redirect_is_not_followed() -> None:
     there = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n"
-    async with a_server(there) as (port, asked):
+    async with a_server(there) as (port, requests):
         outbound = OutboundClient(OutboundHosts(private=True))
         async with outbound.request("GET", f"http://127.0.0.1:{port}/", headers={}) as reply:
             assert reply.status == 302
         await outbound.close()
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 EVERYWHERE = OutboundHosts(private=True)
@@ -238,10 +238,10 @@ def wrapped(address: str) -> list[str]:
     "network", [*IPV4, *IPV6, "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8", "100::/64", "::/8"]
 )
 def test_no_address_of_a_special_network_is_public(network: str) -> None:
-    found = IPv6Network(network) if ":" in network else IPv4Network(network)
-    assert not is_public(str(found[0]))
-    assert not is_public(str(found[-1]))
-    assert not is_public(str(found[found.num_addresses // 3]))
+    special = IPv6Network(network) if ":" in network else IPv4Network(network)
+    assert not is_public(str(special[0]))
+    assert not is_public(str(special[-1]))
+    assert not is_public(str(special[special.num_addresses // 3]))
 
 
 @pytest.mark.parametrize(
@@ -282,11 +282,11 @@ async def test_secrets_of_a_cloud_are_fetched_for_nobody(address: str) -> None:
     """Also in a network in which any other address will do, and by a name that leads there."""
     host = f"[{address}]" if ":" in address else address
     assert not is_public(address)
-    told = r"it is not a public address|not on the public network|it is a cloud metadata address, which exposes secrets"
+    why = r"it is not a public address|not on the public network|it is a cloud metadata address, which exposes secrets"
     for reach in (PUBLIC, EVERYWHERE):
-        with pytest.raises(RemitError, match=told):
+        with pytest.raises(RemitError, match=why):
             parsed(f"http://{host}/latest/meta-data/", reach)
-        with pytest.raises(RemitError, match=told):
+        with pytest.raises(RemitError, match=why):
             await looked_up("http://innocent.example.org/", reach, leads_to("8.8.8.8", address))
     named = OutboundHosts(hosts=frozenset({"innocent.example.org"}))
     with pytest.raises(RemitError, match="it is a cloud metadata address, which exposes secrets"):

@@ -30,14 +30,14 @@ def way() -> Way:
     return Way()
 
 
-def grant_of(found: Verified | Fault) -> Grant:
-    assert isinstance(found, Verified), found
-    return found.grant
+def grant_of(outcome: Verified | Fault) -> Grant:
+    assert isinstance(outcome, Verified), outcome
+    return outcome.grant
 
 
-def refusal(found: object) -> tuple[Code, str]:
-    assert isinstance(found, Fault), found
-    return found.code, found.message
+def refusal(outcome: object) -> tuple[Code, str]:
+    assert isinstance(outcome, Fault), outcome
+    return outcome.code, outcome.message
 
 
 def invalid(why: str) -> tuple[Code, str]:
@@ -350,8 +350,8 @@ def test_a_hop_that_was_left_out_shows_by_its_signature(way: Way) -> None:
     """Two hubs that work together cannot hide a third: the one that a block names has to sign the next."""
     biscuit = rooted(way.pairs[0], 0, content_of(a_hop(0, way.pairs[1])))
     token = signed_on(biscuit, way.pairs[2], 1, content_of(a_hop(1, way.pairs[3]))).to_base64()
-    told = invalid("block 1 is not signed by the hub that the previous block names")
-    assert refusal(way.verify(token, 3, peer_key=way.pairs[2].public, request_id="r1")) == told
+    refused = invalid("block 1 is not signed by the hub that the previous block names")
+    assert refusal(way.verify(token, 3, peer_key=way.pairs[2].public, request_id="r1")) == refused
 
 
 def test_a_block_that_nobody_signed_is_refused(way: Way) -> None:
@@ -365,8 +365,8 @@ def test_a_block_that_is_signed_with_a_key_of_another_kind_is_refused(way: Way) 
     biscuit = rooted(way.pairs[0], 0, content_of(a_hop(0, way.pairs[1])))
     other = KeyPair.from_private_key(PrivateKey("secp256r1-private/" + "07" * 32))
     token = signed_on(biscuit, other, 1, content_of(a_hop(1, way.pairs[2]))).to_base64()
-    told = invalid("block 1 is not signed by the hub that the previous block names")
-    assert refusal(way.verify(token, 2)) == told
+    refused = invalid("block 1 is not signed by the hub that the previous block names")
+    assert refusal(way.verify(token, 2)) == refused
 
 
 @pytest.mark.parametrize(
@@ -382,13 +382,13 @@ def test_a_block_that_is_signed_with_a_key_of_another_kind_is_refused(way: Way) 
 )
 def test_a_block_that_says_anything_else_is_refused(way: Way, code: str) -> None:
     """So no check is passed over, and no rule of a stranger is ever evaluated."""
-    told = invalid("it holds content that no hub writes")
+    refused = invalid("it holds content that no hub writes")
     first = content_of(a_hop(0, way.pairs[1]))
-    assert refusal(way.verify(rooted(way.pairs[0], 0, first, code=code).to_base64(), 1)) == told
+    assert refusal(way.verify(rooted(way.pairs[0], 0, first, code=code).to_base64(), 1)) == refused
     later = signed_on(
         rooted(way.pairs[0], 0, first), way.pairs[1], 1, content_of(a_hop(1, way.pairs[2])), code=code
     ).to_base64()
-    assert refusal(way.verify(later, 2)) == told
+    assert refusal(way.verify(later, 2)) == refused
 
 
 @pytest.mark.parametrize(
@@ -404,12 +404,14 @@ def test_a_block_whose_content_is_none_is_refused(way: Way, content: Any) -> Non
 
 @pytest.mark.parametrize("number", [1, 2, -1, 10**12])
 def test_a_block_that_counts_wrong_is_refused(way: Way, number: int) -> None:
-    told = invalid("it holds content that no hub writes")
-    assert refusal(way.verify(rooted(way.pairs[0], number, content_of(a_hop(0, way.pairs[1]))).to_base64(), 1)) == told
+    refused = invalid("it holds content that no hub writes")
+    assert (
+        refusal(way.verify(rooted(way.pairs[0], number, content_of(a_hop(0, way.pairs[1]))).to_base64(), 1)) == refused
+    )
     first = rooted(way.pairs[0], 0, content_of(a_hop(0, way.pairs[1])))
     if number != 1:
         token = signed_on(first, way.pairs[1], number, content_of(a_hop(1, way.pairs[2]))).to_base64()
-        assert refusal(way.verify(token, 2)) == told
+        assert refusal(way.verify(token, 2)) == refused
 
 
 # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -512,9 +514,9 @@ def test_a_changed_credential_is_refused_or_says_the_same(data: st.DataObject) -
     content = bytearray(base64.urlsafe_b64decode(TOKEN))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    found = WAY.verify(base64.urlsafe_b64encode(bytes(content)).decode(), 3)
-    if isinstance(found, Verified):
-        assert found.grant == GRANT
+    outcome = WAY.verify(base64.urlsafe_b64encode(bytes(content)).decode(), 3)
+    if isinstance(outcome, Verified):
+        assert outcome.grant == GRANT
 
 
 @given(st.binary(max_size=2_000))

@@ -64,10 +64,10 @@ def test_of_the_second_request_of_a_run_the_last_block_alone_is_checked_and_says
 
 def test_what_was_read_so_is_passed_on_like_any_other(run: Run) -> None:
     way, second = run.way, run.request("second")
-    found = run.chains.read(second, way.root)
-    assert isinstance(found, CredentialChain)
-    assert found.biscuit is None
-    onward = way.onward(found, "r3")
+    chain = run.chains.read(second, way.root)
+    assert isinstance(chain, CredentialChain)
+    assert chain.biscuit is None
+    onward = way.onward(chain, "r3")
     assert content_said(way.chain(onward)) == content_said(way.chain(way.chain(onward).biscuit.to_base64()))
     assert isinstance(way.verify(onward, 4), Verified)
 
@@ -93,9 +93,9 @@ def test_all_that_does_not_depend_on_signatures_is_asked_of_each(run: Run, monke
         *({"revoked": {each}} for each in last.ids),
     ]
     for wrong in wrongs:
-        found = verify(second, **{**good, **wrong})
-        assert isinstance(found, Fault)
-        assert found.code is Code.CREDENTIAL_INVALID
+        outcome = verify(second, **{**good, **wrong})
+        assert isinstance(outcome, Fault)
+        assert outcome.code is Code.CREDENTIAL_INVALID
     good["now_ms"] += 10**9
     late = verify(second, **good)
     assert isinstance(late, Fault)
@@ -103,9 +103,9 @@ def test_all_that_does_not_depend_on_signatures_is_asked_of_each(run: Run, monke
 
 
 def test_a_hub_that_is_not_trusted_any_more_starts_nothing(run: Run) -> None:
-    found = run.chains.read(run.request("second"), {run.way.pairs[1].public})
-    assert isinstance(found, Fault)
-    assert "not trusted" in found.message
+    outcome = run.chains.read(run.request("second"), {run.way.pairs[1].public})
+    assert isinstance(outcome, Fault)
+    assert "not trusted" in outcome.message
 
 
 def test_only_so_many_are_kept() -> None:
@@ -202,9 +202,9 @@ def test_a_hub_that_may_not_ask_another_adds_nothing() -> None:
     # Two siblings that a hub made which was forbidden to: the first is refused, and so nothing stands for the second.
     for _ in range(2):
         block = signed_on(held.biscuit, way.pairs[2], 2, content_of(a_hop(2, way.pairs[3])))
-        found = chains.read(block.to_base64(), way.root)
-        assert isinstance(found, Fault)
-        assert found.code is Code.NESTED_CALLS_FORBIDDEN
+        outcome = chains.read(block.to_base64(), way.root)
+        assert isinstance(outcome, Fault)
+        assert outcome.code is Code.NESTED_CALLS_FORBIDDEN
 
 
 def test_no_byte_can_be_changed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,28 +231,28 @@ def test_what_is_cut_off_or_goes_on_is_read_by_the_library(run: Run, cut: int) -
     other = bytes(each ^ 0xFF for each in given[-cut:])
     for changed in (given[:-cut], given + given[-cut:], given[:-cut] + other):
         token = urlsafe_b64encode(changed).decode()
-        found = run.chains.read(token, run.way.root)
-        assert content_said(found) == content_said(read_chain(token, run.way.root))
+        outcome = run.chains.read(token, run.way.root)
+        assert content_said(outcome) == content_said(read_chain(token, run.way.root))
         # The library takes a proof that comes twice, and checks all the same.
-        assert isinstance(found, Fault) or found.biscuit is not None
+        assert isinstance(outcome, Fault) or outcome.biscuit is not None
 
 
 def test_another_way_of_writing_the_same_is_read_by_the_library(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    token, asked = run.request("second"), list[str]()
+    token, tokens = run.request("second"), list[str]()
 
     def noted(token: str, roots: Any) -> CredentialChain | Fault:
-        asked.append(token)
+        tokens.append(token)
         return read_chain(token, roots)
 
     monkeypatch.setattr(verify_module, "read_chain", noted)
     for other in {token.rstrip("="), f"{token}=", f"{token}\n", f"{token[:8]} {token[8:]}"} - {token}:
         assert content_said(run.chains.read(other, run.way.root)) == content_said(read_chain(other, run.way.root))
-        assert asked.pop() == other
+        assert tokens.pop() == other
 
 
 def test_a_request_that_is_wider_is_narrowed_by_all_before_it(run: Run) -> None:
     wide = run.forged(tokens=10**9, max_depth=999, until_ms=NOW_MS + 10**9)
-    found = verify(
+    verified = verify(
         wide,
         peer_key=run.way.pairs[2].public,
         me={run.way.pairs[3].public},
@@ -261,9 +261,9 @@ def test_a_request_that_is_wider_is_narrowed_by_all_before_it(run: Run) -> None:
         request_id="r2",
         chains=run.chains,
     )
-    assert isinstance(found, Verified)
-    assert found.chain.biscuit is None, "the last block alone was read"
-    assert (found.grant.tokens, found.grant.max_depth) == (8_000, 100)
+    assert isinstance(verified, Verified)
+    assert verified.chain.biscuit is None, "the last block alone was read"
+    assert (verified.grant.tokens, verified.grant.max_depth) == (8_000, 100)
 
 
 # ── bytes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

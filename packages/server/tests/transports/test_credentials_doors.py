@@ -104,16 +104,16 @@ class HubAt:
         made = await self.papers.credential(Addressee(name=to.name, keys=(key or to.public,)))(request, SENDING)
         return {name.lower(): value for name, value in made.items()}
 
-    async def take(self, headers: Mapping[str, str], request: Request, **said: Any) -> Request:
+    async def take(self, headers: Mapping[str, str], request: Request, **changes: Any) -> Request:
         """Return what this hub makes of a request, as a server does."""
-        wanted: dict[str, Any] = {"id": request.id, "target": request.target, "remit": request.remit, **said}
+        wanted: dict[str, Any] = {"id": request.id, "target": request.target, "remit": request.remit, **changes}
         sent = Submission(**wanted)
         sender = await self.door.sender(headers, *AT)
         grant = await self.door.grant(headers, sender, sent)
         return await self.door.received(self.receive(sent, sender, grant))
 
     def receive(self, sent: Submission, sender: Sender, grant: Grant | None) -> Request:
-        found = receive(
+        received = receive(
             sent,
             sender,
             exposed=frozenset({"tax", "audit"}),
@@ -122,9 +122,9 @@ class HubAt:
             limits=Limits(),
             grant=grant,
         )
-        if isinstance(found, Fault):
-            raise RemitError(found)
-        return found
+        if isinstance(received, Fault):
+            raise RemitError(received)
+        return received
 
 
 def a_request(remit: Remit | None = None, **otherwise: Any) -> Request:
@@ -286,9 +286,9 @@ async def test_what_was_revoked_counts_no_more(hubs: list[HubAt], caplog: pytest
     headers = await one.send(a_request(), two)
     with caplog.at_level("INFO", "remit"):
         await two.take(headers, a_request())
-    told = re.fullmatch(r"one asks tax under credential ([0-9a-f]{128})", caplog.messages[-1])
-    assert told is not None
-    two.revoked.add(told[1])
+    match = re.fullmatch(r"one asks tax under credential ([0-9a-f]{128})", caplog.messages[-1])
+    assert match is not None
+    two.revoked.add(match[1])
     with pytest.raises(RemitError, match="it was revoked"):
         await two.take(with_proof(headers, one, two), a_request())
 
@@ -356,17 +356,17 @@ async def test_all_requests_under_one_credential_share_its_tokens(hubs: list[Hub
     first = a_request(replace(a_request().remit, tokens=1_000))
     at_two = await two.take(await one.send(first, two), first)
 
-    async def asked(id: str) -> Request:
+    async def received(id: str) -> Request:
         inner = at_two.remit.narrow(caller="tax@two", time_ms=9_000, tokens=600)
         request = a_request(inner, id=id, run=at_two.run)
         return await three.take(await two.send(request, three), request, origin="tax")
 
-    runs = [await asked("r-2"), await asked("r-3")]
+    runs = [await received("r-2"), await received("r-3")]
     assert [run.remit.tokens for run in runs] == [600, 400]
     assert runs[1].remit.context_tokens == 400
-    assert await refused(asked("r-4")) is Code.TOKEN_BUDGET_EXCEEDED
+    assert await refused(received("r-4")) is Code.TOKEN_BUDGET_EXCEEDED
     await three.door.ended(runs[0].run, 100)
-    assert (await asked("r-5")).remit.tokens == 500
+    assert (await received("r-5")).remit.tokens == 500
     await three.door.ended("run-of-nobody", 5)
 
 
@@ -509,9 +509,9 @@ async def test_between_hubs_that_agree_on_a_token_that_is_all_that_is_sent(wall:
         await papers.headers(Addressee(name="acme"), a_request(), SENDING)
 
 
-def code_of(found: object) -> Code:
-    assert isinstance(found, Fault), found
-    return found.code
+def code_of(outcome: object) -> Code:
+    assert isinstance(outcome, Fault), outcome
+    return outcome.code
 
 
 # ── identity providers ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -530,11 +530,11 @@ class Provider:
 
     def __init__(self, *keys: Any) -> None:
         self.content = a_jwks(*(keys or (SIGNING,)))
-        self.asked = list[str]()
+        self.requests = list[str]()
         self.fails = False
 
     async def fetch(self, url: str) -> bytes:
-        self.asked.append(url)
+        self.requests.append(url)
         if self.fails:
             raise ConnectionRefusedError
         return self.content
@@ -546,10 +546,10 @@ class Provider:
 
 
 def a_token(key: Any = SIGNING, header: dict[str, Any] | None = None, **claims: Any) -> str:
-    said = {"iss": ISSUER, "aud": "remit", "sub": "ann", "exp": NOW_S + 60, **claims}
+    content = {"iss": ISSUER, "aud": "remit", "sub": "ann", "exp": NOW_S + 60, **claims}
     header = {"alg": "ES256", "kid": "one", **(header or {})}
-    said = {name: value for name, value in said.items() if value is not None}
-    return jose.encode(header, said, key, algorithms=[header["alg"]])
+    content = {name: value for name, value in content.items() if value is not None}
+    return jose.encode(header, content, key, algorithms=[header["alg"]])
 
 
 def user_client(provider: Provider, **otherwise: Any) -> KnownSender:
@@ -559,10 +559,10 @@ def user_client(provider: Provider, **otherwise: Any) -> KnownSender:
 async def test_a_user_comes_with_a_token_of_the_provider() -> None:
     provider = Provider()
     door = a_door(user_client(provider, agents=frozenset({"tax"})), KnownSender(name="script", token=OTHER))
-    found = await enter(door, f"Bearer {a_token()}")
-    assert found == Sender(name="portal", users=frozenset({"ann"}), targets=frozenset({"tax"}))
-    assert await enter(door, f"Bearer {a_token(aud=['other', 'remit'])}") == found
-    assert provider.asked == [f"{ISSUER}/jwks"]
+    sender = await enter(door, f"Bearer {a_token()}")
+    assert sender == Sender(name="portal", users=frozenset({"ann"}), targets=frozenset({"tax"}))
+    assert await enter(door, f"Bearer {a_token(aud=['other', 'remit'])}") == sender
+    assert provider.requests == [f"{ISSUER}/jwks"]
 
 
 async def test_users_can_be_told_by_another_claim_and_bounded_by_the_team() -> None:
@@ -680,10 +680,10 @@ async def test_a_new_key_of_the_provider_is_fetched_when_a_token_names_it_but_no
     token = a_token(newer, {"kid": "two"})
     for _ in range(3):
         assert code_of(await issuer.user_of(token, NOW_S + 1)) is Code.UNAUTHENTICATED
-    assert len(provider.asked) == 1
+    assert len(provider.requests) == 1
     provider.content = a_jwks(SIGNING, newer)
     assert await issuer.user_of(token, NOW_S + AGAIN_S) == "ann"
-    assert len(provider.asked) == 2
+    assert len(provider.requests) == 2
 
 
 async def test_keys_are_fetched_again_after_a_while_and_the_old_ones_count_if_that_fails() -> None:
@@ -694,10 +694,10 @@ async def test_keys_are_fetched_again_after_a_while_and_the_old_ones_count_if_th
     later = NOW_S + FRESH_S
     for _ in range(3):
         assert await issuer.user_of(a_token(exp=later + 60), later) == "ann"
-    assert len(provider.asked) == 2
+    assert len(provider.requests) == 2
     provider.fails, provider.content = False, b"<html>"
     assert await issuer.user_of(a_token(exp=later + 60), later + AGAIN_S) == "ann"
-    assert len(provider.asked) == 3
+    assert len(provider.requests) == 3
 
 
 async def test_without_keys_nobody_is_let_in_and_told_when_to_come_back() -> None:
@@ -705,10 +705,10 @@ async def test_without_keys_nobody_is_let_in_and_told_when_to_come_back() -> Non
     provider.fails = True
     issuer = provider.issuer()
     for _ in range(3):
-        found = await issuer.user_of(a_token(), NOW_S)
-        assert isinstance(found, Fault)
-        assert (found.code, found.retry_after_ms) == (Code.UNAUTHENTICATED, AGAIN_S * 1_000)
-    assert len(provider.asked) == 1
+        why = await issuer.user_of(a_token(), NOW_S)
+        assert isinstance(why, Fault)
+        assert (why.code, why.retry_after_ms) == (Code.UNAUTHENTICATED, AGAIN_S * 1_000)
+    assert len(provider.requests) == 1
     provider.fails = False
     assert await issuer.user_of(a_token(), NOW_S + AGAIN_S) == "ann"
 

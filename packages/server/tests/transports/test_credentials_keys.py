@@ -222,15 +222,15 @@ def take(header: str, proofs: Proofs | None = None, **otherwise: Any) -> Stateme
     return (proofs or Proofs()).take(header, **{**expected, **otherwise})
 
 
-def signer(found: Statement | Fault) -> str:
-    assert isinstance(found, Statement), found
-    return found.signer
+def signer(outcome: Statement | Fault) -> str:
+    assert isinstance(outcome, Statement), outcome
+    return outcome.signer
 
 
-def why(found: Statement | Fault) -> str:
-    assert isinstance(found, Fault), found
-    assert found.code is Code.UNAUTHENTICATED
-    return found.message.removeprefix("hub authentication failed: ")
+def why(outcome: Statement | Fault) -> str:
+    assert isinstance(outcome, Fault), outcome
+    assert outcome.code is Code.UNAUTHENTICATED
+    return outcome.message.removeprefix("hub authentication failed: ")
 
 
 def test_a_proof_says_who_sends_what() -> None:
@@ -241,7 +241,7 @@ def test_a_proof_says_who_sends_what() -> None:
 
 
 @pytest.mark.parametrize(
-    ("otherwise", "told"),
+    ("otherwise", "reason"),
     [
         ({"known": {C.public}}, f"the key {A.public} does not belong to any peer"),
         ({"me": {C.public}}, "its proof is for another hub"),
@@ -256,8 +256,8 @@ def test_a_proof_says_who_sends_what() -> None:
     ],
     ids=without_key,
 )
-def test_a_proof_is_good_for_what_it_was_made_for(otherwise: dict[str, Any], told: str) -> None:
-    assert why(take(proof(), **otherwise)) == told
+def test_a_proof_is_good_for_what_it_was_made_for(otherwise: dict[str, Any], reason: str) -> None:
+    assert why(take(proof(), **otherwise)) == reason
 
 
 @pytest.mark.parametrize("off_ms", [-WINDOW_MS, 0, WINDOW_MS])
@@ -266,8 +266,8 @@ def test_clocks_may_differ_a_little(off_ms: int) -> None:
     beyond = off_ms + (1 if off_ms > 0 else -1)
     if off_ms:
         when = "ago" if off_ms > 0 else "ahead of this clock"
-        told = f"its proof was made 30 seconds {when}; clocks may differ by 30 seconds"
-        assert why(take(proof(), now_ms=NOW_MS + beyond)) == told
+        reason = f"its proof was made 30 seconds {when}; clocks may differ by 30 seconds"
+        assert why(take(proof(), now_ms=NOW_MS + beyond)) == reason
 
 
 def test_a_proof_is_taken_once() -> None:
@@ -323,8 +323,8 @@ def test_only_what_was_taken_can_be_looked_at_again() -> None:
 def test_a_path_may_be_spelled_otherwise_and_not_be_another(sent: str, came: str, same: bool) -> None:
     """What stands between may spell the percent-encoding of a path in its own way."""
     header = prove(A, OutgoingRequest("GET", sent), to=B.public, request_id="r-1", now_ms=NOW_MS)
-    found = take(header, credential="", method="GET", path=came, body=EMPTY)
-    assert isinstance(found, Statement) is same
+    outcome = take(header, credential="", method="GET", path=came, body=EMPTY)
+    assert isinstance(outcome, Statement) is same
 
 
 def test_a_proof_that_was_changed_is_not_believed() -> None:
@@ -355,7 +355,7 @@ def test_trusted_keys_are_read_oldest_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         ("acme", "line 1 is not a peer name followed by a key"),
         (f"\n{A.public}", "line 2 is not a peer name followed by a key"),
@@ -365,8 +365,8 @@ def test_trusted_keys_are_read_oldest_first() -> None:
     ],
     ids=without_key,
 )
-def test_a_line_that_trusts_nobody_is_named(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_line_that_trusts_nobody_is_named(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         trusted_keys(text.encode())
 
 
@@ -443,7 +443,7 @@ class Wall:
         return self.now_ms
 
 
-class Asked:
+class CreditedHub:
     """A hub that is asked many times under one credential, in which the hubs before grant each other *tokens*."""
 
     def __init__(self, *tokens: int, way: Way | None = None) -> None:
@@ -454,9 +454,9 @@ class Asked:
     def request(self, request_id: str) -> Verified:
         """Return the credential of one more request."""
         token = self.way.onward(self.held, request_id)
-        found = self.way.verify(token, len(self.held.hops) + 1, request_id=request_id)
-        assert isinstance(found, Verified), found
-        return found
+        verified = self.way.verify(token, len(self.held.hops) + 1, request_id=request_id)
+        assert isinstance(verified, Verified), verified
+        return verified
 
 
 def given_to(share: Share | Fault) -> int:
@@ -485,33 +485,33 @@ async def spending(request: pytest.FixtureRequest) -> Spending:
 
 
 async def test_requests_under_one_credential_share_its_tokens(spending: Spending) -> None:
-    asked = Asked(1_000)
-    assert given_to(await spending.reserve(asked.request("a"), 600)) == 600
-    assert given_to(await spending.reserve(asked.request("b"), 600)) == 400
-    assert code_of(await spending.reserve(asked.request("c"), 600)) is Code.TOKEN_BUDGET_EXCEEDED
+    hub = CreditedHub(1_000)
+    assert given_to(await spending.reserve(hub.request("a"), 600)) == 600
+    assert given_to(await spending.reserve(hub.request("b"), 600)) == 400
+    assert code_of(await spending.reserve(hub.request("c"), 600)) is Code.TOKEN_BUDGET_EXCEEDED
 
 
 async def test_what_was_not_used_is_there_for_the_next(spending: Spending) -> None:
-    asked = Asked(1_000)
-    first = await spending.reserve(asked.request("a"), 1_000)
+    hub = CreditedHub(1_000)
+    first = await spending.reserve(hub.request("a"), 1_000)
     assert isinstance(first, Share)
     await spending.settle(first, 300)
-    assert given_to(await spending.reserve(asked.request("b"), 1_000)) == 700
+    assert given_to(await spending.reserve(hub.request("b"), 1_000)) == 700
 
 
 async def test_who_used_more_than_given_gets_nothing_back(spending: Spending) -> None:
-    asked = Asked(1_000)
-    first = await spending.reserve(asked.request("a"), 600)
+    hub = CreditedHub(1_000)
+    first = await spending.reserve(hub.request("a"), 600)
     assert isinstance(first, Share)
     await spending.settle(first, 5_000)
-    assert given_to(await spending.reserve(asked.request("b"), 1_000)) == 400
+    assert given_to(await spending.reserve(hub.request("b"), 1_000)) == 400
 
 
 async def test_every_block_counts_for_itself(spending: Spending) -> None:
     """What the narrowest of them keeps back is not lost to the others."""
     way = Way()
-    wide = Asked(1_000, way=way)
-    narrow = Asked(1_000, way=way)
+    wide = CreditedHub(1_000, way=way)
+    narrow = CreditedHub(1_000, way=way)
     narrow.held = way.chain(way.onward(wide.held, "middle", 300))
     assert given_to(await spending.reserve(narrow.request("a"), 900)) == 300
     assert code_of(await spending.reserve(narrow.request("b"), 900)) is Code.TOKEN_BUDGET_EXCEEDED
@@ -520,40 +520,40 @@ async def test_every_block_counts_for_itself(spending: Spending) -> None:
 
 async def test_a_hub_cannot_multiply_what_it_was_granted_by_passing_it_on_twice(spending: Spending) -> None:
     way = Way()
-    root, forks = Asked(1_000, way=way), [Asked(1_000, way=way), Asked(1_000, way=way)]
+    root, forks = CreditedHub(1_000, way=way), [CreditedHub(1_000, way=way), CreditedHub(1_000, way=way)]
     for fork in forks:
         fork.held = way.chain(way.onward(root.held, "middle"))
     assert [given_to(await spending.reserve(fork.request("a"), 700)) for fork in forks] == [700, 300]
 
 
 async def test_the_same_request_sent_again_is_counted_once(spending: Spending) -> None:
-    asked = Asked(1_000)
-    first = await spending.reserve(asked.request("a"), 600)
-    again = await spending.reserve(asked.request("a"), 600)
+    hub = CreditedHub(1_000)
+    first = await spending.reserve(hub.request("a"), 600)
+    again = await spending.reserve(hub.request("a"), 600)
     assert (given_to(first), given_to(again)) == (600, 600)
     assert isinstance(again, Share)
     await spending.settle(again, 600)
-    assert given_to(await spending.reserve(asked.request("b"), 600)) == 400
+    assert given_to(await spending.reserve(hub.request("b"), 600)) == 400
 
 
 async def test_a_request_that_never_started_is_counted_when_it_comes_again(spending: Spending) -> None:
-    asked = Asked(1_000)
+    hub = CreditedHub(1_000)
     for _ in range(3):
-        share = await spending.reserve(asked.request("a"), 600)
+        share = await spending.reserve(hub.request("a"), 600)
         assert given_to(share) == 600
         assert isinstance(share, Share)
         await spending.settle(share, 0)
-    assert given_to(await spending.reserve(asked.request("a"), 600)) == 600
-    assert given_to(await spending.reserve(asked.request("b"), 600)) == 400
+    assert given_to(await spending.reserve(hub.request("a"), 600)) == 600
+    assert given_to(await spending.reserve(hub.request("b"), 600)) == 400
 
 
 async def test_a_request_that_was_refused_for_lack_of_tokens_can_come_again(spending: Spending) -> None:
-    asked = Asked(1_000)
-    first = await spending.reserve(asked.request("a"), 1_000)
+    hub = CreditedHub(1_000)
+    first = await spending.reserve(hub.request("a"), 1_000)
     assert isinstance(first, Share)
-    assert code_of(await spending.reserve(asked.request("b"), 10)) is Code.TOKEN_BUDGET_EXCEEDED
+    assert code_of(await spending.reserve(hub.request("b"), 10)) is Code.TOKEN_BUDGET_EXCEEDED
     await spending.settle(first, 400)
-    assert given_to(await spending.reserve(asked.request("b"), 10**6)) == 600
+    assert given_to(await spending.reserve(hub.request("b"), 10**6)) == 600
 
 
 async def test_a_credential_that_was_not_passed_on_bounds_its_one_request(spending: Spending) -> None:
@@ -568,23 +568,23 @@ async def test_a_credential_that_was_not_passed_on_bounds_its_one_request(spendi
 
 
 async def test_who_asks_for_nothing_gets_nothing_and_is_not_refused(spending: Spending) -> None:
-    assert given_to(await spending.reserve(Asked(1_000).request("a"), 0)) == 0
+    assert given_to(await spending.reserve(CreditedHub(1_000).request("a"), 0)) == 0
 
 
 async def test_what_is_counted_is_forgotten_when_the_credential_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_COUNTERS", 2)
     wall = Wall()
-    spending, asked = Spending(wall_ms=wall), Asked(1_000)
-    share = await spending.reserve(asked.request("a"), 1_000)
+    spending, hub = Spending(wall_ms=wall), CreditedHub(1_000)
+    share = await spending.reserve(hub.request("a"), 1_000)
     assert isinstance(share, Share)
     wall.now_ms += 60_000 + WINDOW_MS
-    assert code_of(await spending.reserve(Asked(1_000).request("b"), 1_000)) is Code.OVERLOADED
+    assert code_of(await spending.reserve(CreditedHub(1_000).request("b"), 1_000)) is Code.OVERLOADED
     wall.now_ms += 1
     await spending.settle(share, 1)  # too late to be of use, and no harm
     wall.now_ms -= 1
-    later = Asked(1_000)
-    later.held = asked.way.chain(credential_of(asked.way, a_hop(0, asked.way.pairs[1], until_ms=wall.now_ms + 10)))
-    later.way = asked.way
+    later = CreditedHub(1_000)
+    later.held = hub.way.chain(credential_of(hub.way, a_hop(0, hub.way.pairs[1], until_ms=wall.now_ms + 10)))
+    later.way = hub.way
     wall.now_ms += 1
     assert given_to(await spending.reserve(later.request("c"), 1_000)) == 1_000
 
@@ -592,9 +592,9 @@ async def test_what_is_counted_is_forgotten_when_the_credential_has_ended(monkey
 async def test_no_counter_is_given_up_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_COUNTERS", 4)
     spending = counted()
-    assert given_to(await spending.reserve(Asked(1_000).request("a"), 1)) == 1
-    assert given_to(await spending.reserve(Asked(1_000).request("a"), 1)) == 1
-    full = await spending.reserve(Asked(1_000).request("a"), 1)
+    assert given_to(await spending.reserve(CreditedHub(1_000).request("a"), 1)) == 1
+    assert given_to(await spending.reserve(CreditedHub(1_000).request("a"), 1)) == 1
+    full = await spending.reserve(CreditedHub(1_000).request("a"), 1)
     assert isinstance(full, Fault)
     assert (full.code, full.retry_after_ms) == (Code.OVERLOADED, WINDOW_MS)
 
@@ -607,10 +607,10 @@ WAY = Way()
 def test_together_they_never_get_more_than_was_granted(asks: list[tuple[int, int | None]], stored: bool) -> None:
     async def spend() -> None:
         spending = await in_store() if stored else counted()
-        asked = Asked(1_000, way=WAY)
+        hub = CreditedHub(1_000, way=WAY)
         held = 0
         for number, (tokens, used) in enumerate(asks):
-            share = await spending.reserve(asked.request(f"r-{number}"), tokens)
+            share = await spending.reserve(hub.request(f"r-{number}"), tokens)
             if isinstance(share, Share):
                 if used is not None:
                     await spending.settle(share, used)

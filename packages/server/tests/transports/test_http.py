@@ -59,7 +59,7 @@ class Peer:
 
     def __init__(self, act: Callable[["Peer", bytes, asyncio.StreamWriter], Awaitable[None]]) -> None:
         self._act = act
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         # Nothing else holds one whose client has left: it could be collected while it waits.
         self._serving: set[asyncio.Task[Any] | None] = set()
 
@@ -70,7 +70,7 @@ class Peer:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
                 body = await reader.readexactly(int(length[1]) if length else 0)
-                self.asked.append(head + body)
+                self.requests.append(head + body)
                 await self._act(self, head + body, writer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -93,8 +93,8 @@ def reply(body: bytes, status: str = "200 OK", kind: str = "application/json", m
     return f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{more}\r\n".encode() + body
 
 
-def answer(asked: bytes, result: str) -> bytes:
-    sent = decode_submission(asked.partition(b"\r\n\r\n")[2])
+def answer(request: bytes, result: str) -> bytes:
+    sent = decode_submission(request.partition(b"\r\n\r\n")[2])
     return reply(
         encode(Response(version="1.0", id=str(sent.id), target="helper", status=Status.SUCCESS, result=result))
     )
@@ -188,17 +188,17 @@ async def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 async def test_a_peer_that_dies_in_the_middle_is_asked_again_under_the_same_id() -> None:
     """C2: retries only where it is safe: same request id, at most one execution."""
 
-    async def act(peer: Peer, asked: bytes, writer: asyncio.StreamWriter) -> None:
-        if len(peer.asked) == 1:
+    async def act(peer: Peer, request: bytes, writer: asyncio.StreamWriter) -> None:
+        if len(peer.requests) == 1:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
             writer.close()
             return
-        writer.write(answer(asked, "at last"))
+        writer.write(answer(request, "at last"))
 
     peer = Peer(act)
     response = await asked_of(peer)
-    assert (response.result, len(peer.asked)) == ("at last", 2)
-    ids = {decode_submission(asked.partition(b"\r\n\r\n")[2]).id for asked in peer.asked}
+    assert (response.result, len(peer.requests)) == ("at last", 2)
+    ids = {decode_submission(raw.partition(b"\r\n\r\n")[2]).id for raw in peer.requests}
     assert ids == {response.id}
 
 
@@ -281,26 +281,26 @@ async def test_a_busy_peer_is_asked_again_when_it_says() -> None:
     body = encode({"fault": fault(Code.OVERLOADED, "busy", retry_after_ms=50)})
     busy = reply(body, "503 Unavailable", more="retry-after: 1\r\n")
 
-    async def act(peer: Peer, asked: bytes, writer: asyncio.StreamWriter) -> None:
-        if len(peer.asked) < 3:
+    async def act(peer: Peer, request: bytes, writer: asyncio.StreamWriter) -> None:
+        if len(peer.requests) < 3:
             writer.write(busy)
             return
-        writer.write(answer(asked, "now"))
+        writer.write(answer(request, "now"))
 
     peer = Peer(act)
     assert (await asked_of(peer)).result == "now"
-    assert len(peer.asked) == 3
+    assert len(peer.requests) == 3
 
 
 async def test_what_is_sent_says_who_asks_twice_and_carries_no_token_of_a_user() -> None:
     """X9: the headers, and a service credential."""
 
-    async def act(_: Peer, asked: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(asked, "ok"))
+    async def act(_: Peer, request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(request, "ok"))
 
     peer = Peer(act)
     response = await asked_of(peer)
-    head, _, body = peer.asked[0].partition(b"\r\n\r\n")
+    head, _, body = peer.requests[0].partition(b"\r\n\r\n")
     headers = dict(line.split(": ", 1) for line in head.decode().lower().splitlines()[1:])
     sent = decode_submission(body)
     assert headers["x-agent-request-id"] == sent.id == response.id
