@@ -272,11 +272,11 @@ class Far(Remote):
     """An agent on another hub; for each request it is said whether that hub is there."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.reached = asyncio.Event()
         self.is_there = asyncio.Queue[bool]()
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
-        self.asked.set()
+        self.reached.set()
         if not await self.is_there.get():
             return refused(request, fault(Code.DELEGATION_UNAVAILABLE, "no hub hosts it"))
         line.doubt("it is sent")
@@ -326,7 +326,7 @@ async def test_a_refusal_is_not_passed_on_if_the_request_was_sent_again_since(
     async with opened(one, other), asyncio.TaskGroup() as group:
         first = group.create_task(far.ask(one))
         refusing.append(first)
-        await far.asked.wait()
+        await far.reached.wait()
         second = group.create_task(far.ask(other))
         await attached.wait()
         far.is_there.put_nowait(False)
@@ -614,8 +614,8 @@ async def test_a_wrong_call_is_refused_by_name_and_leaves_a_record_that_can_be_r
     (refused,) = got
     assert refused.fault is not None
     assert (refused.status, office.ran) == (Status.REFUSED, [])
-    told = refused.fault.message + "".join(each.path for each in refused.fault.problems)
-    assert option in told or str(value)[:20] in told
+    text = refused.fault.message + "".join(each.path for each in refused.fault.problems)
+    assert option in text or str(value)[:20] in text
 
 
 async def test_a_call_with_an_option_that_does_not_exist_is_refused_by_python(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ class Foreign:
 
     async def rpc(self, request: web.Request) -> web.Response:
         result = await self._answer(json.loads(await request.read())["method"])
-        said = {"error": {"code": -32001, "message": "no such task"}} if result is None else {"result": result}
-        return web.json_response({"jsonrpc": "2.0", "id": 1} | said)
+        outcome = {"error": {"code": -32001, "message": "no such task"}} if result is None else {"result": result}
+        return web.json_response({"jsonrpc": "2.0", "id": 1} | outcome)
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the same over gRPC."""
