@@ -59,8 +59,8 @@ class Orchestration:
 
         offered = {name: {each.code for each in card.capabilities} for name, card in self._cards().items()}
         for workflow in self.workflows.values():
-            if found := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
-                raise _unsound(workflow, found)
+            if defects := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
+                raise _unsound(workflow, defects)
 
     def workflow_agent(self, workflow: "Workflow", model: "str | Model | ModelAgent | None") -> "WorkflowAgent":
         """Return the agent that executes a workflow; *model* writes its answers."""
@@ -94,10 +94,10 @@ class Orchestration:
         from remit_orchestrator.intent_classifier import DecisionCache, PlanProposer, classifier_factory
         from remit_orchestrator.orchestrator import Orchestrator
 
-        asked = None if model is None else model_agent(model)
+        agent = None if model is None else model_agent(model)
         if conflicts is not None:
             self._reader = _conflict_reader(conflicts)
-        models = [each for each in (asked, self._reader) if each is not None]
+        models = [each for each in (agent, self._reader) if each is not None]
 
         async def aclose() -> None:
             for each in models:
@@ -107,12 +107,12 @@ class Orchestration:
             lambda: self._offered(name, confirm),
             classifier_factory(
                 classifier if callable(classifier) else trainer(classifier),
-                asked if classifier == "model" else None,
+                agent if classifier == "model" else None,
                 thresholds.act,
             ),
-            self._settings(asked if narrate == "model" else None),
+            self._settings(agent if narrate == "model" else None),
             thresholds=thresholds,
-            proposer=PlanProposer(asked) if asked is not None and plans == "model" else None,
+            proposer=PlanProposer(agent) if agent is not None and plans == "model" else None,
             decisions=DecisionCache(self._hub.clock.now, cache_ms),
             wall_ms=self._hub.clock.wall_ms,
             cache_ms=cache_ms,
@@ -123,7 +123,7 @@ class Orchestration:
         """Return what users can ask for: each capability with its agent, and each workflow under its own name."""
         from remit_orchestrator.text.intent import Label
 
-        found: dict[str, tuple[Label, Capability]] = {}
+        offers: dict[str, tuple[Label, Capability]] = {}
         cards = self._cards()
         for card in cards.values():
             for each in card.capabilities if card.name != orchestrator else ():
@@ -133,14 +133,14 @@ class Orchestration:
                     read_only=each.read_only,
                     confirm=_confirmation(each, confirm),
                 )
-                found.setdefault(each.code, (label, _within(each, card)))
+                offers.setdefault(each.code, (label, _within(each, card)))
         for each in self.workflows.values():
-            asked = Capability(code=each.name, description=each.description, examples=each.examples)
+            capability = Capability(code=each.name, description=each.description, examples=each.examples)
             agreed = _of_workflow(each, cards.values(), confirm)
             read_only = _reads_only(each, cards.values())
             label = Label(target=each.name, description=each.description, read_only=read_only, confirm=agreed)
-            found[each.name] = (label, _within(asked, cards[each.name]))
-        return found
+            offers[each.name] = (label, _within(capability, cards[each.name]))
+        return offers
 
     def _words(self) -> "Wording":
         from remit.words.names import hidden_names
@@ -191,8 +191,8 @@ _STRICTNESS: tuple[Confirmation, ...] = ("never", "unsure", "always")
 
 def _of_workflow(workflow: "Workflow", cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
     """Return when a user has to agree to a workflow: as the strictest of its steps says."""
-    said = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
-    ranks = [_STRICTNESS.index(said.get(step.capability or "", team)) for step in workflow.steps]
+    confirmations = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
+    ranks = [_STRICTNESS.index(confirmations.get(step.capability or "", team)) for step in workflow.steps]
     return _STRICTNESS[max(ranks)]
 
 
@@ -200,8 +200,8 @@ def refuse_unsound(workflow: "Workflow") -> None:
     """Raise a `RemitError` if a workflow contradicts itself."""
     from remit_orchestrator.workflow_plan import problems
 
-    if found := problems(workflow):
-        raise _unsound(workflow, found)
+    if defects := problems(workflow):
+        raise _unsound(workflow, defects)
 
 
 def refuse_unused_model(name: str, classifier: object, narrate: str, plans: str, model: object) -> None:
@@ -239,8 +239,8 @@ def _within(capability: Capability, card: AgentCard) -> Capability:
     )
 
 
-def _unsound(workflow: "Workflow", found: tuple[Problem, ...]) -> RemitError:
-    named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in found)
+def _unsound(workflow: "Workflow", defects: tuple[Problem, ...]) -> RemitError:
+    named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in defects)
     return RemitError(fault(Code.TEAM_INVALID, f"the workflow `{workflow.name}` cannot be carried out", problems=named))
 
 

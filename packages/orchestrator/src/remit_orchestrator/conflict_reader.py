@@ -184,7 +184,7 @@ class EntailmentReader:
             return not_read(findings, error.fault.message)
         finally:
             task.stop.set()
-        more = await asyncio.to_thread(pointed_out, contradictions(task.found), several, findings.conflicts)
+        more = await asyncio.to_thread(pointed_out, contradictions(task.scored_pairs), several, findings.conflicts)
         return ConflictReading(
             replace(findings, conflicts=(*findings.conflicts, *more)),
             {"second_reader": "entailment", "pointed_out": len(more), "pairs": task.pairs, "pairs_read": task.read},
@@ -197,7 +197,7 @@ class _Task:
     def __init__(self, model: EntailmentModel, components: Sequence[Component]) -> None:
         self._model = model
         self._components = components
-        self.found: list[tuple[StatementPair, float]] = []
+        self.scored_pairs: list[tuple[StatementPair, float]] = []
         self.pairs = 0
         self.read = 0
         self.stop = threading.Event()
@@ -210,7 +210,7 @@ class _Task:
                 return
             probability = self._model.contradicts(pair.first.text, pair.second.text)
             if probability is not None:
-                self.found.append((pair, probability))
+                self.scored_pairs.append((pair, probability))
             self.read += 1
 
 
@@ -310,13 +310,13 @@ def _contradiction_among(labels: Sequence[str]) -> int:
     places = [place for place, label in enumerate(labels) if label.strip().lower() == _CONTRADICTION]
     if len(places) == 1 and len(labels) > 1:
         return places[0]
-    said = ", ".join(labels)
+    listed = ", ".join(labels)
     if len(labels) == 2:
         raise team_invalid(
-            f"the model has two outputs ({said}): what is not entailed need not be contradicted. Take {_NEEDED}"
+            f"the model has two outputs ({listed}): what is not entailed need not be contradicted. Take {_NEEDED}"
         )
     raise team_invalid(
-        f"one output of the model has to be `{_CONTRADICTION}`, and they are called {said}; if these are not their "
+        f"one output of the model has to be `{_CONTRADICTION}`, and they are called {listed}; if these are not their "
         f'names, give them in their order, as in labels = ["contradiction", "entailment", "neutral"]'
     )
 

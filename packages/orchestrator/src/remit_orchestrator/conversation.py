@@ -35,9 +35,9 @@ def without_options(text: str, given: Json, *, refused: bool = False) -> dict[st
     return {"options": [], "words": [], "text": text, "input": given, "refused": refused}
 
 
-async def keep_question(brief: Brief, asked: dict[str, Json]) -> None:
+async def keep_question(brief: Brief, pending: dict[str, Json]) -> None:
     """Store the question to the user; if two runs of a session ask at once, the later question is the open one."""
-    while not await _changed(brief, {_ASKED: asked}):
+    while not await _changed(brief, {_ASKED: pending}):
         await brief.state()
 
 
@@ -46,12 +46,12 @@ async def take_question(brief: Brief) -> dict[str, Any] | None:
 
     async def take() -> Json:
         kept, run = await brief.state(), brief.request.run
-        heard, asked = kept.get(_HEARD), kept.get(_ASKED)
-        if heard is not None and heard["run"] == run:
-            return heard["question"]  # taken before a restart, which came before that was recorded
-        taken = {_ASKED: None, _HEARD: {"run": run, "question": asked}}
+        earlier, pending = kept.get(_HEARD), kept.get(_ASKED)
+        if earlier is not None and earlier["run"] == run:
+            return earlier["question"]  # taken before a restart, which came before that was recorded
+        taken = {_ASKED: None, _HEARD: {"run": run, "question": pending}}
         # Only one of two simultaneous replies is used: the other would execute the same request twice.
-        return asked if asked is None or await _changed(brief, taken) else None
+        return pending if pending is None or await _changed(brief, taken) else None
 
     # After a restart, use the stored state: meanwhile this run may have asked another question.
     return cast("dict[str, Any] | None", await brief.once("asked", take))
@@ -121,13 +121,13 @@ class Memory(Struct, frozen=True, omit_defaults=True):
 class FieldSources(Struct, frozen=True):
     """The values for the fields of an input, by where they come from."""
 
-    said: dict[str, Json]
+    stated: dict[str, Json]
     """Found in the words of this request."""
     earlier: EarlierValues
 
     @property
     def certain(self) -> dict[str, Json]:
-        return {**self.earlier.certain, **self.said}
+        return {**self.earlier.certain, **self.stated}
 
 
 class Conversation:
@@ -152,22 +152,22 @@ class Conversation:
         here = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
         required = frozenset(cast("Sequence[str]", schema.get("required", ())))
         wanted = {name: each for name, each in properties.items() if name not in here}
-        found = find_values(text, wanted, required, fits, self.today) if wanted else {}
-        said: dict[str, Json] = {name: each.value for name, each in found.items()}
-        left = {name: each for name, each in wanted.items() if name in required and name not in said}
+        found_values = find_values(text, wanted, required, fits, self.today) if wanted else {}
+        stated: dict[str, Json] = {name: each.value for name, each in found_values.items()}
+        left = {name: each for name, each in wanted.items() if name in required and name not in stated}
         changes = not capability.read_only
         known = (*self._memory.given, *self._fresh.given)
         earlier = earlier_values(known, capability.code, left, text, fits, changes=changes) if left else _NOTHING
-        self._learn(given=given_values(capability.code, schema, {**here, **said}))
-        return FieldSources(said, earlier)
+        self._learn(given=given_values(capability.code, schema, {**here, **stated}))
+        return FieldSources(stated, earlier)
 
     def corrected(self, capabilities: Sequence[Capability], reply: str, given: Json) -> Json:
         """Return the input of a request with the values that a reply changes: "yes, but on Tuesday"."""
-        found: dict[str, Json] = {}
-        said = _YES_BUT.sub("", reply, count=1)
+        edits: dict[str, Json] = {}
+        correction = _YES_BUT.sub("", reply, count=1)
         for capability in capabilities:
-            found |= self.sources(capability, said, None).said
-        return {**cast("dict[str, Json]", given or {}), **found} if found and isinstance(given, dict | None) else given
+            edits |= self.sources(capability, correction, None).stated
+        return {**cast("dict[str, Json]", given or {}), **edits} if edits and isinstance(given, dict | None) else given
 
     def handoff(self) -> Handoff:
         """Return what was done before in this conversation, for those who are asked now."""
@@ -218,7 +218,7 @@ class Conversation:
         if fresh == Memory() and not (changed and self._memory.answers):
             return
         while True:
-            kept = _read((await brief.state()).get(_KEPT))
+            kept = _parse_memory((await brief.state()).get(_KEPT))
             kept = msgspec.structs.replace(kept, answers=()) if changed else kept
             try:
                 await brief.update_state(**{_KEPT: msgspec.to_builtins(_added(kept, fresh))})
@@ -236,7 +236,7 @@ class FilledInputs(Struct, frozen=True):
     missing: dict[str, Schema]
     offered: dict[str, Json]
     """Values from before for missing fields, to be asked about."""
-    said: Json
+    stated: Json
     """What came with the request, and what stands in it."""
     earlier: dict[str, Json]
     """Values from before that were used."""
@@ -247,7 +247,7 @@ class FilledInputs(Struct, frozen=True):
         missing: dict[str, Schema] = {}
         offered: dict[str, Json] = {}
         earlier: dict[str, Json] = {}
-        said: dict[str, Json] = {}
+        stated: dict[str, Json] = {}
         for capability in capabilities:
             sources = talk.sources(capability, text, given)
             values, lacking = inputs(capability.input_schema, text, given, sources.certain)
@@ -255,8 +255,8 @@ class FilledInputs(Struct, frozen=True):
             missing |= wanted(capability.input_schema, lacking)
             offered |= {name: each for name, each in sources.earlier.offered.items() if name in lacking}
             earlier |= sources.earlier.certain
-            said |= sources.said
-        known = cast("Json", {**said, **given} if isinstance(given, dict) else said or given)
+            stated |= sources.stated
+        known = cast("Json", {**stated, **given} if isinstance(given, dict) else stated or given)
         if missing and not isinstance(known, dict):
             known = {}
         return cls(tuple(made), missing, offered, known, earlier)
@@ -267,14 +267,14 @@ class FilledInputs(Struct, frozen=True):
         for given in self.inputs:
             known |= cast("dict[str, Json]", given) if isinstance(given, dict) else {}
         values = [f"{in_words(name)}: {short}" for name, each in known.items() if (short := said_shortly(each))]
-        asked, mark, rest = question.partition("?")
-        return f"{asked} ({', '.join(values)}){mark}{rest}" if values and mark else question
+        stem, mark, rest = question.partition("?")
+        return f"{stem} ({', '.join(values)}){mark}{rest}" if values and mark else question
 
     @property
     def lead(self) -> str:
         """The sentence that says which values were taken from before, and a space; empty without any."""
-        said = as_before(self.earlier)
-        return f"{said} " if said else ""
+        sentence = as_before(self.earlier)
+        return f"{sentence} " if sentence else ""
 
 
 class RecalledConversations:
@@ -293,7 +293,7 @@ class RecalledConversations:
                 return {"now_ms": self._wall_ms(), _KEPT: (await brief.state()).get(_KEPT)}
 
             kept = cast("dict[str, Any]", await brief.once("conversation", recall))
-            known = self._open[path] = Conversation(_read(kept[_KEPT]), kept["now_ms"])
+            known = self._open[path] = Conversation(_parse_memory(kept[_KEPT]), kept["now_ms"])
         return known
 
     def close(self, brief: Brief) -> None:
@@ -303,8 +303,8 @@ class RecalledConversations:
 
 def question_key(codes: Sequence[str], text: str, inputs: Sequence[Json], notes: Sequence[str]) -> str:
     """Return the key of a question: the same words with the same input, while the same was decided and demanded."""
-    said = " ".join(text.casefold().split()).rstrip(" ?!.")
-    digest = hashlib.blake2b(encode((sorted(codes), said, list(inputs), list(notes))), digest_size=16).hexdigest()
+    folded = " ".join(text.casefold().split()).rstrip(" ?!.")
+    digest = hashlib.blake2b(encode((sorted(codes), folded, list(inputs), list(notes))), digest_size=16).hexdigest()
     # As short words: in one piece it would be taken for a secret, and redacted.
     letters = digest.translate(_LETTERS)
     return " ".join(letters[place : place + 4] for place in range(0, len(letters), 4))
@@ -316,7 +316,7 @@ _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _NOTHING = EarlierValues({}, {})
 
 
-def _read(kept: Json) -> Memory:
+def _parse_memory(kept: Json) -> Memory:
     return msgspec.convert(kept, Memory) if kept else Memory()
 
 

@@ -28,29 +28,29 @@ _LONGEST_TEXT = 400
 
 
 def followed_up(
-    said: str, talk: Conversation, offered: Mapping[str, tuple[Label, Capability]]
+    text: str, talk: Conversation, offered: Mapping[str, tuple[Label, Capability]]
 ) -> tuple[str, dict[str, Json]] | None:
     """Return the capability that was used last, and its input with what a follow-up changes; None if it is none.
 
     Only for what reads something, and only if the follow-up has a value for one of its fields.
     """
-    found = _FOLLOW_UP.fullmatch(said)
+    match = _FOLLOW_UP.fullmatch(text)
     code = talk.last_code()
-    if found is None or len(found["what"].split()) > _MOST_WORDS or code not in offered:
+    if match is None or len(match["what"].split()) > _MOST_WORDS or code not in offered:
         return None
     label, capability = offered[code]
     if not label.read_only:
         return None
-    changed = talk.sources(capability, found["what"], None).said
+    changed = talk.sources(capability, match["what"], None).stated
     return (code, {**talk.given_for(code), **changed}) if changed else None
 
 
-def noted(said: str, known: Sequence[Note]) -> str:
+def noted(text: str, known: Sequence[Note]) -> str:
     """Return what to say to a text that only states or changes constraints; empty if it says anything else.
 
     *known* are the notes of the conversation: without a constraint there is none to change.
     """
-    lines = list(sentences(said)) if len(said) <= _LONGEST_TEXT else []
+    lines = list(sentences(text)) if len(text) <= _LONGEST_TEXT else []
     standing = bool(demands_of(known).constraints)
     if not lines or not all(_is_constraint(each, standing) for each in lines):
         return ""
@@ -73,8 +73,8 @@ def as_input(given: Json, follow_up: dict[str, Json]) -> Json:
 
 def purpose(confirm: str) -> str:
     """Return the first sentence of a question that confirms something, before another question about it."""
-    asked, mark, _ = confirm.partition("?")
-    return f"{asked}{mark} " if mark else ""
+    question, mark, _ = confirm.partition("?")
+    return f"{question}{mark} " if mark else ""
 
 
 def nothing_offered(offered: Mapping[str, tuple[Label, Capability]]) -> str:

@@ -77,8 +77,8 @@ class DecisionCache:
     def key(self, user: str, text: str, codes: Iterable[str]) -> bytes:
         """Return the cache key of a decision; case and spacing of the words are ignored."""
         # Long texts are costly to normalise, so they must match exactly.
-        said = " ".join(normalize("NFC", text).casefold().split()) if len(text) <= _LONG_TEXT else text
-        content = encode((self._cleared, user, sorted(codes))) + said.encode("utf-8", "surrogatepass")
+        key_text = " ".join(normalize("NFC", text).casefold().split()) if len(text) <= _LONG_TEXT else text
+        content = encode((self._cleared, user, sorted(codes))) + key_text.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, key=self._secret, digest_size=16).digest()
 
     def get(self, key: bytes) -> Decision | None:
@@ -166,26 +166,26 @@ class ModelClassifier:
 
     async def classify(self, text: str, brief: Brief) -> ClassifiedText:
         """Return the model's classification of a text, or the fallback's with a notice that says why."""
-        heard = await self.otherwise.classify(text, brief)
+        fallback = await self.otherwise.classify(text, brief)
         within = allowed_capabilities(brief)
         offered = [each for each in self._capabilities if each.code in within]
         if not offered or not text.strip():
-            return heard
-        said = await self._asked(text, heard.plan, offered, brief)
-        if isinstance(said, ClassifiedText):
-            return tempered(said, _among(within, heard), self._act)
-        log.warning("%s could not classify a request, so the fallback did: %s", self._model.name, said.code)
-        return heard._replace(notice=said.message)
+            return fallback
+        outcome = await self._ask_model(text, fallback.plan, offered, brief)
+        if isinstance(outcome, ClassifiedText):
+            return tempered(outcome, _among(within, fallback), self._act)
+        log.warning("%s could not classify a request, so the fallback did: %s", self._model.name, outcome.code)
+        return fallback._replace(notice=outcome.message)
 
-    async def _asked(
+    async def _ask_model(
         self, text: str, parts: Sequence[RequestPart], offered: Sequence[Capability], brief: Brief
     ) -> ClassifiedText | Fault:
         room = brief.tokens_left() // SHARE
         codes = [each.code for each in offered]
         schema, task = answer_schema(codes, len(parts)), request(text, parts)
         around = estimate(schema) + estimate(task) + LEAST_OUTPUT
-        told = (instructions(offered, examples, parts=bool(parts)) for examples in EXAMPLES)
-        instructed = next((each for each in told if estimate(each) + around <= room), None)
+        prompts = (instructions(offered, examples, parts=bool(parts)) for examples in EXAMPLES)
+        instructed = next((each for each in prompts if estimate(each) + around <= room), None)
         if instructed is None:
             why = f"too few tokens are left to have {self._model.name} classify the request"
             return fault(Code.TOKEN_BUDGET_EXCEEDED, why)
@@ -204,8 +204,10 @@ class ModelClassifier:
             if error.fault.code is Code.CANCELLED:
                 raise
             return error.fault
-        heard = understood(answer.result, codes, text, parts)
-        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._model.name}: {heard}") if isinstance(heard, str) else heard
+        outcome = understood(answer.result, codes, text, parts)
+        if isinstance(outcome, str):
+            return fault(Code.RESULT_VALIDATION_FAILED, f"{self._model.name}: {outcome}")
+        return outcome
 
 
 def without_model(classifier: Classifier) -> Classifier:
@@ -219,13 +221,13 @@ def allowed_capabilities(brief: Brief) -> frozenset[str]:
     return frozenset(each.name for each in delegates).union(*(each.capabilities for each in delegates))
 
 
-def _among(codes: Collection[str], heard: ClassifiedText) -> ClassifiedText:
+def _among(codes: Collection[str], classified: ClassifiedText) -> ClassifiedText:
     """Return the scores whose capability is one of the *codes*."""
 
     def kept(scored: Sequence[ScoredCapability]) -> list[ScoredCapability]:
         return [each for each in scored if each.code in codes]
 
-    return ClassifiedText(kept(heard.whole), [kept(each) for each in heard.parts])
+    return ClassifiedText(kept(classified.whole), [kept(each) for each in classified.parts])
 
 
 # Examples tell people's words apart; if many capabilities leave no room for them, their descriptions must suffice.
@@ -260,28 +262,28 @@ class PlanProposer:
         if not offered or not has_several_parts(text):
             return PlanChoice(rules)
         capabilities = {code: capability for code, (_, capability) in offered.items()}
-        said = await self._asked(brief, text, list(capabilities.values()))
-        if isinstance(said, str):
-            return self._dropped(rules, said)
-        proposal = await asyncio.to_thread(checked, said["plan"], text, rules, capabilities, fits, today)
+        reply = await self._ask_model(brief, text, list(capabilities.values()))
+        if isinstance(reply, str):
+            return self._dropped(rules, reply)
+        proposal = await asyncio.to_thread(checked, reply["plan"], text, rules, capabilities, fits, today)
         if isinstance(proposal, str):
             return self._dropped(rules, proposal)
-        heard = [await classifier.classify(each.text, brief) for each in proposal.parts]
-        found = judged_plan(proposal, heard, {code: label for code, (label, _) in offered.items()}, thresholds)
-        return PlanChoice(found) if isinstance(found, Planned) else self._dropped(rules, found)
+        classified = [await classifier.classify(each.text, brief) for each in proposal.parts]
+        outcome = judged_plan(proposal, classified, {code: label for code, (label, _) in offered.items()}, thresholds)
+        return PlanChoice(outcome) if isinstance(outcome, Planned) else self._dropped(rules, outcome)
 
     def _dropped(self, rules: Decision, why: str) -> PlanChoice:
         # The reason may quote the user, so it is not logged.
         log.warning("the plan that %s proposed was not taken", self._model.name)
         return PlanChoice(rules, why)
 
-    async def _asked(self, brief: Brief, text: str, offered: Sequence[Capability]) -> dict[str, Json] | str:
+    async def _ask_model(self, brief: Brief, text: str, offered: Sequence[Capability]) -> dict[str, Json] | str:
         """Return the model's proposal, or why there is none."""
         schema, task = plan_schema([each.code for each in offered]), request(text)
         room = brief.tokens_left() // SHARE
         around = estimate(schema) + estimate(task) + LEAST_OUTPUT
-        told = (plan_instructions(offered, examples) for examples in _EXAMPLES)
-        instructed = next((each for each in told if estimate(each) + around <= room), None)
+        prompts = (plan_instructions(offered, examples) for examples in _EXAMPLES)
+        instructed = next((each for each in prompts if estimate(each) + around <= room), None)
         if instructed is None:
             return "too few tokens are left"
         time_ms = min(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms() // SHARE)

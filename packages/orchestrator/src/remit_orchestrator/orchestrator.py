@@ -127,19 +127,19 @@ class Orchestrator:
             self._conversations.close(brief)
 
     async def _answered(self, brief: Brief) -> Answer:
-        said = user_text(brief)
-        asked = await take_question(brief)
-        if asked is not None and (answer := await self._replied(brief, asked)) is not None:
+        message = user_text(brief)
+        pending = await take_question(brief)
+        if pending is not None and (answer := await self._replied(brief, pending)) is not None:
             return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
-        if len(said) <= _LONGEST_REPLY and _HELP.fullmatch(said):
+        if len(message) <= _LONGEST_REPLY and _HELP.fullmatch(message):
             return Answer(self._words().clean_question(offer(self._labels(brief))), metadata={"cache_status": "bypass"})
         talk = await self._conversations.of(brief)
-        if (last := asked_to_look_again(said, talk)) is not None:
+        if (last := asked_to_look_again(message, talk)) is not None:
             talk.anew = True
             return await self._carry_out(brief, [self._intent(code) for code in last.codes], last.request, last.given)
-        decided = await self._decided(brief, said)
-        answer = await self._in_context(brief, decided.decision, said) or await self._follow(
-            brief, decided.decision, said
+        decided = await self._decided(brief, message)
+        answer = await self._in_context(brief, decided.decision, message) or await self._follow(
+            brief, decided.decision, message
         )
         how: dict[str, Json] = {"cache_status": decided.cache_status}
         if decided.plan_notice:
@@ -149,26 +149,26 @@ class Orchestrator:
         how["notice"] = decided.notice
         return replace(answer, metadata=answer.metadata | how, warnings=(*answer.warnings, _FALLBACK_WARNING))
 
-    async def _decided(self, brief: Brief, said: str) -> OrchestratorDecision:
+    async def _decided(self, brief: Brief, message: str) -> OrchestratorDecision:
         """Return the decision about the user's request; after a restart, the one made before it."""
 
         async def decision() -> Json:
-            return msgspec.to_builtins(await self._decide(brief, said))
+            return msgspec.to_builtins(await self._decide(brief, message))
 
         return msgspec.convert(await brief.once("decision", decision), OrchestratorDecision)
 
-    async def _decide(self, brief: Brief, said: str) -> OrchestratorDecision:
+    async def _decide(self, brief: Brief, message: str) -> OrchestratorDecision:
         classifier = await self._classifier()
         labels = self._labels(brief)
-        key = self._decisions.key(brief.user, said, labels)
+        key = self._decisions.key(brief.user, message, labels)
         if (known := self._decisions.get(key)) is not None:
             return OrchestratorDecision(known, "hit")
-        heard = await classifier.classify(said, brief)
-        decision, why = plan(heard, labels, self._thresholds), ""
+        classified = await classifier.classify(message, brief)
+        decision, why = plan(classified, labels, self._thresholds), ""
         if self._proposer is not None:
             choice = await self._proposer.choose(
                 brief,
-                said,
+                message,
                 decision,
                 offered={code: each for code, each in self._offered().items() if code in labels},
                 classifier=without_model(classifier),
@@ -176,44 +176,45 @@ class Orchestrator:
                 today=(await self._conversations.of(brief)).today,
             )
             decision, why = choice.decision, choice.notice
-        if not heard.notice and not why:  # a fallback's decision was the best at that time only, so it is not cached
+        # A fallback's decision was the best at that time only, so it is not cached.
+        if not classified.notice and not why:
             self._decisions.put(key, decision)
-        return OrchestratorDecision(decision, "miss", heard.notice, why)
+        return OrchestratorDecision(decision, "miss", classified.notice, why)
 
     def _labels(self, brief: Brief) -> dict[str, Label]:
         within = allowed_capabilities(brief)
         return {code: label for code, (label, _) in self._offered().items() if code in within}
 
-    async def _follow(self, brief: Brief, decision: Decision, said: str) -> Answer:
+    async def _follow(self, brief: Brief, decision: Decision, message: str) -> Answer:
         match decision:
             case Routed(primary=primary):
-                return await self._carry_out(brief, (primary,), said, brief.request.input)
+                return await self._carry_out(brief, (primary,), message, brief.request.input)
             case Choose(options=options):
                 listed = "\n".join(f"{place}. {option.words}" for place, option in enumerate(options, 1))
                 codes = [option.intent.code for option in options]
-                asked = {"options": codes, "words": [option.words for option in options], "text": said}
-                return await self._ask(brief, f"{PHRASES.pick}\n{listed}", asked | {"input": brief.request.input})
+                pending = {"options": codes, "words": [option.words for option in options], "text": message}
+                return await self._ask(brief, f"{PHRASES.pick}\n{listed}", pending | {"input": brief.request.input})
             case Unclear(question=question, option=option):
-                asked = {"options": [option.code], "words": [""], "text": said, "input": brief.request.input}
-                return await self._ask(brief, question, asked)
+                pending = {"options": [option.code], "words": [""], "text": message, "input": brief.request.input}
+                return await self._ask(brief, question, pending)
             case Confirm(intents=intents, question=question):
-                return await self._carry_out(brief, intents, said, brief.request.input, confirm=question)
+                return await self._carry_out(brief, intents, message, brief.request.input, confirm=question)
             case Planned():
-                return await self._advanced(brief, PlanState(plan=decision, text=said, given=brief.request.input))
+                return await self._advanced(brief, PlanState(plan=decision, text=message, given=brief.request.input))
             case Vague(question=question):
-                return await self._ask(brief, question, without_options(said, brief.request.input))
+                return await self._ask(brief, question, without_options(message, brief.request.input))
             case Unknown(reply=reply):
                 return Answer(self._words().clean_question(reply), confidence=0.0, metadata={"intent": None})
 
-    async def _in_context(self, brief: Brief, decision: Decision, said: str) -> Answer | None:
+    async def _in_context(self, brief: Brief, decision: Decision, text: str) -> Answer | None:
         """Answer a text that asks for nothing by itself, if the conversation says what it means."""
         if not isinstance(decision, Choose | Unclear | Vague | Unknown):
             return None
-        meant = followed_up(said, await self._conversations.of(brief), self._offered())
+        meant = followed_up(text, await self._conversations.of(brief), self._offered())
         if meant is not None and meant[0] in self._labels(brief):
-            return await self._carry_out(brief, [self._intent(meant[0])], said, as_input(brief.request.input, meant[1]))
-        told = noted(said, brief.known)
-        return Answer(self._words().clean_question(told), metadata={"intent": None}) if told else None
+            return await self._carry_out(brief, [self._intent(meant[0])], text, as_input(brief.request.input, meant[1]))
+        receipt = noted(text, brief.known)
+        return Answer(self._words().clean_question(receipt), metadata={"intent": None}) if receipt else None
 
     async def _classifier(self) -> Classifier:
         """Return a classifier for the current capabilities; it is trained again, in a thread, when they change."""
@@ -225,130 +226,130 @@ class Orchestrator:
 
     # ── questions to the user ─────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _ask(self, brief: Brief, question: str, asked: dict[str, Json]) -> Answer:
-        await keep_question(brief, asked)
-        return Answer(self._words().clean_question(question), requires_followup=True, metadata={"asked": list(asked)})
+    async def _ask(self, brief: Brief, question: str, pending: dict[str, Json]) -> Answer:
+        await keep_question(brief, pending)
+        return Answer(self._words().clean_question(question), requires_followup=True, metadata={"asked": list(pending)})
 
-    async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
+    async def _replied(self, brief: Brief, pending: dict[str, Any]) -> Answer | None:
         """Continue with the open question if this is the reply to it; None if it is a new request."""
-        said = user_text(brief)
-        reply = said[:_LONGEST_REPLY]
-        if "disputes" in asked:
-            return await self._settle(brief, reply, asked["disputes"])
-        if "plan" in asked:
-            return await self._plan_replied(brief, asked, said)
-        if "missing" in asked:
-            found = await self._given_fields(brief, asked, said)
-            told = noted(said, brief.known) if found is None else ""
-            if found is None and not told:
+        message = user_text(brief)
+        reply = message[:_LONGEST_REPLY]
+        if "disputes" in pending:
+            return await self._settle(brief, reply, pending["disputes"])
+        if "plan" in pending:
+            return await self._plan_replied(brief, pending, message)
+        if "missing" in pending:
+            values = await self._given_fields(brief, pending, message)
+            receipt = noted(message, brief.known) if values is None else ""
+            if values is None and not receipt:
                 return None
-            intents = [self._intent(code) for code in asked["codes"]]
-            answer = await self._carry_out(brief, intents, asked["text"], {**asked["input"], **(found or {})})
-            return replace(answer, result=f"{told}\n\n{answer.result}") if told else answer
-        confirmed = asked.get("confirm")
-        meant = chosen(reply, [""] if confirmed else asked["words"])
+            intents = [self._intent(code) for code in pending["codes"]]
+            answer = await self._carry_out(brief, intents, pending["text"], {**pending["input"], **(values or {})})
+            return replace(answer, result=f"{receipt}\n\n{answer.result}") if receipt else answer
+        confirmed = pending.get("confirm")
+        meant = chosen(reply, [""] if confirmed else pending["words"])
         if meant is None:
             if _NO.fullmatch(reply):
                 return await self._ask(
-                    brief, PHRASES.again, without_options(asked["text"], asked["input"], refused=True)
+                    brief, PHRASES.again, without_options(pending["text"], pending["input"], refused=True)
                 )
-            return await self._continued(brief, asked, said)
-        text = f"{asked['text']}\n{said}" if meant.more else asked["text"]
-        given = merged_input(asked["input"], brief.request.input)
-        codes = confirmed or [asked["options"][meant.place]]
+            return await self._continued(brief, pending, message)
+        text = f"{pending['text']}\n{message}" if meant.more else pending["text"]
+        given = merged_input(pending["input"], brief.request.input)
+        codes = confirmed or [pending["options"][meant.place]]
         if meant.more:
             offered, talk = self._offered(), await self._conversations.of(brief)
-            given = talk.corrected([offered[code][1] for code in codes if code in offered], said, given)
+            given = talk.corrected([offered[code][1] for code in codes if code in offered], message, given)
         return await self._carry_out(brief, [self._intent(code) for code in codes], text, given)
 
-    async def _given_fields(self, brief: Brief, asked: dict[str, Any], said: str) -> dict[str, Json] | None:
+    async def _given_fields(self, brief: Brief, pending: dict[str, Any], text: str) -> dict[str, Json] | None:
         """Return the fields that a reply gives; None if it gives none, or asks for something else instead."""
-        expected = self._wanted(asked["codes"], asked["missing"])
+        expected = self._wanted(pending["codes"], pending["missing"])
         today = (await self._conversations.of(brief)).today
-        long = len(said) > _LONGEST_REPLY
-        found = await aside.run(fields, said, expected, fits, today) if long else fields(said, expected, fits, today)
-        offered: dict[str, Json] = asked.get("offered", {})
-        if offered and not long and agrees(said):
-            return {**offered, **(found or {})}
-        if found is None or long or not asks_for_something(said):
-            return found
+        long = len(text) > _LONGEST_REPLY
+        values = await aside.run(fields, text, expected, fits, today) if long else fields(text, expected, fits, today)
+        offered: dict[str, Json] = pending.get("offered", {})
+        if offered and not long and agrees(text):
+            return {**offered, **(values or {})}
+        if values is None or long or not asks_for_something(text):
+            return values
 
         async def other() -> Json:
-            decision = (await self._decide(brief, said)).decision
-            return isinstance(decision, Routed) and decision.primary.code not in asked["codes"]
+            decision = (await self._decide(brief, text)).decision
+            return isinstance(decision, Routed) and decision.primary.code not in pending["codes"]
 
-        return None if await brief.once("other", other) else found
+        return None if await brief.once("other", other) else values
 
-    async def _continued(self, brief: Brief, asked: dict[str, Any], said: str) -> Answer | None:
+    async def _continued(self, brief: Brief, pending: dict[str, Any], message: str) -> Answer | None:
         """Read a reply in the user's own words together with those that led to the question; None if it is for itself.
 
         "My appointment on Monday" and "cancel it" say together what neither says alone.
         """
-        if len(said) > _LONGEST_REPLY or len(asked["text"]) > _LONGEST_REPLY:
+        if len(message) > _LONGEST_REPLY or len(pending["text"]) > _LONGEST_REPLY:
             return None
-        offered = asked.get("confirm") or asked["options"]
+        offered = pending.get("confirm") or pending["options"]
 
         async def read() -> Json:
-            alone = (await self._decide(brief, said)).decision
+            alone = (await self._decide(brief, message)).decision
             # What is to be done mostly stands in the reply, and is said first in a request.
-            together = await (await self._classifier()).classify(f"{said} {asked['text']}", brief)
+            together = await (await self._classifier()).classify(f"{message} {pending['text']}", brief)
             labels = self._labels(brief)
             among = {code: label for code, label in labels.items() if code in offered} or labels
-            found = decide(together, among, self._thresholds)
+            joint = decide(together, among, self._thresholds)
             return {
-                "decision": msgspec.to_builtins(continued(alone, found, offered, refused=asked.get("refused", False)))
+                "decision": msgspec.to_builtins(continued(alone, joint, offered, refused=pending.get("refused", False)))
             }
 
         kept = cast("dict[str, Any]", await brief.once("continued", read))
         decision = msgspec.convert(kept["decision"], Decision | None)
         if decision is None:
             return None
-        text = f"{asked['text']}\n{said}"
-        given = merged_input(asked["input"], brief.request.input)
+        text = f"{pending['text']}\n{message}"
+        given = merged_input(pending["input"], brief.request.input)
         # What was said back needs a yes: whatever else is said, it is asked again.
-        again = str(asked.get("question", ""))
+        again = str(pending.get("question", ""))
         if isinstance(decision, Routed):
             return await self._carry_out(brief, (decision.primary,), text, given, confirm=again)
         if isinstance(decision, Confirm):
             # Whoever chose among options in other words has chosen, unless it is always to be confirmed.
             labels = self._labels(brief)
-            chose = asked.get("options") and all(labels[each.code].confirm != "always" for each in decision.intents)
+            chose = pending.get("options") and all(labels[each.code].confirm != "always" for each in decision.intents)
             confirm = "" if chose else again or decision.question
             return await self._carry_out(brief, decision.intents, text, given, confirm=confirm)
         return None
 
-    async def _plan_replied(self, brief: Brief, asked: dict[str, Any], said: str) -> Answer:
+    async def _plan_replied(self, brief: Brief, pending: dict[str, Any], message: str) -> Answer:
         """Continue a plan with the reply to the question about it; ask again if the reply says nothing about it."""
-        state, talk = read_state(asked), await self._conversations.of(brief)
+        state, talk = read_state(pending), await self._conversations.of(brief)
         state = replace(state, given=merged_input(state.given, brief.request.input))
         about = state.asked
         codes = [each.intent.code for each in state.plan.parts if each.intent is not None]
         expected = self._wanted(codes, about.get("names", ()))
-        refused = _NO.fullmatch(said[:_LONGEST_REPLY]) is not None
+        refused = _NO.fullmatch(message[:_LONGEST_REPLY]) is not None
         if about["kind"] == "confirm" and refused:
             return await self._ask(brief, PHRASES.again, without_options(state.text, state.given, refused=True))
-        further = with_reply(state, said[:_LONGEST_REPLY], expected, talk.today, refused=refused)
+        further = with_reply(state, message[:_LONGEST_REPLY], expected, talk.today, refused=refused)
         if further is not None:
             return await self._advanced(brief, further)
-        decided = (await self._decided(brief, said)).decision
+        decided = (await self._decided(brief, message)).decision
         match decided:
             case Routed(primary=meant) | Confirm(intents=(meant,)) if is_option(state, meant.code):
                 chosen_part = with_intent(state, int(about["place"]), meant)
-                return await self._advanced(brief, with_words(chosen_part, said))
+                return await self._advanced(brief, with_words(chosen_part, message))
             case Routed() | Confirm() | Planned():
-                answer = await self._follow(brief, decided, said)
+                answer = await self._follow(brief, decided, message)
                 undone = [given_up(each) for at, each in enumerate(state.plan.parts) if at not in state.settled]
                 return replace(answer, result="\n\n".join((str(answer.result), "\n".join(undone))))
             case _:
-                return await self._ask(brief, str(asked["question"]), asked)
+                return await self._ask(brief, str(pending["question"]), pending)
 
     async def _advanced(self, brief: Brief, state: PlanState) -> Answer:
         """Do what can be done of a plan; store the question that is left, with what was done so far."""
         talk = await self._conversations.of(brief)
         answer, waiting = await advance(self._offered(), self._settings, brief, state, talk)
         if waiting is not None:
-            asked = kept(waiting, answer.result)
-            await keep_question(brief, asked)
+            pending = kept(waiting, answer.result)
+            await keep_question(brief, pending)
             return replace(
                 answer, metadata=answer.metadata | {"asked": list(waiting.asked), "planned_by": waiting.plan.by}
             )
@@ -374,11 +375,11 @@ class Orchestrator:
     def _wanted(self, codes: Sequence[str], names: Sequence[str]) -> dict[str, Schema]:
         """Return the current schemas of the fields that the user was asked for."""
         offered = self._offered()
-        found: dict[str, Schema] = {}
+        schemas: dict[str, Schema] = {}
         for code in codes:
             schema = offered[code][1].input_schema if code in offered else None
-            found |= {name: each for name, each in wanted(schema, names).items() if not found.get(name)}
-        return found
+            schemas |= {name: each for name, each in wanted(schema, names).items() if not schemas.get(name)}
+        return schemas
 
     # ── delegating ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -404,11 +405,11 @@ class Orchestrator:
         if filled.missing or confirm:
             await talk.keep(brief)
         if filled.missing:
-            lack: dict[str, Json] = {"codes": codes, "missing": list(filled.missing), "input": filled.said or {}}
+            lack: dict[str, Json] = {"codes": codes, "missing": list(filled.missing), "input": filled.stated or {}}
             question = f"{filled.lead}{purpose(confirm)}{question_for(filled.missing, filled.offered)}"
             return await self._ask(brief, question, lack | {"text": text, "offered": filled.offered})
         if confirm:
-            agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.said}
+            agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.stated}
             return await self._ask(brief, f"{filled.lead}{filled.said_back(confirm)}", agreed)
         return await self._done(brief, intents, text, filled, talk)
 
@@ -416,13 +417,13 @@ class Orchestrator:
         self, brief: Brief, intents: Sequence[DetectedIntent], text: str, filled: FilledInputs, talk: Conversation
     ) -> Answer:
         """Have it done by whoever offers it, with what is known of the conversation, and remember what came of it."""
-        found = [
+        intent_records = [
             {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
         ]
         offered = [self._offered()[each.code] for each in intents]
-        question = repeatable(brief, intents, offered, text, filled.inputs, filled.said, self._cache_ms)
+        question = repeatable(brief, intents, offered, text, filled.inputs, filled.stated, self._cache_ms)
         if (known := known_answer(question, talk)) is not None:
-            return replace(known, metadata=known.metadata | {"intents": found})
+            return replace(known, metadata=known.metadata | {"intents": intent_records})
         capabilities = [capability for _, capability in offered]
         steps = request_steps(brief, intents, capabilities, text, filled.inputs, self._words().title)
         execution = WorkflowExecution(
@@ -443,4 +444,4 @@ class Orchestrator:
             answer = replace(answer, result=f"{filled.lead.strip()}\n\n{answer.result}")
         remember_answer(question, answer, talk)
         await talk.keep(brief, changed=not all(label.read_only for label, _ in offered))
-        return replace(answer, metadata=answer.metadata | {"intents": found})
+        return replace(answer, metadata=answer.metadata | {"intents": intent_records})

@@ -164,22 +164,22 @@ class PlacedAgent:
         if code is not None and code in own and code in elsewhere:
             case = await self._compared(brief, code, case)
         decision = place(replace(case, simple=_is_simple(brief, case)))
-        told: dict[str, Json] = {
+        decided: dict[str, Json] = {
             "decision": "route" if isinstance(decision, Route) else "local",
             "reason": decision.reason.value,
             "why": WHY[decision.reason],
         }
-        return told if code is None else told | {"capability": code}
+        return decided if code is None else decided | {"capability": code}
 
     def _best(self, brief: Brief, codes: set[str]) -> ScoredCapability | None:
         """Return the capability that a text most likely asks for."""
         offered = tuple(each for each in self._offered() if each.code in codes)
-        said = brief.objective or brief.text
-        if not offered or not said:
+        text = brief.objective or brief.text
+        if not offered or not text:
             return None
         if self._trained is None or self._trained[0] != offered:
             self._trained = offered, self._train(offered)
-        return next(iter(self._trained[1].scores(said)), None)
+        return next(iter(self._trained[1].scores(text)), None)
 
     async def _compared(self, brief: Brief, code: str, case: Case) -> Case:
         """Return the case with the track records at a capability that the agent and others offer."""

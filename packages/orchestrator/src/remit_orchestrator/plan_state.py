@@ -27,43 +27,43 @@ _GIVEN_UP = "I did not go on with “{text}”, because you asked for something 
 
 def in_order(parts: Sequence[PlannedPart]) -> list[int]:
     """Return the places of the parts in the order in which they are done; those that wait for each other as said."""
-    found: list[int] = []
+    ordered: list[int] = []
     left = list(range(len(parts)))
     while left:
         place = next((at for at in left if not set(parts[at].after) & set(left)), left[0])
         left.remove(place)
-        found.append(place)
-    return found
+        ordered.append(place)
+    return ordered
 
 
 def spoken_plan(parts: Sequence[PlannedPart], labels: Mapping[str, Label]) -> str:
     """Return a plan as one sentence without a full stop: "Look up a result, then, if it is positive, book a visit"."""
     done = [parts[place] for place in in_order(parts) if parts[place].intent is not None]
-    names = [_named(each, labels) for each in done]
-    said: list[str] = []
+    names = [_describe_part(each, labels) for each in done]
+    phrases: list[str] = []
     for place, (each, name) in enumerate(zip(done, names, strict=True)):
         # Two parts for one capability are told apart by the user's own words.
         words = name if names.count(name) < 2 else f"{name} (“{each.text}”)".strip()
         condition = each.condition
         if condition is not None and " " not in condition.said:
-            said.append(f"{condition.said[:1].lower()}{condition.said[1:]} {words}")
+            phrases.append(f"{condition.said[:1].lower()}{condition.said[1:]} {words}")
         elif condition is not None:
-            said.append(f"{'then, ' if place else ''}{condition.said[:1].lower()}{condition.said[1:]}, {words}")
+            phrases.append(f"{'then, ' if place else ''}{condition.said[:1].lower()}{condition.said[1:]}, {words}")
         elif place and each.after:
-            said.append(f"then {words}")
+            phrases.append(f"then {words}")
         else:
-            said.append(words)
-    last = said[-1] if said else ""
-    plain = len(said) > 1 and last == names[-1]
-    return capital(f"{', '.join(said[:-1])} and {last}" if plain else ", ".join(said))
+            phrases.append(words)
+    last = phrases[-1] if phrases else ""
+    plain = len(phrases) > 1 and last == names[-1]
+    return capital(f"{', '.join(phrases[:-1])} and {last}" if plain else ", ".join(phrases))
 
 
-def understood_as(said: str) -> str:
+def understood_as(plan_text: str) -> str:
     """Return the sentence that shows a plan before it is carried out, and a space; empty if nothing can be done."""
-    return f"I understood: {said}. " if said else ""
+    return f"I understood: {plan_text}. " if plan_text else ""
 
 
-def _named(part: PlannedPart, labels: Mapping[str, Label]) -> str:
+def _describe_part(part: PlannedPart, labels: Mapping[str, Label]) -> str:
     code = "" if part.intent is None else part.intent.code
     words = (words_for(code, labels) if code in labels else "") or f"“{part.text}”"
     first = words.split(" ", 1)[0]
@@ -290,6 +290,6 @@ def kept(state: PlanState, question: Json) -> dict[str, Json]:
     return {"plan": msgspec.to_builtins(state), "question": question}
 
 
-def read_state(asked: Mapping[str, Any]) -> PlanState:
+def read_state(pending: Mapping[str, Any]) -> PlanState:
     """Return the state that was stored with an open question."""
-    return msgspec.convert(asked["plan"], PlanState)
+    return msgspec.convert(pending["plan"], PlanState)

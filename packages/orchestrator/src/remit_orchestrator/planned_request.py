@@ -54,18 +54,18 @@ def with_reply(
 
     *refused*: the reply is a no. *expected* are the fields that the question asked for, *today* the day of the reply.
     """
-    asked = state.asked
-    match asked["kind"]:
+    topic = state.asked
+    match topic["kind"]:
         case "choose":
-            return _chosen(state, int(asked["place"]), reply, refused=refused)
+            return _chosen(state, int(topic["place"]), reply, refused=refused)
         case "fields":
-            found = fields(reply, expected, fits, today)
-            offered: dict[str, Json] = asked.get("offered", {})
+            values = fields(reply, expected, fits, today)
+            offered: dict[str, Json] = topic.get("offered", {})
             if offered and agrees(reply):
-                found = {**offered, **(found or {})}
-            return None if found is None else _filled(state, found, agreed=bool(asked["agrees"]))
+                values = {**offered, **(values or {})}
+            return None if values is None else _filled(state, values, agreed=bool(topic["agrees"]))
         case "condition":
-            return _decided(state, str(asked["clause"]), reply, refused=refused)
+            return _decided(state, str(topic["clause"]), reply, refused=refused)
         case _:
             meant = chosen(reply, [""])
             if meant is None:
@@ -82,10 +82,10 @@ def _chosen(state: PlanState, at: int, reply: str, *, refused: bool) -> PlanStat
     return None if meant is None else with_intent(state, at, options[meant.place].intent)
 
 
-def _filled(state: PlanState, found: dict[str, Json], *, agreed: bool) -> PlanState:
+def _filled(state: PlanState, values: dict[str, Json], *, agreed: bool) -> PlanState:
     given: Json = state.given
     before = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
-    return replace(state, given={**before, **found}, agreed=state.agreed or agreed, asked={})
+    return replace(state, given={**before, **values}, agreed=state.agreed or agreed, asked={})
 
 
 def _decided(state: PlanState, clause: str, reply: str, *, refused: bool) -> PlanState | None:
@@ -95,9 +95,9 @@ def _decided(state: PlanState, clause: str, reply: str, *, refused: bool) -> Pla
     return None if holds is None else replace(state, decided={**state.decided, clause: holds}, asked={})
 
 
-def with_words(state: PlanState, said: str) -> PlanState:
+def with_words(state: PlanState, words: str) -> PlanState:
     """Return a plan with something that the user said besides."""
-    context = f"{state.plan.context}\n{said}" if state.plan.context else said
+    context = f"{state.plan.context}\n{words}" if state.plan.context else words
     return replace(state, plan=replace(state.plan, context=context))
 
 
@@ -122,22 +122,22 @@ async def advance(
     if unclear is not None:
         return _choice(parts[unclear]), replace(state, asked={"kind": "choose", "place": unclear})
     labels = {code: label for code, (label, _) in offered.items()}
-    said = spoken_plan([parts[at] for at in in_order(parts) if at in open_parts(state)], labels)
+    plan_text = spoken_plan([parts[at] for at in in_order(parts) if at in open_parts(state)], labels)
     cannot = [not_done(each) for each in parts if each.how == "cannot"]
     filled = _filled_inputs(state, talk, offered)
     lead = as_before({name: each for part in filled.values() for name, each in part.earlier.items()})
-    proposed = understood_as(said) if state.plan.by == "model" and not state.came else ""
+    proposed = understood_as(plan_text) if state.plan.by == "model" and not state.came else ""
     missing, known = _missing(state, filled, offered)
     if missing:
         await talk.keep(brief)
         confirms = not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state))
-        purpose = f"{said}? " if confirms else proposed
+        purpose = f"{plan_text}? " if confirms else proposed
         question = "\n".join((*cannot, f"{_before(lead)}{purpose}{question_for(missing, known)}"))
-        asked: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
-        return _asking(settings.words().clean_question(question)), replace(state, asked=asked)
+        topic: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
+        return _asking(settings.words().clean_question(question)), replace(state, asked=topic)
     if not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state)):
         await talk.keep(brief)
-        question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', said)}"))
+        question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', plan_text)}"))
         return _asking(question), replace(state, asked={"kind": "confirm"})
     answer, waiting = await _Run(settings, brief, state, offered, talk, filled).answer()
     before = "\n\n".join(each for each in (lead, "" if state.agreed else proposed.strip()) if each)
@@ -190,7 +190,7 @@ class _Run:
             except RemitError:
                 if not self._lines:
                     raise
-                answer = execution.told()
+                answer = execution.templated_answer()
             ended, self._responses = execution.ended, execution.responses
             answer = await self._remembered(answer, doable)
         done = [at for at in doable if step_name(at) in ended]
@@ -208,36 +208,36 @@ class _Run:
         lines = [self._lines[at] for at in in_order(parts) if at in self._lines]
         undone = tuple(parts[at].text for at in self._lines if parts[at].how == "cannot")
         metadata = answer.metadata | {"plan": [part_metadata(at, parts, state) for at in range(len(parts))]}
-        found = [each.intent for each in parts if each.intent is not None]
+        intents = [each.intent for each in parts if each.intent is not None]
         metadata["planned_by"] = state.plan.by
         metadata["intents"] = [
-            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in found
+            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
         ]
-        question, asked = self._question()
-        told = [
+        question, topic = self._question()
+        paragraphs = [
             text,
             "\n".join(self._words.clean_question(line) for line in lines),
             self._words.clean_question(question),
         ]
         whole = replace(
             answer,
-            result="\n\n".join(each for each in told if each),
+            result="\n\n".join(each for each in paragraphs if each),
             unfinished=(*answer.unfinished, *undone),
             requires_followup=answer.requires_followup or bool(question),
             metadata=metadata,
         )
-        return whole, replace(state, asked=asked) if question else None
+        return whole, replace(state, asked=topic) if question else None
 
     def _question(self) -> tuple[str, dict[str, Json]]:
         """Return the question about the first part that is held, and what it is about."""
         if not self._held:
             return "", {}
         at = min(self._held)
-        asked = self._held[at]
-        if asked["kind"] == "condition":
+        topic = self._held[at]
+        if topic["kind"] == "condition":
             parts = [self.state.plan.parts[place] for place in open_parts(self.state)]
-            return asking(parts, str(asked["clause"]), str(asked["because"])), asked
-        schemas = cast("dict[str, Schema]", asked["schemas"])
+            return asking(parts, str(topic["clause"]), str(topic["because"])), topic
+        schemas = cast("dict[str, Schema]", topic["schemas"])
         return question_for(schemas), {"kind": "fields", "names": list(schemas), "agrees": False}
 
     def _leave_undone(self) -> None:
@@ -339,12 +339,12 @@ class _Run:
         if not known:
             return None
         for each in known:
-            found = rule(condition.clause, ended[step_name(each)].result, parts[each].text)
-            if found.holds is not None:
-                because = found.because
-                return Ruling(found.holds, f"the result says “{because.rstrip('.')}”")
-            if found.because:
-                return found
+            ruling = rule(condition.clause, ended[step_name(each)].result, parts[each].text)
+            if ruling.holds is not None:
+                because = ruling.because
+                return Ruling(ruling.holds, f"the result says “{because.rstrip('.')}”")
+            if ruling.because:
+                return ruling
         return Ruling(None)
 
     def _filled(self, at: int, part: PlannedPart, step: Step, ended: Mapping[str, StepOutcome]) -> Step | None:
@@ -385,17 +385,17 @@ def _filled_inputs(state: PlanState, talk: Conversation, offered: Offered) -> di
         known = merged_input(dict(parts[at].values), given) if parts[at].values else given
         return FilledInputs.of(talk, [offered[intent.code][1]], objective(state, parts[at]), known)
 
-    found = {at: filled(at, state.given) for at in parts}
-    said: dict[str, Json] = {}
-    for each in found.values():
-        values: Json = each.said
-        said |= cast("dict[str, Json]", values) if isinstance(values, dict) else {}
-    for at, each in found.items():
-        missing = {name: schema for name, schema in each.missing.items() if name in said}
-        shared: dict[str, Json] = {name: said[name] for name, schema in missing.items() if fits(schema, said[name])}
+    filled_inputs = {at: filled(at, state.given) for at in parts}
+    stated: dict[str, Json] = {}
+    for each in filled_inputs.values():
+        values: Json = each.stated
+        stated |= cast("dict[str, Json]", values) if isinstance(values, dict) else {}
+    for at, each in filled_inputs.items():
+        missing = {name: schema for name, schema in each.missing.items() if name in stated}
+        shared: dict[str, Json] = {name: stated[name] for name, schema in missing.items() if fits(schema, stated[name])}
         if shared:
-            found[at] = filled(at, merged_input(state.given, shared))
-    return found
+            filled_inputs[at] = filled(at, merged_input(state.given, shared))
+    return filled_inputs
 
 
 def _missing(

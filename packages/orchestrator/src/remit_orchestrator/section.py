@@ -23,16 +23,16 @@ if TYPE_CHECKING:  # every command with a team imports this module
 
 
 def _problems(inspection: Inspection) -> Iterator[WrongPart]:
-    said, team = inspection.values, inspection.team
-    yield from _modelless(said, team)
-    yield from _impossible_workflows(said, team, inspection.names)
-    yield from _undecided_reader(said, team)
+    values, team = inspection.values, inspection.team
+    yield from _modelless(values, team)
+    yield from _impossible_workflows(values, team, inspection.names)
+    yield from _undecided_reader(values, team)
 
 
-def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
+def _modelless(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Return uses of the orchestrator's model if there is none, and a model that nothing uses."""
     section = team.orchestrator
-    keys: dict[str, Any] = {} if section is None else said["orchestrator"]
+    keys: dict[str, Any] = {} if section is None else values["orchestrator"]
     users = [("workflows", name, "narrate") for name, each in team.workflows.items() if each.narrate == "model"]
     users += [
         ("orchestrator", key) for key in ("classifier", "narrate", "plans") if getattr(section, key, None) == "model"
@@ -52,11 +52,11 @@ _OF_LANGUAGE_MODELS = {"base_url", "api_key", "settings"}
 _OF_ENTAILMENT_MODELS = {"labels", "threshold"}
 
 
-def _undecided_reader(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
+def _undecided_reader(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Return a second reader of conflicts that is not of exactly one kind, and keys that its kind does not have."""
     if team.orchestrator is None or team.orchestrator.conflicts is None:
         return
-    place, keys = ("orchestrator", "conflicts"), said["orchestrator"]["conflicts"]
+    place, keys = ("orchestrator", "conflicts"), values["orchestrator"]["conflicts"]
     if ("model" in keys) == ("onnx" in keys):
         why = 'needs one of two: a `model`, as in `model = "openai:gpt-5-mini"`, or `onnx`, the path of a model\'s file'
         yield WrongPart(place, why)
@@ -68,7 +68,7 @@ def _undecided_reader(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPar
             yield WrongPart((*place, key), f"`{key}` is for a second reader that has a `model`")
 
 
-def _impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
+def _impossible_workflows(values: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Return workflows that cannot be executed, and those whose name is taken."""
     # The capabilities of an agent with an invalid section are unknown.
     callees: dict[str, Collection[str] | None] = dict.fromkeys((*names["agents"], *names["workflows"]))
@@ -84,7 +84,7 @@ def _impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) ->
             yield WrongPart(place, f"`{USER}` is the name of the user; give the workflow another name")
         elif name in names["agents"]:
             yield WrongPart(place, f"there is an agent `{name}`; give the workflow another name")
-        if said["workflows"][name].get("steps", []) and not section.steps:
+        if values["workflows"][name].get("steps", []) and not section.steps:
             continue  # the problems of its steps are reported already
         yield from _impossible(name, section, agents=callees, capabilities=names["capabilities"])
 

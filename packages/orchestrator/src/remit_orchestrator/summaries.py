@@ -41,12 +41,12 @@ class Summaries:
         plain = written(summary)
         if self._summarizer is None or payer is None or not plain:
             return plain
-        return await self._told(session, summary, payer, self._summarizer) or plain
+        return await self._model_summary(session, summary, payer, self._summarizer) or plain
 
-    def notes(self, said: str, asked: str) -> list[Note]:
+    def notes(self, text: str, question: str) -> list[Note]:
         """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
-        answer = answer_note(asked, said) if asked else None
-        return [*notes_of(said), *(() if answer is None else (answer,))]
+        answer = answer_note(question, text) if question else None
+        return [*notes_of(text), *(() if answer is None else (answer,))]
 
     async def _brought_up(self, session: str) -> Summary:
         key = f"summary {session}"
@@ -59,7 +59,7 @@ class Summaries:
             await self._store.cas(key, revision, encode(summary))  # whoever else did the same got the same result
         return summary
 
-    async def _told(self, session: str, summary: Summary, payer: Payer, summarize: Summarizer) -> str:
+    async def _model_summary(self, session: str, summary: Summary, payer: Payer, summarize: Summarizer) -> str:
         """Return what the conversation carries of a model's summary; an empty text if that is not enough."""
         key = f"told {session}"
         kept = await self._store.get(key)
@@ -78,25 +78,25 @@ class Summaries:
             return ""
         payer.meter(usage)
         # Stored even if it is empty: asking again would cost the same again.
-        text = await asyncio.to_thread(_held, text, source, messages, summary)
+        text = await asyncio.to_thread(_check_summary, text, source, messages, summary)
         await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
         return text
 
 
-def _held(text: str, source: str, messages: Sequence[Message], summary: Summary) -> str:
+def _check_summary(text: str, source: str, messages: Sequence[Message], summary: Summary) -> str:
     """Return a model's summary without what the conversation does not carry; empty if a decision or demand is lost."""
     if wrong := unfounded(text, source):
         log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
         return ""
-    said = [Component(str(place), message.text) for place, message in enumerate(messages)]
-    found = check(text, said, complete=False)
+    sources = [Component(str(place), message.text) for place, message in enumerate(messages)]
+    checked = check(text, sources, complete=False)
     essential = [Component(str(place), each) for place, each in enumerate((*summary.decisions, *summary.constraints))]
-    lost = check(found.text, essential).missing
-    if found.objections or lost:
+    lost = check(checked.text, essential).missing
+    if checked.objections or lost:
         log.warning(
             "a model's summary %s: %d of its sentences are unfounded, %d decisions or demands are missing",
-            "was rejected" if lost or not found.text else "was shortened",
-            len(found.objections),
+            "was rejected" if lost or not checked.text else "was shortened",
+            len(checked.objections),
             len(lost),
         )
-    return "" if lost else found.text
+    return "" if lost else checked.text

@@ -132,7 +132,7 @@ class WorkflowExecution:
         """The responses of the steps that were asked."""
         return self._responses
 
-    def told(self) -> Answer:
+    def templated_answer(self) -> Answer:
         """Return the answer by the template, also if nothing succeeded."""
         return self._answer()
 
@@ -149,24 +149,24 @@ class WorkflowExecution:
             answer = answer_of(*known)
             return replace(answer, metadata=answer.metadata | metadata) if metadata else answer
         self._brief.progress(_TELLING, partial=self._partial_answer)
-        told = await self._narrator.tell(blend, self._brief)
-        answer = answer_of(*known, blend=told.text)
-        return replace(answer, metadata=answer.metadata | metadata | told.metadata)
+        narration = await self._narrator.tell(blend, self._brief)
+        answer = answer_of(*known, blend=narration.text)
+        return replace(answer, metadata=answer.metadata | metadata | narration.metadata)
 
     async def _do_all(self) -> None:
         running: dict[asyncio.Task[StepOutcome], Step] = {}
         try:
             while True:
                 begun = [*(step.name for step in running.values()), *self._held]
-                found = self._admitted(ready(self._workflow, self._ended, self._given, begun, waits=self._waits))
-                self._skip(found)
-                if len(found.begin) == 1 and not found.skip and not running:
-                    [step] = found.begin
+                next_steps = self._admitted(ready(self._workflow, self._ended, self._given, begun, waits=self._waits))
+                self._skip(next_steps)
+                if len(next_steps.begin) == 1 and not next_steps.skip and not running:
+                    [step] = next_steps.begin
                     self._ended[step.name] = await self._do(step)
                     continue
-                for step in found.begin:
+                for step in next_steps.begin:
                     running[asyncio.get_running_loop().create_task(self._do(step))] = step
-                if found.skip:
+                if next_steps.skip:
                     continue  # other steps may wait for one that will not be done
                 if not running:
                     return
@@ -179,9 +179,9 @@ class WorkflowExecution:
             if running:
                 await asyncio.wait(running)
 
-    def _skip(self, found: NextSteps) -> None:
-        self._ended |= {step.name: ended for step, ended in found.skip}
-        skipped = {step.name: ended.why for step, ended in found.skip}
+    def _skip(self, next_steps: NextSteps) -> None:
+        self._ended |= {step.name: ended for step, ended in next_steps.skip}
+        skipped = {step.name: ended.why for step, ended in next_steps.skip}
         self._unsaid = replace(self._unsaid, skipped=self._unsaid.skipped | skipped)
 
     def _say_begun(self, step: Step) -> None:
@@ -191,13 +191,13 @@ class WorkflowExecution:
             self._words.progress(step), partial=self._partial_answer, plan=None if plan == _ALL_SAID else plan
         )
 
-    def _admitted(self, found: NextSteps) -> NextSteps:
+    def _admitted(self, next_steps: NextSteps) -> NextSteps:
         """Return the next steps as the gate lets them pass."""
         if self._gate is None:
-            return found
+            return next_steps
         begin: list[Step] = []
-        skip = list(found.skip)
-        for step in found.begin:
+        skip = list(next_steps.skip)
+        for step in next_steps.begin:
             match self._gate(step, self._ended, self._responses):
                 case Step() as passed:
                     begin.append(passed)

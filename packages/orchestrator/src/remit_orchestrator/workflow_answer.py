@@ -159,9 +159,9 @@ def _is_prose(text: str) -> bool:
 
 def title_of(step: Step) -> str:
     """Return the heading for a step's result: its progress text, without the words that say it is in progress."""
-    said = step.title.rstrip("…. ")
-    bare = said.removeprefix("Let me ").removeprefix("Working on ")
-    return (said if bare == said else capital(bare)) or step.name.replace("_", " ").capitalize()
+    title = step.title.rstrip("…. ")
+    bare = title.removeprefix("Let me ").removeprefix("Working on ")
+    return (title if bare == title else capital(bare)) or step.name.replace("_", " ").capitalize()
 
 
 def blend_of(
@@ -176,8 +176,8 @@ def blend_of(
 
     A result that already combines others, and names conflicts or missing parts, is not rewritten: these could be lost.
     """
-    _, told, _ = _reported_steps(workflow, ended)
-    sections = [each for step in told if (each := _section(step, ended, responses)).result not in (None, "")]
+    _, reported, _ = _reported_steps(workflow, ended)
+    sections = [each for step in reported if (each := _section(step, ended, responses)).result not in (None, "")]
     for section in sections:
         response = responses[section.name]
         if section.whole and (response.unfinished or response.requires_followup or _conflicts(response.metadata)):
@@ -193,9 +193,9 @@ def compared_of(
     workflow: Workflow, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response], words: Wording
 ) -> list[NarrativeSection]:
     """Return the results that may contradict each other, each with the question that it answers."""
-    asked = questions(workflow)
+    step_questions = questions(workflow)
     useful, _, _ = _reported_steps(workflow, ended)
-    sections = [replace(_section(step, ended, responses), question=asked[step.name]) for step in useful]
+    sections = [replace(_section(step, ended, responses), question=step_questions[step.name]) for step in useful]
     if len(sections) < 2:
         return sections
     return with_same_fields(sections, [step.capability for step in useful], words.same_fields())
@@ -207,11 +207,11 @@ def _reported_steps(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tup
     useful = [step for step in steps if ended[step.name].usable]
     whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
     # A step with a false condition was not requested, so it is not missing. The step with the result is never left out.
-    told = [step for step in steps if ended[step.name].wanted or step.name == workflow.result]
+    reported = [step for step in steps if ended[step.name].wanted or step.name == workflow.result]
     if whole and workflow.result is not None:
         # The other steps served a goal that was not reached: their results are not what was asked for.
-        told = [step for step in told if step not in useful]
-    return useful, told, whole
+        reported = [step for step in reported if step not in useful]
+    return useful, reported, whole
 
 
 def answer_of(
@@ -227,21 +227,21 @@ def answer_of(
 
     *blend* is a text that combines the results.
     """
-    useful, told, whole = _reported_steps(workflow, ended)
+    useful, reported, whole = _reported_steps(workflow, ended)
     answered = useful if whole else [step for step in useful if step.name == workflow.result]
     came = [responses[step.name] for step in answered]
     narrative = narrate(
-        [_section(step, ended, responses) for step in told],
+        [_section(step, ended, responses) for step in reported],
         findings,
         glossary=words.glossary,
         forbidden=words.forbidden,
         blend=blend,
-        nothing=_without_results(useful, told),
+        nothing=_without_results(useful, reported),
     )
     rated = [each for step in useful if (each := ended[step.name].confidence) is not None]
     finished = chain.from_iterable(_finished(step, responses[step.name]) for step in useful)
     unfinished = (
-        *(title_of(step) for step in told if _is_unfinished(step, workflow, ended)),
+        *(title_of(step) for step in reported if _is_unfinished(step, workflow, ended)),
         # What is missing in a part is missing in the whole.
         *(plain_part(missing) for response in came for missing in response.unfinished),
     )
@@ -261,7 +261,7 @@ def answer_of(
     )
     answer = with_findings(answer, findings)
     titles = {step.name: words.clean_question(title_of(step)) for step in useful}
-    conflicts = [_read_by_users(each, titles, words, asked=whole) for each in _conflicts(answer.metadata)]
+    conflicts = [_read_by_users(each, titles, words, with_question=whole) for each in _conflicts(answer.metadata)]
     conflicts += [each for response in came for each in _conflicts(response.metadata)]
     return replace(
         answer,
@@ -275,11 +275,11 @@ def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, StepOutco
     return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
 
 
-def _without_results(useful: Collection[Step], told: Collection[Step]) -> str:
+def _without_results(useful: Collection[Step], reported: Collection[Step]) -> str:
     """Return the sentence for an answer without any text from a step; it agrees with what was finished."""
     if useful:
         return _NOT_REACHED
-    return NOTHING_DONE if told else _NOT_NEEDED
+    return NOTHING_DONE if reported else _NOT_NEEDED
 
 
 def _finished(step: Step, response: Response) -> tuple[str, ...]:
@@ -292,14 +292,14 @@ def _conflicts(metadata: Mapping[str, Json]) -> list[dict[str, Any]]:
 
 
 def _read_by_users(
-    conflict: dict[str, Any], titles: Mapping[str, str], words: Wording, *, asked: bool
+    conflict: dict[str, Any], titles: Mapping[str, str], words: Wording, *, with_question: bool
 ) -> dict[str, Any]:
     """Return a conflict with its question and its sources in the words that users read.
 
     If only one result is returned, the user is not asked: the question would not be in the text that the user reads.
     """
     values = [each | {"sources": [titles[name] for name in each["names"]]} for each in conflict["values"]]
-    question = words.clean(conflict["question"]) if asked and conflict["question"] else None
+    question = words.clean(conflict["question"]) if with_question and conflict["question"] else None
     return conflict | {"values": values, "question": question}
 
 

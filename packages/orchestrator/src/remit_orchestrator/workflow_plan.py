@@ -89,7 +89,7 @@ def ready(
 
 def waits_for(step: Step) -> frozenset[str]:
     """Return the steps that must have ended before this one."""
-    return frozenset(awaited(step)) | needs(step) | {name for name, _ in asked(step)}
+    return frozenset(awaited(step)) | needs(step) | {name for name, _ in condition_steps(step)}
 
 
 def planned_steps(
@@ -120,9 +120,9 @@ def awaited(step: Step) -> tuple[str, ...]:
 
 def needs(step: Step) -> frozenset[str]:
     """Return the steps that this one refers to."""
-    said = {name for name, _ in references([step.objective, step.input])}
-    said |= {name for name, attribute in asked(step) if attribute not in _OF_A_STEP}
-    return frozenset(said - {INPUT, REQUEST})
+    names = {name for name, _ in references([step.objective, step.input])}
+    names |= {name for name, attribute in condition_steps(step) if attribute not in _OF_A_STEP}
+    return frozenset(names - {INPUT, REQUEST})
 
 
 def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, StepOutcome]) -> str | None:
@@ -135,7 +135,7 @@ def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, StepOutcome]) 
     for name in sorted(needs(step) - dispensable):
         if ended[name].missing:
             return f"it needs the result of `{name}`, which {_became(ended[name])}"
-    asked_about = {name for name, _ in asked(step)}
+    asked_about = {name for name, _ in condition_steps(step)}
     for name in awaited(step):
         if name not in asked_about and name not in dispensable and ended[name].missing:
             return f"`{name}`, after which it comes, {_became(ended[name])}"
@@ -195,7 +195,7 @@ def filled(value: Json, results: Mapping[str, Json]) -> Json:
             whole = _REFERENCE.fullmatch(value)
             if whole is not None and len(whole[1]) == len(whole[4]) == 1 and whole[2] in results:
                 return _at(results[whole[2]], whole[3][1:])
-            return _REFERENCE.sub(lambda found: _substitute(found, results), value)
+            return _REFERENCE.sub(lambda match: _substitute(match, results), value)
         case dict():
             return {
                 text_of(filled(name, results)): filled(each, results)
@@ -211,7 +211,7 @@ def literal(value: Json) -> Json:
     """Return a foreign text or structure, escaped so that `filled` returns the original."""
     match value:
         case str():
-            return _REFERENCE.sub(lambda found: f"{{{found[0]}}}", value)
+            return _REFERENCE.sub(lambda match: f"{{{match[0]}}}", value)
         case dict():
             return {literal(name): literal(each) for name, each in cast("dict[str, Json]", value).items()}
         case list() | tuple():
@@ -220,18 +220,18 @@ def literal(value: Json) -> Json:
             return value
 
 
-def _is_literal(found: re.Match[str]) -> bool:
+def _is_literal(match: re.Match[str]) -> bool:
     """Return whether it stands in more than one pair of braces: `{{word}}` is written for `{word}`."""
-    return len(found[1]) > 1 and len(found[4]) > 1
+    return len(match[1]) > 1 and len(match[4]) > 1
 
 
-def _substitute(found: re.Match[str], results: Mapping[str, Json]) -> str:
-    if _is_literal(found):
-        return found[0][1:-1]
-    if found[2] not in results:
-        return found[0]
-    value = _at(results[found[2]], found[3][1:])
-    return found[1][1:] + ("" if value is None else text_of(value)) + found[4][1:]
+def _substitute(match: re.Match[str], results: Mapping[str, Json]) -> str:
+    if _is_literal(match):
+        return match[0][1:-1]
+    if match[2] not in results:
+        return match[0]
+    value = _at(results[match[2]], match[3][1:])
+    return match[1][1:] + ("" if value is None else text_of(value)) + match[4][1:]
 
 
 def _at(value: Json, path: str) -> Json:
@@ -360,7 +360,7 @@ def _looked_up(path: str, ended: Mapping[str, StepOutcome], given: Json) -> Any:
             return _at(step.result, rest)
 
 
-def asked(step: Step) -> Iterator[tuple[str, str]]:
+def condition_steps(step: Step) -> Iterator[tuple[str, str]]:
     """Return the steps that a step's condition asks about, and what of each."""
     if step.when is None:
         return
@@ -434,10 +434,10 @@ def _of_step(
     others = [name for name in names if name != step.name]
     yield from _unknown(f"{place}.after", "step", awaited(step), others, step.name)
     for field in ("objective", "input"):
-        said = [name for name, _ in references(getattr(step, field))]
-        yield from _unknown(f"{place}.{field}", "step", said, [*others, INPUT, REQUEST], step.name)
+        referenced = [name for name, _ in references(getattr(step, field))]
+        yield from _unknown(f"{place}.{field}", "step", referenced, [*others, INPUT, REQUEST], step.name)
     try:
-        yield from _unknown(f"{place}.when", "step", [name for name, _ in asked(step)], others, step.name)
+        yield from _unknown(f"{place}.when", "step", [name for name, _ in condition_steps(step)], others, step.name)
     except ValueError as error:
         yield Problem(f"{place}.when", str(error))
 

@@ -170,8 +170,8 @@ _MOST_PAIRS = 40
 
 def is_german(texts: Sequence[str]) -> bool:
     """Say whether texts have more function words of German than of English."""
-    said = Counter(word for text in texts for word in text.casefold().split())
-    return sum(said[word] for word in _GERMAN_WORDS) > sum(said[word] for word in _ENGLISH_WORDS)
+    occurrences = Counter(word for text in texts for word in text.casefold().split())
+    return sum(occurrences[word] for word in _GERMAN_WORDS) > sum(occurrences[word] for word in _ENGLISH_WORDS)
 
 
 def bare_mentions(texts: Sequence[str]) -> list[str]:
@@ -179,10 +179,10 @@ def bare_mentions(texts: Sequence[str]) -> list[str]:
     words: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
     for text in texts:
-        said = text.casefold().split()
+        all_words = text.casefold().split()
         content = content_words(text)
         words.update(set(content))
-        pairs.update(f"{one} {other}" for one, other in pairwise(said) if one in content and other in content)
+        pairs.update(f"{one} {other}" for one, other in pairwise(all_words) if one in content and other in content)
     subjects = [*_frequent(words, _MOST_WORDS), *_frequent(pairs, _MOST_PAIRS)]
     templates = _GERMAN if is_german(texts) else _ENGLISH
     return [template.format(subject) for subject in subjects for template in templates]

@@ -195,11 +195,11 @@ class _WordScores:
 
     def __call__(self, text: str) -> Any:
         numpy = self._numpy
-        found = [(weight, *self._weights[feature]) for feature, weight in self._vocabulary.vector(text).items()]
-        if not found:
+        features = [(weight, *self._weights[feature]) for feature, weight in self._vocabulary.vector(text).items()]
+        if not features:
             return numpy.zeros(self._count)
-        places = numpy.concatenate([places for _, places, _ in found])
-        return numpy.bincount(places, numpy.concatenate([weight * each for weight, _, each in found]), self._count)
+        places = numpy.concatenate([places for _, places, _ in features])
+        return numpy.bincount(places, numpy.concatenate([weight * each for weight, _, each in features]), self._count)
 
 
 class _Encoder:
@@ -295,8 +295,8 @@ def _verified(wanted: PackagedFile) -> bytes:
 
 def _installed(wanted: PackagedFile) -> Path:
     """Return the path of a file in a package, without importing the package."""
-    found = find_spec(wanted.package)
-    for folder in (found and found.submodule_search_locations) or ():
+    spec = find_spec(wanted.package)
+    for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / wanted.file
         if path.is_file():
             return path

@@ -88,7 +88,7 @@ def _weights(nodes: Sequence[_Node], tensors: Mapping[str, _Tensor]) -> dict[str
     """Return the weights that are integers times a scale for each column, and are used only for a multiplication."""
     made_by = {node.outputs[0]: node for node in nodes}
     uses = Counter(name for node in nodes for name in node.inputs)
-    found: dict[str, _Weights] = {}
+    by_product: dict[str, _Weights] = {}
     for product, times in Counter(node.inputs[1] for node in nodes if node.operator == "MatMul").items():
         scaled = made_by.get(product)
         if scaled is None or scaled.operator != "Mul" or uses[product] > times:
@@ -99,8 +99,8 @@ def _weights(nodes: Sequence[_Node], tensors: Mapping[str, _Tensor]) -> dict[str
             continue
         weights, by = tensors.get(cast.inputs[0]), tensors.get(scale)
         if weights is not None and by is not None and _is_by_column(weights, by):
-            found[product] = _Weights(weights.name, fractions, scale)
-    return found
+            by_product[product] = _Weights(weights.name, fractions, scale)
+    return by_product
 
 
 def _is_by_column(weights: _Tensor, scale: _Tensor) -> bool:
@@ -217,8 +217,8 @@ def _operation(operator: str, inputs: Sequence[str], outputs: Sequence[str], **a
 
 
 def _attribute(name: str, value: int) -> bytes:
-    said = _encode_field(_ATTRIBUTE_NAME, name.encode())
-    return said + _counted(_ATTRIBUTE_INTEGER, value) + _counted(_ATTRIBUTE_TYPE, _IS_INTEGER)
+    encoded_name = _encode_field(_ATTRIBUTE_NAME, name.encode())
+    return encoded_name + _counted(_ATTRIBUTE_INTEGER, value) + _counted(_ATTRIBUTE_TYPE, _IS_INTEGER)
 
 
 def _encode_field(number: int, content: bytes) -> bytes:
@@ -230,9 +230,9 @@ def _counted(number: int, value: int) -> bytes:
 
 
 def _written(number: int) -> bytes:
-    said = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        said.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    said.append(number)
-    return bytes(said)
+    encoded.append(number)
+    return bytes(encoded)

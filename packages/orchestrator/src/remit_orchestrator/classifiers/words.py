@@ -88,29 +88,29 @@ class TrainedWeights(NamedTuple):
         near = None if nearest is None else nearest(self.codes[scores.index(best)])
         likely = _logistic(self.sureness.bias + self.sureness.slope * _in_scope(best, near))
         shares = enumerate(_softmax(scores, self.sureness.sharpness))
-        found = nlargest(MOST_SCORED, shares, key=lambda each: each[1])
-        return tuple(ScoredCapability(self.codes[place], likely * share) for place, share in found)
+        ranked = nlargest(MOST_SCORED, shares, key=lambda each: each[1])
+        return tuple(ScoredCapability(self.codes[place], likely * share) for place, share in ranked)
 
 
 def gather(capabilities: Iterable[Capability]) -> Examples:
     """Return the training texts; capabilities with the same code are merged, and those without any text are
     left out.
     """
-    said: dict[str, dict[str, bool]] = {}
+    texts_by_code: dict[str, dict[str, bool]] = {}
     for each in capabilities:
-        texts = said.setdefault(each.code, {})
+        texts = texts_by_code.setdefault(each.code, {})
         texts.update((text, True) for text in each.examples if text.strip())
         if each.description.strip():
             texts.setdefault(each.description, False)
-    said = {code: texts for code, texts in said.items() if texts}
-    most = max(1, MOST_EXAMPLES // max(1, len(said)))
+    texts_by_code = {code: texts for code, texts in texts_by_code.items() if texts}
+    most = max(1, MOST_EXAMPLES // max(1, len(texts_by_code)))
     chosen = [
         (text, place, spoken)
-        for place, texts in enumerate(said.values())
+        for place, texts in enumerate(texts_by_code.values())
         for text, spoken in list(texts.items())[:most]
     ]
     return Examples(
-        tuple(said),
+        tuple(texts_by_code),
         tuple(text for text, _, _ in chosen),
         tuple(place for _, place, _ in chosen),
         tuple(spoken for _, _, spoken in chosen),
@@ -468,13 +468,13 @@ def weights(
     vectors: Sequence[Mapping[str, float]], learned: TrainedWeights
 ) -> dict[str, tuple[tuple[int, float], ...]]:
     """Return how much each feature counts for each capability, from the votes of the examples that have it."""
-    found: dict[str, dict[int, float]] = {}
+    rows: dict[str, dict[int, float]] = {}
     for vector, votes in zip(vectors, learned.votes, strict=True):
         for feature, weight in vector.items():
-            places = found.setdefault(feature, {})
+            places = rows.setdefault(feature, {})
             for place, vote in votes:
                 places[place] = places.get(place, 0.0) + weight * vote
-    return {feature: tuple(places.items()) for feature, places in found.items()}
+    return {feature: tuple(places.items()) for feature, places in rows.items()}
 
 
 def _features(text: str) -> tuple[Mapping[str, int], Mapping[str, int]]:

@@ -28,11 +28,11 @@ def placed(
     For a user's request that is the callee, which may delegate it to any agent that it may call. For an agent's request
     it is that agent, which could do the work itself.
     """
-    asked = request.origin == USER
-    agent = cards.get(request.target if asked else request.origin)
+    by_user = request.origin == USER
+    agent = cards.get(request.target if by_user else request.origin)
     if agent is None:
         return None
-    names = (cards.keys() if asked else {request.target}) - {agent.name}
+    names = (cards.keys() if by_user else {request.target}) - {agent.name}
     offered = [card for name, card in cards.items() if name in names and agent.may_reach(name)]
     thresholds = THRESHOLDS if team.orchestrator is None else team.orchestrator.thresholds()
     intent = None if call.capability is not None else _best_capability(team, cards, call)
@@ -77,19 +77,19 @@ def _codes(cards: Iterable[AgentCard]) -> frozenset[str]:
 def _best_capability(team: Team, cards: Mapping[str, AgentCard], call: Call) -> ScoredCapability | None:
     """Return the capability that a text most likely asks for."""
     offered: dict[str, Capability] = {each.code: each for card in cards.values() for each in card.capabilities}
-    said = call.objective or text_of(call.input or "")
-    if not offered or not said:
+    text = call.objective or text_of(call.input or "")
+    if not offered or not text:
         return None
     train = trainer("words" if team.orchestrator is None else team.orchestrator.classifier)
-    return next(iter(train(tuple(offered.values())).scores(said)), None)
+    return next(iter(train(tuple(offered.values())).scores(text)), None)
 
 
 def _tracks(team: Team, capability: str) -> dict[str, TrackRecord]:
     """Return the track record of each agent at a capability, from the newest records; none for agents never called."""
     # Undecayed: the question here is how good the agents are, and not which one to call this minute.
-    found = tracks(_newest(team), lambda _: 0.0)
+    records = tracks(_newest(team), lambda _: 0.0)
     return {
-        name: each for (code, name), each in found.items() if code == capability and (each.successes or each.failures)
+        name: each for (code, name), each in records.items() if code == capability and (each.successes or each.failures)
     }
 
 

@@ -49,21 +49,21 @@ def only_mentions(text: str) -> bool:
     Such a text does not say what is to be done, however well it fits the examples of a capability. A text with a verb,
     or with more words than a name has, is not one.
     """
-    said = text.strip()
-    if len(said) > _LONGEST:
+    phrase = text.strip()
+    if len(phrase) > _LONGEST:
         return False
-    if _UNDECIDED.search(said.casefold()):
+    if _UNDECIDED.search(phrase.casefold()):
         return True
-    words = _words(said)
+    words = _words(phrase)
     after = _after_opening(words)
     subject = words if after is None else after
     if len(subject) < 2 or not any(map(_is_content, subject)):
         return True
-    if _is_clause(subject, said):
+    if _is_clause(subject, phrase):
         return False
     if after is not None:
         return len(subject) <= _MOST_AFTER_OPENING
-    if len(subject) <= _MOST_WITH_NUMBER and _NUMBER.search(said) and subject[0] not in REQUEST_VERBS:
+    if len(subject) <= _MOST_WITH_NUMBER and _NUMBER.search(phrase) and subject[0] not in REQUEST_VERBS:
         return True
     return subject[0] in _DETERMINERS | _PREPOSITIONS and len(subject) <= _MOST_WORDS
 
@@ -92,7 +92,7 @@ def _after_opening(words: list[str]) -> list[str] | None:
     return None
 
 
-def _is_clause(words: list[str], said: str) -> bool:
+def _is_clause(words: list[str], phrase: str) -> bool:
     if any(word in _CLAUSE or word.endswith("n't") for word in words):
         return True
     # "My card stopped working": a verb in the past, unless it opens the text or follows an article ("the guided tour").
@@ -102,7 +102,7 @@ def _is_clause(words: list[str], said: str) -> bool:
     ):
         return True
     # "Abschlag auf 80 Euro setzen": in German the infinitive stands at the end, in small letters.
-    last = _WORD.findall(said)[-1]
+    last = _WORD.findall(phrase)[-1]
     return last.islower() and last.endswith("en") and not _ENGLISH_DETERMINERS & set(words)
 
 
@@ -174,19 +174,19 @@ def hear(text: str, scorer: Scorer) -> ClassifiedText:
     """Ask *scorer* about a text and its parts."""
     from remit_orchestrator.text.request_plan import parts
 
-    found = parts(text)
-    whole = _read(text, scorer)
-    if len(found) < 2 and not any(each.condition for each in found):
+    request_parts = parts(text)
+    whole = _score_text(text, scorer)
+    if len(request_parts) < 2 and not any(each.condition for each in request_parts):
         return ClassifiedText(whole.scores, [], clarity=whole.clarity)
     pieces: list[Reading] = []
-    for each in found:
+    for each in request_parts:
         pieces.append(_read_part(each, scorer, {_best(earlier) for earlier in pieces}))
     return ClassifiedText(
         whole.scores,
         [each.scores for each in pieces],
         clarity=whole.clarity,
         part_clarities=tuple(each.clarity for each in pieces),
-        plan=found,
+        plan=request_parts,
     )
 
 
@@ -196,10 +196,10 @@ def _read_part(part: RequestPart, scorer: Scorer, earlier: set[str]) -> Reading:
     With the words of a part before it looks like that part, so a reading that says the same as one of the *earlier*
     counts less. "Take it" says nothing by itself.
     """
-    alone = _read(part.text, scorer)
+    alone = _score_text(part.text, scorer)
     if not part.full:
         return alone
-    full = _read(part.full, scorer)
+    full = _score_text(part.full, scorer)
     enough = len(content_words(part.text)) >= _ENOUGH_WORDS
     if _best(full) in earlier and _best(alone) not in earlier and min(_clearness(alone)) >= _CLEAR:
         return alone
@@ -222,7 +222,7 @@ def _clearness(reading: Reading) -> tuple[float, float]:
     return (best if reading.clarity is None else reading.clarity.clear, best)
 
 
-def _read(text: str, scorer: Scorer) -> Reading:
+def _score_text(text: str, scorer: Scorer) -> Reading:
     # The letters of a redacted value's token are random, and would change the scores from run to run.
-    text = _REDACTED.sub(lambda found: found[1].lower(), text)
+    text = _REDACTED.sub(lambda match: match[1].lower(), text)
     return scorer.read(text) if isinstance(scorer, ReadingScorer) else Reading(scorer.scores(text))

@@ -58,11 +58,11 @@ def rule(clause: str, result: Json, question: str = "") -> Ruling:
 
 def is_about_success(clause: str) -> bool | None:
     """Return whether a clause only asks if something worked: True, or False for "if it fails"; None if neither."""
-    said = clause.strip(" .,").casefold().replace("’", "'")
-    if _FAILS.fullmatch(said):
+    folded = clause.strip(" .,").casefold().replace("’", "'")
+    if _FAILS.fullmatch(folded):
         return False
-    if _WORKS.fullmatch(said):
-        return not denies(said)
+    if _WORKS.fullmatch(folded):
+        return not denies(folded)
     return None
 
 
@@ -108,17 +108,17 @@ class _Clause:
     """A condition, taken apart."""
 
     def __init__(self, clause: str, question: str) -> None:
-        said = clause.replace("’", "'")
-        self.words = [word.casefold() for word in _WORD.findall(said)]
-        self.negated = any(word in ALL_NEGATIONS for word in self.words) or "n't" in said
+        text = clause.replace("’", "'")
+        self.words = [word.casefold() for word in _WORD.findall(text)]
+        self.negated = any(word in ALL_NEGATIONS for word in self.words) or "n't" in text
         self.content = [word for word in self.words if word not in _WEAK and len(word) > 1]
         self.question = [word.casefold() for word in _WORD.findall(question)]
-        self.exists = _EXISTS.search(said) is not None
-        self.bound = _BOUND.search(said) if figures(said) else None
+        self.exists = _EXISTS.search(text) is not None
+        self.bound = _BOUND.search(text) if figures(text) else None
         self.figure: Amount | None = None
-        self.any = self.bound is not None and _OF_SEVERAL.search(said[: self.bound.start()]) is not None
+        self.any = self.bound is not None and _OF_SEVERAL.search(text[: self.bound.start()]) is not None
         if self.bound is not None:
-            amounts = [each.quantity for each in figures(said[self.bound.end() :]) if isinstance(each.quantity, Amount)]
+            amounts = [each.quantity for each in figures(text[self.bound.end() :]) if isinstance(each.quantity, Amount)]
             self.figure = amounts[0] if amounts else None
             if self.figure is None:
                 self.bound = None
@@ -140,7 +140,7 @@ class _Statement(Struct):
     name: list[str]
     value: Json = None
     field: bool = False
-    said: str = ""
+    quote: str = ""
 
     @property
     def negated(self) -> bool:
@@ -148,26 +148,26 @@ class _Statement(Struct):
 
 
 def _statements(result: Json) -> list[_Statement]:
-    found: list[_Statement] = []
-    for statement in _read(result, ""):
-        found.append(statement)
-        if len(found) >= _MOST_STATEMENTS:
+    statements: list[_Statement] = []
+    for statement in _walk_statements(result, ""):
+        statements.append(statement)
+        if len(statements) >= _MOST_STATEMENTS:
             break
-    return found
+    return statements
 
 
-def _read(value: Json, path: str) -> Iterator[_Statement]:
+def _walk_statements(value: Json, path: str) -> Iterator[_Statement]:
     match value:
         case dict():
             for name, each in cast("dict[str, Json]", value).items():
-                yield from _read(each, f"{path}.{name}" if path else str(name))
+                yield from _walk_statements(each, f"{path}.{name}" if path else str(name))
         case list() | tuple():
             several = cast("list[Json]", value)
             if path:
                 yield _field(path, list(several))
             for place, each in enumerate(several):
                 inner = f"{path}[{place + 1}]" if path else ""
-                yield from _prose(each) if isinstance(each, str) else _read(each, inner)
+                yield from _prose(each) if isinstance(each, str) else _walk_statements(each, inner)
         case str() if not path or len(value.split()) > 5:
             yield from _prose(value[:_LONGEST])
         case _ if path:
@@ -183,7 +183,7 @@ def _prose(text: str) -> Iterator[_Statement]:
         for clause in _BREAK.split(sentence):
             words = [word.casefold().replace("’", "'") for word in _WORD.findall(clause)]
             if words or figures(clause):
-                yield _Statement(clause.strip(" ,"), words, [], said=sentence)
+                yield _Statement(clause.strip(" ,"), words, [], quote=sentence)
 
 
 _BREAK = re.compile(r",? (?:but|while|whereas|aber|während|jedoch)\s|; ", re.IGNORECASE)
@@ -194,7 +194,7 @@ def _field(path: str, value: Json) -> _Statement:
     short = said_shortly(value) or "…"
     text = f"{in_words(path)}: {short}"
     words = [word.casefold() for word in _WORD.findall(short)] if isinstance(value, str) else []
-    return _Statement(text, words, name, value, field=True, said=text)
+    return _Statement(text, words, name, value, field=True, quote=text)
 
 
 # ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -214,12 +214,12 @@ def _compared(read: _Clause, statements: list[_Statement]) -> Ruling:
     verdicts = {_within(amount, wanted, read.bound) for _, amount in chosen}
     if None in verdicts or not verdicts:
         return UNDECIDED
-    because = cut(chosen[0][0].said, _QUOTED)
+    because = cut(chosen[0][0].quote, _QUOTED)
     if len(verdicts) > 1:
         if not read.any:
             return Ruling(None, because)
         fits = next(each for each, amount in chosen if _within(amount, wanted, read.bound))
-        return Ruling(not read.negated, cut(fits.said, _QUOTED))
+        return Ruling(not read.negated, cut(fits.quote, _QUOTED))
     denied = read.negated and not _BOUND_DENIED.search(" ".join(read.words))
     return Ruling(verdicts.pop() != denied, because)
 
@@ -228,13 +228,13 @@ def _amounts(statement: _Statement, *, plain: bool) -> list[Amount]:
     """Return the amounts of a statement; *plain*: as bare numbers, because the clause names no unit."""
     if statement.field and isinstance(statement.value, int | float) and not isinstance(statement.value, bool):
         figure = figure_in(statement.value, () if plain else tuple(statement.name))
-        found = [] if figure is None else [figure]
+        candidates = [] if figure is None else [figure]
     else:
-        found = figures(statement.text)
+        candidates = figures(statement.text)
         if plain:
-            bare = (_UNIT.sub("", statement.text[each.start : each.end]) for each in found if _is_amount(each))
-            found = [figure for each in bare for figure in figures(each)[:1]]
-    return [each.quantity for each in found if isinstance(each.quantity, Amount)]
+            bare = (_UNIT.sub("", statement.text[each.start : each.end]) for each in candidates if _is_amount(each))
+            candidates = [figure for each in bare for figure in figures(each)[:1]]
+    return [each.quantity for each in candidates if isinstance(each.quantity, Amount)]
 
 
 def _is_amount(figure: Figure) -> bool:
@@ -279,7 +279,7 @@ def _answered(read: _Clause, statements: list[_Statement], result: Json) -> Ruli
             return None  # "No free slots": a statement
         if not first or first[0] not in _YES | _NO:
             return None
-        yes, because = first[0] in _YES, cut(statements[0].said, _QUOTED)
+        yes, because = first[0] in _YES, cut(statements[0].quote, _QUOTED)
     else:
         return None
     word = read.predicate
@@ -308,16 +308,16 @@ def _stated(read: _Clause, statements: list[_Statement], result: Json) -> Ruling
     word = read.predicate
     if not word:
         return None
-    found = [(each, verdict) for each in statements if (verdict := _verdict(word, each)) is not None]
-    if not found:
+    judged = [(each, verdict) for each in statements if (verdict := _verdict(word, each)) is not None]
+    if not judged:
         return None
-    if len({verdict for _, verdict in found}) > 1:
+    if len({verdict for _, verdict in judged}) > 1:
         # The clause may say which of them it means.
         subject = read.content[:-1]
-        named = [pair for pair in found if any(_is_said(other, pair[0]) for other in subject)]
-        found = named or found
-    verdicts = {verdict for _, verdict in found}
-    because = cut(found[0][0].said, _QUOTED)
+        named = [pair for pair in judged if any(_is_said(other, pair[0]) for other in subject)]
+        judged = named or judged
+    verdicts = {verdict for _, verdict in judged}
+    because = cut(judged[0][0].quote, _QUOTED)
     if len(verdicts) > 1 or "doubt" in verdicts:
         return Ruling(None, because)
     return Ruling((verdicts.pop() == "yes") != read.negated, because)
@@ -353,10 +353,10 @@ def _truth(value: Json) -> bool | None:
         case list() | tuple() | dict():
             return bool(cast("list[Json]", value))
         case _:
-            said = str(value).strip(" .!").casefold()
-            if said in _YES:
+            text = str(value).strip(" .!").casefold()
+            if text in _YES:
                 return True
-            return False if said in _NO or said in _NONE else None
+            return False if text in _NO or text in _NONE else None
 
 
 _NONE = word_set("condition.none")
@@ -373,9 +373,9 @@ def _counted(read: _Clause, statements: list[_Statement], result: Json) -> Rulin
         return Ruling(not read.negated, f"{len(cast('list[Json]', result))} found")
     if len(lists) == 1:
         entries = cast("list[Json]", lists[0].value)
-        return Ruling(bool(entries) != read.negated, cut(lists[0].said, _QUOTED))
+        return Ruling(bool(entries) != read.negated, cut(lists[0].quote, _QUOTED))
     if not read.content and len(statements) == 1 and (statements[0].negated or _EMPTY.search(statements[0].text)):
-        return Ruling(read.negated, cut(statements[0].said, _QUOTED))
+        return Ruling(read.negated, cut(statements[0].quote, _QUOTED))
     return None
 
 

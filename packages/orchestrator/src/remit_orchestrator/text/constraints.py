@@ -50,8 +50,8 @@ def demands_of(notes: Sequence[Note]) -> Demands:
     for note in notes:
         if note.by or note.kind == "fact":
             continue
-        said = note.text.rpartition(_ANSWERED)[2] if note.kind == "answer" else note.text
-        for sentence in sentences(said):
+        text = note.text.rpartition(_ANSWERED)[2] if note.kind == "answer" else note.text
+        for sentence in sentences(text):
             change = stated_change(sentence)
             if isinstance(change, Revision):
                 standing = _revised(standing, change)
@@ -211,7 +211,7 @@ class ResultStatement(NamedTuple):
     value: Json
 
     @property
-    def said(self) -> str:
+    def quote(self) -> str:
         whole = f"{in_words('_'.join(self.name))}: {said_shortly(self.value)}" if self.name else self.text
         return whole.rstrip(".")
 
@@ -229,7 +229,7 @@ class _MeasuredFigure(NamedTuple):
 
 def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
     """Return a sentence for each thing in the results that breaks a demand, each once."""
-    told: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for result in results:
         statements = list(_statements(result, (), 0))[:_MOST_STATEMENTS]
         for each in demands.constraints:
@@ -240,22 +240,22 @@ def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
                     broken = _forbidden(each, statements)
                 case Requirement():
                     broken = _otherwise(each, statements)
-            told |= dict.fromkeys(
-                f"You said “{each.text}”, but this does not keep to it: “{statement.said}”." for statement in broken
+            messages |= dict.fromkeys(
+                f"You said “{each.text}”, but this does not keep to it: “{statement.quote}”." for statement in broken
             )
         for decided in demands.decided:
-            told |= dict.fromkeys(_undone(decided, statements))
-    return list(told)
+            messages |= dict.fromkeys(_undone(decided, statements))
+    return list(messages)
 
 
 def with_breaches(
-    answer: Answer, known: Iterable[Note], said: str, responses: Iterable[Response], clean: Callable[[str], str]
+    answer: Answer, known: Iterable[Note], request: str, responses: Iterable[Response], clean: Callable[[str], str]
 ) -> Answer:
     """Return an answer that points out what in the results breaks a demand of the user.
 
-    *known* are the notes of the conversation before the request, and *said* are the words of the request.
+    *known* are the notes of the conversation before the request, and *request* are the words of the request.
     """
-    broken = breaches(demands_of((*known, *notes_of(said))), [each.result for each in responses if each.ok])
+    broken = breaches(demands_of((*known, *notes_of(request))), [each.result for each in responses if each.ok])
     if not broken or not isinstance(answer.result, str):
         return answer
     listed = "\n".join(f"- {clean(each)}" for each in broken)
@@ -376,10 +376,10 @@ def _otherwise(constraint: Requirement, statements: Sequence[ResultStatement]) -
     if constraint.means:
         chosen = groups_of(constraint)
         means = [(each, _means_in(each)) for each in statements]
-        if any(chosen & {group for _, group in found} for _, found in means):
+        if any(chosen & {group for _, group in kinds} for _, kinds in means):
             return
-        for each, found in means:
-            if any(kind == constraint.means for kind, _ in found):
+        for each, kinds in means:
+            if any(kind == constraint.means for kind, _ in kinds):
                 yield each
         return
     for each in statements:
@@ -391,10 +391,10 @@ def _means_in(statement: ResultStatement) -> list[tuple[str, str]]:
     """Return the means by which a statement says that something is done: each with its kind."""
     if not isinstance(statement.value, str):
         return []
-    found = [(each[1] or each[2]).casefold() for each in BY.finditer(statement.text)]
+    words = [(each[1] or each[2]).casefold() for each in BY.finditer(statement.text)]
     if not _MEANS_FIELDS.isdisjoint(statement.name) and len(statement.text.split()) <= 2:
-        found += [word.casefold() for word in _HYPHENED_WORD.findall(statement.text)]
-    return [MEANS[word] for word in found if word in MEANS]
+        words += [word.casefold() for word in _HYPHENED_WORD.findall(statement.text)]
+    return [MEANS[word] for word in words if word in MEANS]
 
 
 def _clauses_about(constraint: Requirement | Prohibition, statement: ResultStatement) -> Iterator[str]:

@@ -94,14 +94,14 @@ class SourceStatements:
         return not tokens or any(token in self._index.known for token in tokens)
 
     def _covers(self, sentence: ReadSentence) -> bool:
-        found = 0
+        known_tokens = 0
         for segment in sentence.segments:
             here = sum(1 for token in segment.own if token in self._index.known or token in _FRAMES)
-            found += here
+            known_tokens += here
             words = sum(weight == 1.0 for weight in segment.own.values())  # not the parts of compounds
             if not segment.figures and words > 1 and here < words / 3:
                 return False
-        return found > 0
+        return known_tokens > 0
 
     def _mostly_known(self, sentence: ReadSentence) -> bool:
         """Return whether the sources speak of most that a sentence does: what "would" be is easily made up."""
@@ -296,8 +296,8 @@ class SourceStatements:
             if any(segment.denied in each.own for each in alike):
                 return False
             others = [self._index.segments[place] for place in scores if self._index.segments[place].denies]
-            said = {token for token in segment.own if not any(token in each.own for each in alike)}
-            return any(segment.denied in each.own or not said.isdisjoint(each.own) for each in others)
+            extra_tokens = {token for token in segment.own if not any(token in each.own for each in alike)}
+            return any(segment.denied in each.own or not extra_tokens.isdisjoint(each.own) for each in others)
         beside = {each.denied for each in segment.sentence.segments if each.denies}
         return all(
             each.denied in beside or (each.denied not in segment.own and each.denied not in segment.inherited)
@@ -351,13 +351,13 @@ class SourceStatements:
 
     # ── what is missing ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def missing(self, told: Sequence[ReadSentence], excused: Collection[str]) -> Iterator[tuple[int, str]]:
+    def missing(self, sentences: Sequence[ReadSentence], excused: Collection[str]) -> Iterator[tuple[int, str]]:
         """Give the statements of the sources that the sentences do not have."""
         figures: dict[str, list[StatedFigure]] = defaultdict(list)
-        for figure in (figure for sentence in told for segment in sentence.segments for figure in segment.figures):
+        for figure in (figure for sentence in sentences for segment in sentence.segments for figure in segment.figures):
             for token in figure.tokens:
                 figures[token].append(figure)
-        said = [sentence.tokens for sentence in told]
+        token_sets = [sentence.tokens for sentence in sentences]
         for segment in self._index.segments[: self._index.essential]:
             if self._sources[segment.source].name in excused:
                 continue
@@ -366,9 +366,9 @@ class SourceStatements:
                     yield segment.source, segment.sentence.text
                 continue
             tokens = set(segment.own)
-            most = max((len(tokens & each) for each in said), default=0)
+            most = max((len(tokens & each) for each in token_sets), default=0)
             alone = [token for token in tokens if token[-1:].isalpha() and self._is_alone(token, segment)]
-            if 3 * most < len(tokens) or (alone and not any(_is_said(token, segment, told) for token in alone)):
+            if 3 * most < len(tokens) or (alone and not any(_is_said(token, segment, sentences) for token in alone)):
                 yield segment.source, segment.sentence.text
 
     def _is_alone(self, token: str, segment: Segment) -> bool:
@@ -381,11 +381,11 @@ class SourceStatements:
         )
 
 
-def _is_said(token: str, segment: Segment, told: Sequence[ReadSentence]) -> bool:
+def _is_said(token: str, segment: Segment, sentences: Sequence[ReadSentence]) -> bool:
     """Return whether sentences speak of something, or of something with the same or the opposite meaning."""
     sides = segment.sides.get(token, frozenset())
     return any(
-        token in each.own or (sides and share_axis(sides, each)) for sentence in told for each in sentence.segments
+        token in each.own or (sides and share_axis(sides, each)) for sentence in sentences for each in sentence.segments
     )
 
 
@@ -457,29 +457,29 @@ def check(
     """
     reader = SentenceReader((text, also, disputed, *(f"{each.title}\n{laid_out(each.result)}" for each in sources)))
     grounds = SourceStatements(reader, sources, also, disputed)
-    told = [(reader.sentence(text[start:end]), start, end) for start, end in sentence_spans(text)]
+    spans = [(reader.sentence(text[start:end]), start, end) for start, end in sentence_spans(text)]
     objections: dict[int, Objection] = {}
     before: ReadSentence | None = None
-    for place, (sentence, *_) in enumerate(told):
+    for place, (sentence, *_) in enumerate(spans):
         sentence.follow(before)
         before = sentence
         if why := grounds.objection(sentence):
             objections[place] = Objection(sentence.text, why)
-    kept = [sentence for place, (sentence, *_) in enumerate(told) if place not in objections]
+    kept = [sentence for place, (sentence, *_) in enumerate(spans) if place not in objections]
     missing = tuple(grounds.missing(kept, excused)) if complete else ()
     # A sentence that begins with "it" would speak of something else after the one before it is gone.
     hanging = any(
-        one in objections and other not in objections and told[other][0].hangs
-        for one, other in pairwise(range(len(told)))
+        one in objections and other not in objections and spans[other][0].hangs
+        for one, other in pairwise(range(len(spans)))
     )
-    rest = "" if missing or hanging or not any(each.segments for each in kept) else _without(text, told, objections)
+    rest = "" if missing or hanging or not any(each.segments for each in kept) else _without(text, spans, objections)
     return Faithfulness(text=rest, objections=tuple(objections.values()), missing=missing)
 
 
-def _without(text: str, told: Sequence[tuple["ReadSentence", int, int]], dropped: Mapping[int, Objection]) -> str:
+def _without(text: str, spans: Sequence[tuple["ReadSentence", int, int]], dropped: Mapping[int, Objection]) -> str:
     parts: list[str] = []
     end = 0
-    for place, (_, start, stop) in enumerate(told):
+    for place, (_, start, stop) in enumerate(spans):
         if place in dropped:
             parts.append(text[end:start])
             end = stop
@@ -512,14 +512,14 @@ def left_out(text: str, blend: Blend) -> tuple[str, ...]:
 
 
 def _disputed(blend: Blend) -> set[str]:
-    return {name for conflict in blend.conflicts for said in conflict.values for name in said.names}
+    return {name for conflict in blend.conflicts for reported in conflict.values for name in reported.names}
 
 
 def _is_told(text: str, component: Component) -> bool:
-    said = "\n".join((laid_out(component.result), *restated(component.result)))
-    if things := unfounded(said, ""):
-        return len(unfounded(said, text)) < len(things)
-    words = _WORD.findall(said.casefold())
+    source = "\n".join((laid_out(component.result), *restated(component.result)))
+    if things := unfounded(source, ""):
+        return len(unfounded(source, text)) < len(things)
+    words = _WORD.findall(source.casefold())
     return not words or not set(words).isdisjoint(_WORD.findall(text.casefold()))
 
 
@@ -551,10 +551,10 @@ class Held(Struct, frozen=True, kw_only=True):
     @property
     def metadata(self) -> dict[str, Json]:
         """What was dropped, or why the whole text was rejected, for programs."""
-        told: list[Json] = [{"sentence": sentence, "why": why} for sentence, why in self.unsupported[:_KEPT]]
+        unsupported: list[Json] = [{"sentence": sentence, "why": why} for sentence, why in self.unsupported[:_KEPT]]
         if self.text:
-            return {"dropped": told} if told else {}
-        return {"rejected": list(self.rejected[:_KEPT]), "unsupported": told, "left_out": list(self.left_out)}
+            return {"dropped": unsupported} if unsupported else {}
+        return {"rejected": list(self.rejected[:_KEPT]), "unsupported": unsupported, "left_out": list(self.left_out)}
 
 
 def hold(text: str, blend: Blend) -> Held:
@@ -562,11 +562,11 @@ def hold(text: str, blend: Blend) -> Held:
     text = text.strip()
     made_up, missing = accept(text, blend), left_out(text, blend)
     disputes = "\n".join(map(disagreement, blend.conflicts))
-    found = check(text, blend.components, also=blend.request, disputed=disputes, excused=_disputed(blend))
+    checked = check(text, blend.components, also=blend.request, disputed=disputes, excused=_disputed(blend))
     titles = [component.title or f"Result {place}" for place, component in enumerate(blend.components, 1)]
-    missing = tuple(dict.fromkeys((*missing, *(titles[place] for place, _ in found.missing))))
-    unsupported = tuple((each.sentence, each.why) for each in found.objections)
-    kept = "" if made_up or missing else found.text
+    missing = tuple(dict.fromkeys((*missing, *(titles[place] for place, _ in checked.missing))))
+    unsupported = tuple((each.sentence, each.why) for each in checked.objections)
+    kept = "" if made_up or missing else checked.text
     return Held(text=kept, rejected=made_up, unsupported=unsupported, left_out=missing)
 
 

@@ -85,15 +85,15 @@ def numbers_for(text: str, fields: list[Field], taken: list[tuple[int, int]]) ->
     named = {(start, end) for values in labelled.values() for _, _, start, end in values}
     free = [place for place in places if (place.start, place.end) not in named]
     for field in fields:
-        found = labelled[field.name]
+        matches = labelled[field.name]
         if _YEARS & set(field.labels):
-            found = [(field, int(each[0]), each.start(), each.end()) for each in _YEAR.finditer(text)]
-        elif not found and field.people:
-            found = _people(field, text, free)
-        if not found:
-            found = [each for place in free if (each := _measured(field, place) or _counted(field, place, free))]
-        if len({repr(value) for _, value, _, _ in found}) == 1:
-            yield found[0]
+            matches = [(field, int(each[0]), each.start(), each.end()) for each in _YEAR.finditer(text)]
+        elif not matches and field.people:
+            matches = _people(field, text, free)
+        if not matches:
+            matches = [each for place in free if (each := _measured(field, place) or _counted(field, place, free))]
+        if len({repr(value) for _, value, _, _ in matches}) == 1:
+            yield matches[0]
 
 
 def _value(field: Field, size: float) -> Json:
@@ -153,10 +153,10 @@ def _counted(field: Field, place: _Place, places: list[_Place]) -> NumberFound |
 
 def _people(field: Field, text: str, places: list[_Place]) -> list[NumberFound]:
     """Return the numbers that count people: for two, four people, five of us."""
-    found: list[NumberFound] = []
+    matches: list[NumberFound] = []
     for match in _TOGETHER.finditer(text):
         number = 2 + _TOGETHER_WORDS.index(match[1].casefold())
-        found.append((field, number, match.start(1), match.end(1)))
+        matches.append((field, number, match.start(1), match.end(1)))
     for place in places:
         if place.amount.kind != "number" or place.bound or _is_label(place):
             continue
@@ -164,8 +164,8 @@ def _people(field: Field, text: str, places: list[_Place]) -> list[NumberFound]:
         counted = [noun for noun in nouns if noun in _PEOPLE or stem(noun) in field.stems]
         alone = _FOR.search(place.before) and _PHRASE.match(place.after)
         if (counted or alone) and (made := _made(field, place, place.size)):
-            found.append(made)
-    return found
+            matches.append(made)
+    return matches
 
 
 def _may_be_german_name(place: _Place) -> bool:
@@ -249,18 +249,18 @@ _TITLES = word_set("value_text.titles")
 def texts_for(text: str, fields: list[Field], fits: Fits, *, reply: bool) -> Iterator[TextFound]:
     """Yield the texts that are for one of the fields."""
     for field in fields:
-        found = [each for each in _candidates(text, field, fits) if each[1].strip()]
-        if len({value for _, value, _, _ in found}) == 1:
-            yield found[0]
-        elif not found and reply and (said := _said_to_be(text, field)) is not None:
-            yield said
+        matches = [each for each in _candidates(text, field, fits) if each[1].strip()]
+        if len({value for _, value, _, _ in matches}) == 1:
+            yield matches[0]
+        elif not matches and reply and (stated := _said_to_be(text, field)) is not None:
+            yield stated
 
 
 def _candidates(text: str, field: Field, fits: Fits) -> list[TextFound]:
     """Return the values by the surest sign that the text has."""
     for signs in (_tokens, _formatted, _labelled_texts, _examples, _in_role):
-        if found := [each for each in signs(text, field) if fits(field.schema, each[1])]:
-            return found
+        if fitting := [each for each in signs(text, field) if fits(field.schema, each[1])]:
+            return fitting
     return list(_patterned(text, field, fits))
 
 
@@ -293,11 +293,11 @@ def _patterned(text: str, field: Field, fits: Fits) -> Iterator[TextFound]:
         for last in (following, piece):
             if last is None:
                 continue
-            said = text[piece.start() : last.end()].rstrip(".:")
-            value = next((each for each in (said, said.upper()) if fits(field.schema, each)), None)
+            written = text[piece.start() : last.end()].rstrip(".:")
+            value = next((each for each in (written, written.upper()) if fits(field.schema, each)), None)
             if value is not None and not _is_named_otherwise(text, piece.start(), value, field):
                 taken = place + (last is following)
-                yield field, value, piece.start(), piece.start() + len(said)
+                yield field, value, piece.start(), piece.start() + len(written)
                 break
 
 
@@ -431,12 +431,12 @@ def find_values(
     fields = [
         field_of(name, schema, required=name in required) for name, schema in list(schemas.items())[:_MOST_FIELDS]
     ]
-    found = _times(words, fields)
-    found |= _days(words, fields)
-    taken = [(each.start, each.end) for each in found.values()]
+    values = _times(words, fields)
+    values |= _days(words, fields)
+    taken = [(each.start, each.end) for each in values.values()]
     for finder in (_choices, _truths, _numbers, _texts):
-        found |= {name: each for name, each in finder(words, fields, taken) if name not in found}
-    return {name: each for name, each in _alone(found).items() if fits(schemas[name], each.value)}
+        values |= {name: each for name, each in finder(words, fields, taken) if name not in values}
+    return {name: each for name, each in _alone(values).items() if fits(schemas[name], each.value)}
 
 
 def _meant(text: str) -> str:
@@ -450,18 +450,18 @@ def _meant(text: str) -> str:
     return "".join(parts)
 
 
-def _alone(found: dict[str, FoundValue]) -> dict[str, FoundValue]:
+def _alone(values: dict[str, FoundValue]) -> dict[str, FoundValue]:
     """Return the values whose words no other field claims."""
     claims: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for name, each in found.items():
+    for name, each in values.items():
         claims[each.start, each.end].append(name)
     return {
         name: each
-        for name, each in found.items()
+        for name, each in values.items()
         if len(claims[each.start, each.end]) == 1
         and not any(
             # The unit within an amount may be a value of its own: 500 EUR.
-            isinstance(found[names[0]].value, str)
+            isinstance(values[names[0]].value, str)
             and start <= each.start
             and each.end <= end
             and (start, end) != (each.start, each.end)
@@ -484,47 +484,47 @@ _UNTIL = re.compile(rf"(?:\b(?:{alternatives('value.until')})\s(?:the\s|on\s)?|\
 
 def _days(words: Words, fields: list[Field]) -> dict[str, FoundValue]:
     wanted = [field for field in fields if field.kind in {"day", "moment"}]
-    said = spoken_days(words.text, words.today)
+    days = spoken_days(words.text, words.today)
     times = spoken_times(words.text)
-    found: dict[str, FoundValue] = {}
-    for field, day in _matched(words.text, wanted, said):
+    values: dict[str, FoundValue] = {}
+    for field, day in _matched(words.text, wanted, days):
         value: str | None = words.text[day.start : day.end]
         if field.kind == "moment":
             value = f"{day.day.isoformat()}T{times[0].written}:00" if len(times) == 1 else None
         elif field.schema.get("format") == "date":
             value = day.day.isoformat()
         if value is not None:
-            found[field.name] = FoundValue(value, day.start, day.end)
-    return found
+            values[field.name] = FoundValue(value, day.start, day.end)
+    return values
 
 
 def _times(words: Words, fields: list[Field]) -> dict[str, FoundValue]:
     wanted = [field for field in fields if field.kind == "time"]
-    found: dict[str, FoundValue] = {}
+    values: dict[str, FoundValue] = {}
     for field, time in _matched(words.text, wanted, spoken_times(words.text)):
         value = time.written
         if field.schema.get("format") == "time" and not words.fits(field.schema, value):
             value = f"{value}:00Z" if words.fits(field.schema, f"{value}:00Z") else f"{value}:00"
-        found[field.name] = FoundValue(value, time.start, time.end)
-    return found
+        values[field.name] = FoundValue(value, time.start, time.end)
+    return values
 
 
-def _matched(text: str, wanted: list[Field], said: Sequence[Moment]) -> list[tuple[Field, Moment]]:
+def _matched(text: str, wanted: list[Field], moments: Sequence[Moment]) -> list[tuple[Field, Moment]]:
     """Return which field each day or time is for: the two ends of a span, or the only one that is wanted."""
-    said = [each for each in said if not is_denied(text, each.start)]
-    if not wanted or not said:
+    moments = [each for each in moments if not is_denied(text, each.start)]
+    if not wanted or not moments:
         return []
-    ends = [_end_of_span(text, each.start) for each in said]
-    if len(said) == 2 and ends[1] == "end" and ends[0] != "end":
+    ends = [_end_of_span(text, each.start) for each in moments]
+    if len(moments) == 2 and ends[1] == "end" and ends[0] != "end":
         starts, stops = _pair(wanted)
-        return [] if starts is None or stops is None else [(starts, said[0]), (stops, said[1])]
-    if len({each[2:] for each in said}) > 1:
+        return [] if starts is None or stops is None else [(starts, moments[0]), (stops, moments[1])]
+    if len({each[2:] for each in moments}) > 1:
         return []
     if ends[0]:
         field = next((each for each in wanted if each.end == ends[0]), wanted[0] if len(wanted) == 1 else None)
-        return [] if field is None else [(field, said[0])]
+        return [] if field is None else [(field, moments[0])]
     needed = [each for each in wanted if each.required] or wanted
-    return [(needed[0], said[0])] if len(needed) == 1 else []
+    return [(needed[0], moments[0])] if len(needed) == 1 else []
 
 
 def _end_of_span(text: str, start: int) -> str:
@@ -564,7 +564,7 @@ def _choices(words: Words, fields: list[Field], taken: Taken) -> Finder:
 
 def _named_options(text: str, field: Field) -> list[FoundValue]:
     """Return the options that a text names, without those within a longer one, and those that it rules out."""
-    found: list[FoundValue] = []
+    values: list[FoundValue] = []
     for spoken, value in field.options.items():
         plain = r"[\s_-]".join(map(re.escape, spoken.split()))
         labelled = "|".join(map(re.escape, field.labels))
@@ -580,18 +580,18 @@ def _named_options(text: str, field: Field) -> list[FoundValue]:
                 spoken.isalpha() and len(spoken) == 1 and match["value"] != value and match["value"] != text.strip()
             )
             if not letter and not is_denied(text, match.start("value")) and not _is_of_other(match, text, field):
-                found.append(FoundValue(value, *match.span("value")))
+                values.append(FoundValue(value, *match.span("value")))
     return [
         each
-        for each in found
-        if not any(other.start <= each.start and each.end <= other.end and other[1:] != each[1:] for other in found)
+        for each in values
+        if not any(other.start <= each.start and each.end <= other.end and other[1:] != each[1:] for other in values)
     ]
 
 
 def _is_of_other(match: re.Match[str], text: str, field: Field) -> bool:
     """Tell whether an option is said of something else than the field: "the water is high" is no priority."""
-    said = _SAID_OF.search(text, max(0, match.start("value") - _BEFORE), match.start("value"))
-    return said is not None and said[1].casefold() not in {*field.labels, "it", "that", "this", "es", "das"}
+    subject = _SAID_OF.search(text, max(0, match.start("value") - _BEFORE), match.start("value"))
+    return subject is not None and subject[1].casefold() not in {*field.labels, "it", "that", "this", "es", "das"}
 
 
 _SAID_OF = re.compile(
@@ -641,5 +641,5 @@ def _texts(words: Words, fields: list[Field], taken: Taken) -> Finder:
             yield field.name, FoundValue(value, start, end)
 
 
-def _overlaps(found: FoundValue, spans: Taken) -> bool:
-    return any(start < found.end and found.start < end for start, end in spans)
+def _overlaps(value: FoundValue, spans: Taken) -> bool:
+    return any(start < value.end and value.start < end for start, end in spans)

@@ -84,10 +84,10 @@ def field_of(name: str, schema: Schema, *, required: bool) -> Field:
     own = name_words(name)
     about: object = schema.get("description") or schema.get("title")
     described = about if isinstance(about, str) else ""
-    said = [word.casefold() for word in _WORD.findall(described)]
-    words = {*own, *said}
+    terms = [word.casefold() for word in _WORD.findall(described)]
+    words = {*own, *terms}
     options = _options(schema, described)
-    kind = _kind(schema, own, said, options)
+    kind = _kind(schema, own, terms, options)
     unit = _unit(schema, own, described) if kind == "number" else None
     return Field(
         name=name,
@@ -95,19 +95,19 @@ def field_of(name: str, schema: Schema, *, required: bool) -> Field:
         kind=kind,
         labels=_labels(own, described) + (_head(described) if schema.get("pattern") else ()),
         stems=frozenset(stem(word) for word in words - COMMON_WORDS - _GENERIC if len(word) > 2),
-        role=_role(own, said) if kind == "text" else "",
+        role=_role(own, terms) if kind == "text" else "",
         options=options,
         unit=unit,
         counts=kind == "number" and bool(_COUNTED.search(described) or _COUNTS & set(own)),
         any_count=kind == "number" and bool(_QUANTITIES & set(own)),
         people=kind == "number" and bool(_PEOPLE & words) and not _IDENTIFIERS & (set(own) - {"number"}),
         bound="most" if _MOST & words else "least" if _LEAST & words else "",
-        end=_end(own, said),
+        end=_end(own, terms),
         required=required,
     )
 
 
-def _kind(schema: Schema, own: tuple[str, ...], said: list[str], options: Mapping[str, Json]) -> Kind:
+def _kind(schema: Schema, own: tuple[str, ...], terms: list[str], options: Mapping[str, Json]) -> Kind:
     declared = schema.get("type")
     if options:
         return "choice"
@@ -119,7 +119,7 @@ def _kind(schema: Schema, own: tuple[str, ...], said: list[str], options: Mappin
         return form
     if schema.get("pattern") or schema.get("format"):
         return "text"
-    for words in (set(own), set(said[:1]), set(said) if len(said) <= _LONGEST_NAME else set[str]()):
+    for words in (set(own), set(terms[:1]), set(terms) if len(terms) <= _LONGEST_NAME else set[str]()):
         if _TIMES & words:
             return "moment" if _DAYS & words else "time"
         if _DAYS & words:
@@ -140,11 +140,11 @@ def _options(schema: Schema, described: str) -> dict[str, Json]:
             named = cast("list[dict[str, Any]]", branches)
             return {_spoken(each[key]): each["const"] for each in named for key in ("const", "title") if key in each}
     if schema.get("type") == "string" and not schema.get("format") and not schema.get("pattern"):
-        told = _LISTED.fullmatch(described.strip())
-        if told is not None:
-            found = [each.strip() for each in _BETWEEN.split(told[1])]
-            if all(len(each.split()) <= 2 for each in found):
-                return {each.casefold(): each.casefold() for each in found}
+        match = _LISTED.fullmatch(described.strip())
+        if match is not None:
+            alternatives = [each.strip() for each in _BETWEEN.split(match[1])]
+            if all(len(each.split()) <= 2 for each in alternatives):
+                return {each.casefold(): each.casefold() for each in alternatives}
     return {}
 
 
@@ -156,12 +156,12 @@ def _labels(own: tuple[str, ...], described: str) -> tuple[str, ...]:
     phrases = [" ".join(own)]
     bare = [word for word in own if word not in _GENERIC]
     phrases += [" ".join(bare), " ".join(own[:-1]) if len(own) > 1 and own[-1] in UNITS else ""]
-    phrases += [found[1] for word in own if (found := _TAIL.match(word))]
-    said = [word.casefold() for word in _WORD.findall(described)]
+    phrases += [match[1] for word in own if (match := _TAIL.match(word))]
+    terms = [word.casefold() for word in _WORD.findall(described)]
     if (named := _OF.fullmatch(described)) is not None:
         phrases.append(named[1].casefold())
-    elif said and len(said) <= _LONGEST_NAME and said[0] not in _ASKS:
-        phrases += [" ".join(said), " ".join(word for word in said if word not in _GENERIC)]
+    elif terms and len(terms) <= _LONGEST_NAME and terms[0] not in _ASKS:
+        phrases += [" ".join(terms), " ".join(word for word in terms if word not in _GENERIC)]
     return tuple(dict.fromkeys(each for each in phrases if len(each) > 1 and each not in COMMON_WORDS))
 
 
@@ -170,8 +170,8 @@ _HEAD = re.compile(r"([^\W\d_]+)\s(?:of|for|der|des|von|vom|für)\s", re.IGNOREC
 
 def _head(described: str) -> tuple[str, ...]:
     """Return the noun that a description begins with, of a value that its pattern marks as well."""
-    found = _HEAD.match(described)
-    word = found[1].casefold() if found else ""
+    match = _HEAD.match(described)
+    word = match[1].casefold() if match else ""
     return (word,) if len(word) > 2 and word not in COMMON_WORDS | _GENERIC else ()
 
 
@@ -179,15 +179,15 @@ def _unit(schema: Schema, own: tuple[str, ...], described: str) -> Unit | None:
     """Return the unit of a number: that at the end of its name, or what its description says that it is in."""
     if len(own) > 1 and own[-1] in UNITS:
         return UNITS[own[-1]]
-    if (said := _IN_UNIT.search(described)) is not None and (unit := unit_of(said[1])) is not None:
+    if (match := _IN_UNIT.search(described)) is not None and (unit := unit_of(match[1])) is not None:
         return unit
     if len(own) == 1 and own[0] in UNITS and len(own[0]) > 3:
         return UNITS[own[0]]
     return Unit("money") if schema.get("type") == "number" and MONEY & set(own) else None
 
 
-def _role(own: tuple[str, ...], said: list[str]) -> Role:
-    for words in ({*own}, {*said} - _SMALL | ({*said[:1]} & _THINGS)):
+def _role(own: tuple[str, ...], terms: list[str]) -> Role:
+    for words in ({*own}, {*terms} - _SMALL | ({*terms[:1]} & _THINGS)):
         if _FROM & words or any(word.startswith(("start", "abfahrts", "abflug")) for word in words):
             return "from"
         if _TO & words or any(word.startswith(("ziel", "destination")) for word in words):
@@ -199,8 +199,8 @@ def _role(own: tuple[str, ...], said: list[str]) -> Role:
     return ""
 
 
-def _end(own: tuple[str, ...], said: list[str]) -> Literal["start", "end", ""]:
-    for words in (set(own), set(said) - _SMALL):
+def _end(own: tuple[str, ...], terms: list[str]) -> Literal["start", "end", ""]:
+    for words in (set(own), set(terms) - _SMALL):
         if _ENDS & words:
             return "end"
         if _STARTS & words:
@@ -222,12 +222,12 @@ _LONGEST_PHRASE = 60
 def question_for(fields: Mapping[str, Schema], offered: Mapping[str, Json] | None = None) -> str:
     """Return the question for missing fields; *offered* are values from before that may be meant again."""
     before = offered or {}
-    asked = [_phrase(name, schema, before) for name, schema in fields.items()]
-    if len(asked) > _MOST_IN_SENTENCE:
-        return "\n".join((f"Could you tell me the following? {_OWN_WORDS}", *(f"- {each}" for each in asked)))
-    if len(asked) == 1:
-        return f"Could you tell me {asked[0]}?"
-    return f"Could you tell me {', '.join(asked[:-1])} and {asked[-1]}? {_OWN_WORDS}"
+    phrases = [_phrase(name, schema, before) for name, schema in fields.items()]
+    if len(phrases) > _MOST_IN_SENTENCE:
+        return "\n".join((f"Could you tell me the following? {_OWN_WORDS}", *(f"- {each}" for each in phrases)))
+    if len(phrases) == 1:
+        return f"Could you tell me {phrases[0]}?"
+    return f"Could you tell me {', '.join(phrases[:-1])} and {phrases[-1]}? {_OWN_WORDS}"
 
 
 _OWN_WORDS = "You can answer in your own words, all at once."
@@ -241,18 +241,18 @@ def _phrase(name: str, schema: Schema, offered: Mapping[str, Json]) -> str:
     hints = [each for each in (_expected_form(schema), _before(name, offered)) if each]
     words = [word.casefold() for word in _WORD.findall(described)]
     if not words:
-        phrase = _named(label)
+        phrase = _name_phrase(label)
     elif words[0] in _OPENS_QUESTION and len(described) <= _LONGEST_PHRASE:
         phrase = _small(described)
     elif not set(_WORD.findall(label.casefold())).isdisjoint(words) and len(described) <= _LONGEST_PHRASE:
         phrase = f"the {_small(described)}"
     else:
-        phrase = _named(label)
+        phrase = _name_phrase(label)
         hints.insert(0, _small(described))
     return f"{phrase} ({'; '.join(hints)})" if hints else phrase
 
 
-def _named(label: str) -> str:
+def _name_phrase(label: str) -> str:
     """Return a field's name as what is asked for; a question word is the beginning of a clause."""
     first, _, rest = label.partition(" ")
     if first not in _OPENS_QUESTION or first in _ARTICLES:
@@ -269,8 +269,8 @@ def _expected_form(schema: Schema) -> str:
     """Return the expected form of a value, if a few words can describe it and it is not any text."""
     options: object = schema.get("enum")
     if isinstance(options, list):
-        said = [str(each) for each in cast("list[Json]", options)]
-        return f"{', '.join(said[:-1])} or {said[-1]}" if len(said) > 1 else "".join(said)
+        choices = [str(each) for each in cast("list[Json]", options)]
+        return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else "".join(choices)
     return _FORMAT_WORDS.get(str(schema.get("format"))) or _KINDS.get(str(schema.get("type")), "")
 
 
@@ -330,8 +330,8 @@ def given_values(code: str, schema: Schema | None, values: Mapping[str, Json]) -
     made: list[GivenValue] = []
     for name, value in values.items():
         field = properties.get(name)
-        said = said_shortly(value)
-        if not isinstance(field, dict) or said is None or len(said) > _LONGEST_VALUE or takes_whole_text(name, field):
+        text = said_shortly(value)
+        if not isinstance(field, dict) or text is None or len(text) > _LONGEST_VALUE or takes_whole_text(name, field):
             continue
         about = str(field.get("description", ""))[:_LONGEST_VALUE]
         made.append(GivenValue(code, name, value, type=_type(field), same_as=str(field.get(_KEYWORD, "")), about=about))
@@ -370,14 +370,14 @@ def earlier_values(
 
 def as_before(values: Mapping[str, Json]) -> str:
     """Return the sentence that says which values were taken from before; empty without any."""
-    said = [_told(name, value) for name, value in values.items()]
-    if not said:
+    phrases = [_value_phrase(name, value) for name, value in values.items()]
+    if not phrases:
         return ""
-    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+    listed = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
     return f"For {listed}, as before."
 
 
-def _told(name: str, value: Json) -> str:
+def _value_phrase(name: str, value: Json) -> str:
     words = said_shortly(value) or "…"
     return words if isinstance(value, str) and not words.isdecimal() else f"{in_words(name)} {words}"
 

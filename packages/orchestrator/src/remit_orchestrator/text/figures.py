@@ -413,7 +413,7 @@ _LONGEST = 24
 def figures(text: str) -> list[Figure]:
     """Return the figures of a text, in order."""
     start_of = _NAMED_START.search if has_name(text) else _START.search
-    found: list[Figure] = []
+    all_figures: list[Figure] = []
     last: _Number | None = None
     end = 0
     while end < len(text) and (start := start_of(text, end)):
@@ -427,23 +427,23 @@ def figures(text: str) -> list[Figure]:
         moments = () if text[begin] in _SIGNS else moments_at(text, begin, _FORMS[bound], bound == "about")
         number = None if moments else _number(text, begin, bound)
         if number is None:
-            found += moments
+            all_figures += moments
         elif last is None:
-            found.append(_figure(number))
+            all_figures.append(_figure(number))
         elif _are_ends(last, number, text):
-            found[-1] = _range(last, number)
+            all_figures[-1] = _range(last, number)
         elif _are_one_quantity(last, number, text):
             number = _sum(last, number)
-            found[-1] = _figure(number)
+            all_figures[-1] = _figure(number)
         else:
-            found.append(_figure(number))
+            all_figures.append(_figure(number))
         last = number
         if number or moments:
-            end = found[-1].end
+            end = all_figures[-1].end
         else:
             # A name that begins with a digit or contains one.
             end = max(_REST_OF_WORD.match(text, start.start()).end(), start.end())  # pyright: ignore
-    return found
+    return all_figures
 
 
 def has_name(text: str) -> bool:
@@ -488,7 +488,7 @@ def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
     # Neither NaN nor infinity is an amount.
     if not abs(real) < 1e300:
         return None
-    unit, is_share = _named(name)
+    unit, is_share = _unit_of_name(name)
     half = 0.5 if real == int(real) else _half_of_last_place(repr(real))
     number = _Number(((real, half),), unit, 1.0, None, 0, 0)
     figure = _figure(number)
@@ -499,7 +499,7 @@ def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
 
 
 @lru_cache(maxsize=4096)
-def _named(name: tuple[str, ...]) -> tuple[Unit, bool]:
+def _unit_of_name(name: tuple[str, ...]) -> tuple[Unit, bool]:
     """Return the unit of a number under a field of that name, and whether it may be a percentage."""
     unit = named_unit(name)
     if unit is None and MONEY.intersection(name):

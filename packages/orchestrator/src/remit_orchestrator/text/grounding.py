@@ -24,9 +24,9 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
     grounds = _SourceIndex(source)
     missing: dict[str, None] = {}
 
-    def look_up(found: re.Match[str]) -> None:
-        if not (grounds.has_name(bare_name(found)) if is_name(found) else grounds.has_figure(found)):
-            missing[found[0]] = None
+    def look_up(match: re.Match[str]) -> None:
+        if not (grounds.has_name(bare_name(match)) if is_name(match) else grounds.has_figure(match)):
+            missing[match[0]] = None
 
     for line in _lines(text):
         rest = _without_things(line, look_up)
@@ -39,8 +39,8 @@ _GERMAN = word_set("grounding.german")
 _GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:\.\d{3})+(?![\w.]\w|,?\d{3})")
 
 
-def _joined(found: re.Match[str]) -> str:
-    return found[0].replace(".", "")
+def _joined(match: re.Match[str]) -> str:
+    return match[0].replace(".", "")
 
 
 def _is_german(text: str) -> bool:
@@ -61,10 +61,10 @@ _PLACE = "\ue000"
 def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
     """Return a line with a placeholder for each identifier and figure; each is passed to *look_up* first."""
 
-    def replace(found: re.Match[str]) -> str:
-        if not (is_name(found) or found["date"] or found["time"] or found["number"]):
-            return found[0]  # ordinary words
-        look_up(found)
+    def replace(match: re.Match[str]) -> str:
+        if not (is_name(match) or match["date"] or match["time"] or match["number"]):
+            return match[0]  # ordinary words
+        look_up(match)
         return _PLACE
 
     return things().sub(replace, line)
@@ -103,22 +103,22 @@ def times_in(text: str) -> list[tuple[int, ...]]:
     return [(hour % 12 + (12 if half == "p" else 0), minute, second), (hour, minute, second)]
 
 
-def figure_value(found: re.Match[str]) -> str:
+def figure_value(match: re.Match[str]) -> str:
     """Return the normal form of a number; an ambiguous number stays as written."""
-    scale = (found["scale"] or "").strip(" -").lower()
-    written = str(spelled_number(found["spelled"])) if found["spelled"] else found["digits"]
+    scale = (match["scale"] or "").strip(" -").lower()
+    written = str(spelled_number(match["spelled"])) if match["spelled"] else match["digits"]
     readings = () if "/" in written else digit_readings(written)
     if len(readings) != 1:
-        return f"{found['sign'] or ''}{written} {scale}"
+        return f"{match['sign'] or ''}{written} {scale}"
     [(whole, fraction)] = readings
     places = SCALES.get(scale, 0)
     fraction = fraction.ljust(places, "0")
     whole, fraction = (whole + fraction[:places]).lstrip("0") or "0", fraction[places:].rstrip("0")
-    return f"{'-' if found['sign'] else ''}{whole}{'.' if fraction else ''}{fraction}"
+    return f"{'-' if match['sign'] else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
-def figure_unit(found: re.Match[str]) -> Unit | None:
-    spelled = (found["before"] or found["unit"] or "").strip(" \u00a0-")
+def figure_unit(match: re.Match[str]) -> Unit | None:
+    spelled = (match["before"] or match["unit"] or "").strip(" \u00a0-")
     if not spelled:
         return None
     return _TOKENS if spelled.lower() in {"token", "tokens"} else unit_of(spelled)
@@ -195,8 +195,8 @@ class _SourceIndex:
         self._times: set[tuple[int, ...]] = set()
         # Line by line, and as one line: a line break may separate a figure from its unit.
         for line in (*lines, whole):
-            for found in figures().finditer(line):
-                self._note(found)
+            for match in figures().finditer(line):
+                self._note(match)
         for sentence in sentences(source):
             self._note_shared_unit(sentence)
         # Also read the source as a summary is read: in "0C Paris", a word begins with C only after the 0 is removed.
@@ -215,41 +215,41 @@ class _SourceIndex:
 
     def _note_shared_unit(self, sentence: str) -> None:
         """Note the unit of numbers without one that follow a number with it: "A has 9 days left, B has 4"."""
-        numbers = [found for found in figures().finditer(sentence) if found["number"]]
-        units = {figure_unit(found) for found in numbers} - {None}
+        numbers = [match for match in figures().finditer(sentence) if match["number"]]
+        units = {figure_unit(match) for match in numbers} - {None}
         if len(units) != 1:
             return
-        said = False
-        for found, then in zip(numbers, (*numbers[1:], None), strict=True):
-            if figure_unit(found):
-                said = True
-            elif said or (then and figure_unit(then) and then.start() - found.end() < _JOINED):
-                self._numbers.update((figure_value(found), unit) for unit in units)
+        unit_seen = False
+        for match, then in zip(numbers, (*numbers[1:], None), strict=True):
+            if figure_unit(match):
+                unit_seen = True
+            elif unit_seen or (then and figure_unit(then) and then.start() - match.end() < _JOINED):
+                self._numbers.update((figure_value(match), unit) for unit in units)
 
-    def _note(self, found: re.Match[str]) -> None:
-        if found.re is things() and is_name(found):
-            self._names.add(_comparable(bare_name(found)))
-        elif found["date"]:
-            dates = dates_in(found[0])
+    def _note(self, match: re.Match[str]) -> None:
+        if match.re is things() and is_name(match):
+            self._names.add(_comparable(bare_name(match)))
+        elif match["date"]:
+            dates = dates_in(match[0])
             self._dates.update(dates)
             self._numbers.update((str(number), None) for date in dates for number in date)
-        elif found["time"]:
-            times = times_in(found[0])
+        elif match["time"]:
+            times = times_in(match[0])
             self._times.update(times)
             self._numbers.update((str(number), None) for time in times for number in time)
         else:
-            value = figure_value(found)
+            value = figure_value(match)
             self._numbers.add((value, None))
-            self._numbers.add((value, figure_unit(found)))
+            self._numbers.add((value, figure_unit(match)))
 
-    def has_figure(self, found: re.Match[str]) -> bool:
-        if found["date"]:
-            return any(known.says(date) for date in dates_in(found[0]) for known in self._dates)
-        if found["time"]:
-            return times_in(found[0])[0] in self._times
-        value = figure_value(found)
+    def has_figure(self, match: re.Match[str]) -> bool:
+        if match["date"]:
+            return any(known.says(date) for date in dates_in(match[0]) for known in self._dates)
+        if match["time"]:
+            return times_in(match[0])[0] in self._times
+        value = figure_value(match)
         # "One" is as often a pronoun as a number.
-        return (value == "1" and found["spelled"] is not None) or (value, figure_unit(found)) in self._numbers
+        return (value == "1" and match["spelled"] is not None) or (value, figure_unit(match)) in self._numbers
 
     def has_name(self, name: str) -> bool:
         """Return whether the source contains an identifier or phrase as a whole."""

@@ -164,22 +164,22 @@ _NAME = re.compile(r"[\w.@/-]+")
 
 
 def decide(
-    heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
+    text: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
 ) -> Decision:
     """Return where to route a text as a whole, or what to ask its user; only capabilities in *labels* are considered.
 
     `plan` decides about the parts of a text.
     """
-    intents = intents_of(heard.whole, labels)
-    how = trust(intents, heard.clarity, labels, thresholds)
+    intents = intents_of(text.whole, labels)
+    how = trust(intents, text.clarity, labels, thresholds)
     if how == "act":
         return Routed(intents[0])
     if how == "confirm":
         words = words_for(intents[0].code, labels)
         question = phrases.confirm.replace("{options}", words) if words else _question(intents[0], labels, phrases)
         return Confirm((intents[0],), question)
-    if heard.clarity is not None:
-        return _unsure(intents, heard.clarity, labels, thresholds, phrases)
+    if text.clarity is not None:
+        return _unsure(intents, text.clarity, labels, thresholds, phrases)
     if not intents or intents[0].confidence < thresholds.nothing:
         return Unknown(reply_of(intents, labels, phrases))
     options = options_of(intents, labels, thresholds.close)
@@ -276,19 +276,19 @@ def _codes(decision: Decision) -> set[str]:
 
 def intents_of(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) -> tuple[DetectedIntent, ...]:
     """Return the possible intents, best first; equal descriptions are one intent, routed to the most likely agent."""
-    found: dict[str, DetectedIntent] = {}
+    by_description: dict[str, DetectedIntent] = {}
     for code, confidence in sorted(scored, key=lambda each: -each.confidence):
         label = labels.get(code)
         if label is None:
             continue
         key = " ".join(label.description.casefold().split()) or f"\0{code}"
-        first = found.get(key)
-        found[key] = (
+        first = by_description.get(key)
+        by_description[key] = (
             DetectedIntent(code, label.target, confidence)
             if first is None
             else DetectedIntent(first.code, first.target, min(1.0, first.confidence + confidence))
         )
-    return tuple(sorted(found.values(), key=lambda each: -each.confidence))
+    return tuple(sorted(by_description.values(), key=lambda each: -each.confidence))
 
 
 def options_of(intents: Sequence[DetectedIntent], labels: Mapping[str, Label], close: float) -> tuple[Option, ...]:
@@ -340,18 +340,18 @@ def _menu(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrase
 def words_for(code: str, labels: Mapping[str, Label]) -> str:
     """Return the first sentence of a capability's description, or nothing if it names codes or agents."""
     words = _SENTENCE_END.split(" ".join(labels[code].description.split()), maxsplit=1)[0].rstrip(" .")
-    said = {each.strip(".-@/") for each in _NAME.findall(words)}
-    if any(_shows(name, said) for each, label in labels.items() for name in (each, label.target)):
+    names_shown = {each.strip(".-@/") for each in _NAME.findall(words)}
+    if any(_shows(name, names_shown) for each, label in labels.items() for name in (each, label.target)):
         return ""
     short = words[:_LONGEST_WORDS]
     return words if short == words else f"{short.rpartition(' ')[0] or short} …"
 
 
-def _shows(name: str, said: Collection[str]) -> bool:
+def _shows(name: str, names_shown: Collection[str]) -> bool:
     """Return whether a text contains a name; one that is a plain word, such as `taxes`, reveals nothing."""
     if name.isalpha():
-        return name.isupper() and name in said
-    return name.casefold() in (each.casefold() for each in said)
+        return name.isupper() and name in names_shown
+    return name.casefold() in (each.casefold() for each in names_shown)
 
 
 def _listed(words: Sequence[str], before_last: str) -> str:
@@ -388,24 +388,24 @@ class _Judged(Struct):
 
 
 def plan(
-    heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
+    text: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
 ) -> Decision:
     """Return the plan of a request with several parts or a condition; of any other request, the decision about it."""
-    if not heard.plan and heard.parts:
-        heard = _without_words(heard, labels)
-    if not heard.plan:
-        return decide(heard, labels, thresholds, phrases)
-    judged = _judged(heard, labels, thresholds)
+    if not text.plan and text.parts:
+        text = _without_words(text, labels)
+    if not text.plan:
+        return decide(text, labels, thresholds, phrases)
+    judged = _judged(text, labels, thresholds)
     context = _join(judged, labels)
     kept = [each for each in judged if each.into is None and not each.dropped]
     requests = [each for each in kept if not each.part.checks]
-    whole = heard._replace(parts=(), part_clarities=(), plan=())
+    whole = text._replace(parts=(), part_clarities=(), plan=())
     single = len(requests) < 2 and not any(each.part.condition for each in kept)
     if single:
         return decide(whole, labels, thresholds, phrases)
     if not any(each.trusted for each in requests):
-        best = intents_of(heard.whole, labels)
-        if trust(best, heard.clarity, labels, thresholds) != "ask":
+        best = intents_of(text.whole, labels)
+        if trust(best, text.clarity, labels, thresholds) != "ask":
             return decide(whole, labels, thresholds, phrases)
         if all(_is_foreign(each, thresholds) for each in requests):
             return Unknown(reply_of(best, labels, phrases))
@@ -413,38 +413,38 @@ def plan(
     return Planned(tuple(_planned(each, judged, places, labels, thresholds) for each in kept), context)
 
 
-def _without_words(heard: ClassifiedText, labels: Mapping[str, Label]) -> ClassifiedText:
+def _without_words(text: ClassifiedText, labels: Mapping[str, Label]) -> ClassifiedText:
     """Return parts for a classifier that gives scores without words: each once, named by what it seems to ask for."""
-    found: dict[str, int] = {}
-    for place, scored in enumerate(heard.parts):
+    first_places: dict[str, int] = {}
+    for place, scored in enumerate(text.parts):
         if intents := intents_of(scored, labels):
-            found.setdefault(intents[0].code, place)
-    clarities = dict(enumerate(heard.part_clarities))
-    places = list(found.values())
-    if len(places) == 1 and trust(intents_of(heard.whole, labels), heard.clarity, labels, THRESHOLDS) == "ask":
-        return ClassifiedText(heard.parts[places[0]], clarity=clarities.get(places[0]))
-    return heard._replace(
-        parts=[heard.parts[place] for place in places],
+            first_places.setdefault(intents[0].code, place)
+    clarities = dict(enumerate(text.part_clarities))
+    places = list(first_places.values())
+    if len(places) == 1 and trust(intents_of(text.whole, labels), text.clarity, labels, THRESHOLDS) == "ask":
+        return ClassifiedText(text.parts[places[0]], clarity=clarities.get(places[0]))
+    return text._replace(
+        parts=[text.parts[place] for place in places],
         part_clarities=tuple(clarities.get(place) for place in places),
-        plan=tuple(RequestPart(text=words_for(code, labels), named=True) for code in found),
+        plan=tuple(RequestPart(text=words_for(code, labels), named=True) for code in first_places),
     )
 
 
-def _judged(heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds) -> list[_Judged]:
-    found: list[_Judged] = []
-    for part, scored, clarity in zip_longest(heard.plan, heard.parts, heard.part_clarities):
+def _judged(text: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds) -> list[_Judged]:
+    judged: list[_Judged] = []
+    for part, scored, clarity in zip_longest(text.plan, text.parts, text.part_clarities):
         intents = intents_of(scored or (), labels)
         # A part has few words, so it needs more certainty than a whole text; still more if it begins unlike a request.
         least = thresholds.act if part.sure else thresholds.also
         withdrawn = withdraws(part.text)
-        if found and takes_back(part.text):
+        if judged and takes_back(part.text):
             # "I wanted a refund, but never mind": what was said before is taken back.
-            found[-1].withdrawn, found[-1].how = True, "ask"
-            found.append(_Judged(part, (), None, "ask", part.text, dropped=True, withdrawn=True))
+            judged[-1].withdrawn, judged[-1].how = True, "ask"
+            judged.append(_Judged(part, (), None, "ask", part.text, dropped=True, withdrawn=True))
             continue
         how = "ask" if withdrawn else trust(intents, clarity, labels, thresholds, least)
-        found.append(_Judged(part, intents, clarity, how, part.text, withdrawn=withdrawn))
-    return found
+        judged.append(_Judged(part, intents, clarity, how, part.text, withdrawn=withdrawn))
+    return judged
 
 
 def _join(judged: Sequence[_Judged], labels: Mapping[str, Label]) -> str:

@@ -51,22 +51,22 @@ def groups(name: str) -> list[tuple[str, ...]]:
 
 def table(name: str) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the words under each key of a section, by their sides."""
-    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    rows: dict[str, tuple[tuple[str, ...], ...]] = {}
     for line in lines(name):
         key, _, entry = line.partition(": ")
         sides = tuple(tuple(side.split()) for side in entry.split("|"))
-        known = found.get(key)
-        found[key] = sides if known is None else tuple(a + b for a, b in zip(known, sides, strict=True))
-    return found
+        known = rows.get(key)
+        rows[key] = sides if known is None else tuple(a + b for a, b in zip(known, sides, strict=True))
+    return rows
 
 
 def phrases(name: str) -> dict[str, tuple[str, ...]]:
     """Return the phrases under each key of a section."""
-    found: dict[str, tuple[str, ...]] = {}
+    variants: dict[str, tuple[str, ...]] = {}
     for line in lines(name):
         key, _, entry = line.partition(": ")
-        found[key] = found.get(key, ()) + tuple(entry.split("/"))
-    return found
+        variants[key] = variants.get(key, ()) + tuple(entry.split("/"))
+    return variants
 
 
 def alternatives(*names: str) -> str:

@@ -74,8 +74,8 @@ def instructions(capabilities: Iterable[Capability], examples: int, *, parts: bo
 def described(capability: Capability, examples: int) -> str:
     """Return a capability in one line for a model."""
     about = _line(capability.description, _LONGEST_DESCRIPTION)
-    said = "; ".join(f"“{_line(each, _LONGEST_EXAMPLE)}”" for each in capability.examples[:examples])
-    return "".join((f"- {capability.code}: {about.rstrip('.')}.", f" People say: {said}" if said else ""))
+    quotes = "; ".join(f"“{_line(each, _LONGEST_EXAMPLE)}”" for each in capability.examples[:examples])
+    return "".join((f"- {capability.code}: {about.rstrip('.')}.", f" People say: {quotes}" if quotes else ""))
 
 
 def request(text: str, parts: Sequence[RequestPart] = ()) -> str:
@@ -124,18 +124,18 @@ class _Guess(Struct, frozen=True, forbid_unknown_fields=True):
     part: int = 0
 
 
-class _Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _ModelClassification(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     primary: _Guess | None
     secondary: tuple[_Guess, ...] = ()
     alternatives: tuple[_Guess, ...] = ()
 
 
 def understood(
-    said: Json, codes: Collection[str], text: str = "", parts: Sequence[RequestPart] = ()
+    reply: Json, codes: Collection[str], text: str = "", parts: Sequence[RequestPart] = ()
 ) -> ClassifiedText | str:
     """Return a model's classification of a text and its parts, or why its answer is invalid."""
     try:
-        read = msgspec.convert(said, _Said)
+        read = msgspec.convert(reply, _ModelClassification)
     except msgspec.ValidationError as error:
         return f"its answer has not the form that was asked for: {error}"
     first = () if read.primary is None else (read.primary,)
@@ -158,7 +158,7 @@ def understood(
 
 
 def _by_part(
-    read: _Said, text: str, parts: Sequence[RequestPart]
+    read: _ModelClassification, text: str, parts: Sequence[RequestPart]
 ) -> tuple[list[list[ScoredCapability]], list[RequestPart]]:
     """Return the scores of each part, those that the model does not name included.
 
@@ -188,30 +188,30 @@ def _scored(guess: _Guess) -> ScoredCapability:
 DISPUTED = 0.5
 
 
-def tempered(heard: ClassifiedText, by_words: ClassifiedText, act: float) -> ClassifiedText:
+def tempered(by_model: ClassifiedText, by_words: ClassifiedText, act: float) -> ClassifiedText:
     """Return a model's classification, with both sides less certain where the words alone would have led to another
     action.
 
     A model's confidence is its own claim; that of the words was measured. So if the words are certain of something that
     the model does not even consider, the user is asked.
     """
-    considered = {code for scored in (heard.whole, *heard.parts) for code, _ in scored}
-    if heard.plan:
+    considered = {code for scored in (by_model.whole, *by_model.parts) for code, _ in scored}
+    if by_model.plan:
         parts = [
             _disputed(scored, other[0])
             if other and other[0].confidence >= act and other[0].code not in considered
             else scored
-            for scored, other in zip_longest(heard.parts, by_words.parts[: len(heard.parts)], fillvalue=())
+            for scored, other in zip_longest(by_model.parts, by_words.parts[: len(by_model.parts)], fillvalue=())
         ]
-        return heard._replace(parts=parts)
+        return by_model._replace(parts=parts)
     sure = {
         scored[0].code: scored[0].confidence
         for scored in (by_words.whole, *by_words.parts)
         if scored and scored[0].confidence >= act
     }
     if not sure or considered & sure.keys():
-        return heard
-    return ClassifiedText(_disputed(heard.whole, *(ScoredCapability(*each) for each in sure.items())))
+        return by_model
+    return ClassifiedText(_disputed(by_model.whole, *(ScoredCapability(*each) for each in sure.items())))
 
 
 def _disputed(scored: Sequence[ScoredCapability], *others: ScoredCapability) -> list[ScoredCapability]:
@@ -249,8 +249,8 @@ def has_several_parts(text: str) -> bool:
     """Return whether a text is worth a plan: it has several clauses, or a condition."""
     if len(text) > LONGEST_TEXT:
         return False
-    found = parts(text)
-    return len(found) > 1 or any(each.condition is not None for each in found)
+    request_parts = parts(text)
+    return len(request_parts) > 1 or any(each.condition is not None for each in request_parts)
 
 
 def plan_instructions(capabilities: Iterable[Capability], examples: int) -> str:
@@ -265,13 +265,13 @@ def _fields(capability: Capability) -> str:
 
 def field_schemas(capability: Capability) -> dict[str, Schema]:
     """Return the schemas of a capability's fields, by name."""
-    found: Any = (capability.input_schema or {}).get("properties")
-    return cast("dict[str, Schema]", found) if isinstance(found, dict) else {}
+    properties: Any = (capability.input_schema or {}).get("properties")
+    return cast("dict[str, Schema]", properties) if isinstance(properties, dict) else {}
 
 
 def _about(schema: Schema) -> str:
-    said = schema.get("description") or schema.get("title") or schema.get("type") or "any value"
-    return " ".join(str(said).split())[:_LONGEST_ABOUT]
+    description = schema.get("description") or schema.get("title") or schema.get("type") or "any value"
+    return " ".join(str(description).split())[:_LONGEST_ABOUT]
 
 
 def plan_schema(codes: Sequence[str]) -> Schema:
@@ -315,21 +315,21 @@ _LONGEST_REPEATED = 60
 # ── the proposal ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _SaidCondition(Struct, frozen=True, forbid_unknown_fields=True):
+class _ModelCondition(Struct, frozen=True, forbid_unknown_fields=True):
     words: str
     holds: bool = True
 
 
-class _SaidPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _ModelPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     words: str
     capability: str | None
     after: tuple[int, ...] = ()
-    condition: _SaidCondition | None = None
+    condition: _ModelCondition | None = None
     values: dict[str, Any] = {}
 
 
-class _SaidPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    parts: tuple[_SaidPart, ...]
+class _ModelPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    parts: tuple[_ModelPart, ...]
     not_understood: tuple[str, ...] = ()
 
 
@@ -364,14 +364,14 @@ class _Unfit(Exception):
 
 
 def checked(
-    said: Json, text: str, rules: Decision, capabilities: Mapping[str, Capability], fits: Fits, today: date
+    proposal: Json, text: str, rules: Decision, capabilities: Mapping[str, Capability], fits: Fits, today: date
 ) -> ProposedPlan | str:
     """Return a model's proposal if all of it stands in the request, or why it does not.
 
     *rules* is the decision that the rules made: what it accounts for, the proposal has to account for as well.
     """
     try:
-        read = msgspec.convert(said, _SaidPlan)
+        read = msgspec.convert(proposal, _ModelPlan)
     except msgspec.ValidationError as error:
         return f"the proposal has not the form that was asked for: {error}"
     try:
@@ -385,14 +385,14 @@ class _Check:
 
     def __init__(
         self,
-        said: _SaidPlan,
+        proposal: _ModelPlan,
         text: str,
         rules: Decision,
         capabilities: Mapping[str, Capability],
         fits: Fits,
         today: date,
     ) -> None:
-        self._said = said
+        self._plan = proposal
         self._text = text
         self._rules = rules
         self._capabilities = capabilities
@@ -404,16 +404,16 @@ class _Check:
 
     def plan(self) -> ProposedPlan:
         """Return the plan; raises `_Unfit` with the first thing that is wrong."""
-        said = self._said.parts
-        if not 0 < len(said) <= MOST_PARTS:
-            raise _Unfit(f"the proposal has {len(said)} parts")
-        for each in said:
+        proposed = self._plan.parts
+        if not 0 < len(proposed) <= MOST_PARTS:
+            raise _Unfit(f"the proposal has {len(proposed)} parts")
+        for each in proposed:
             self._spans.append(self._free(each.words))
-        unknown = [self._free(words) for words in self._said.not_understood]
+        unknown = [self._free(words) for words in self._plan.not_understood]
         self._covered = [*self._spans, *unknown]
-        conditions = [self._condition(at) for at in range(len(said))]
+        conditions = [self._condition(at) for at in range(len(proposed))]
         after = self._order(conditions)
-        made = [self._part(at, conditions[at], after[at]) for at in range(len(said))]
+        made = [self._part(at, conditions[at], after[at]) for at in range(len(proposed))]
         made += [ProposedPart(text=self._quoted(span), code=None) for span in unknown]
         return ProposedPlan(tuple(made), self._context())
 
@@ -425,7 +425,7 @@ class _Check:
         if not quoted:
             raise _Unfit("a part of the proposal has no words")
         pattern = re.compile(r"(?<!\w)" + r"\s+".join(quoted) + r"(?!\w)", re.IGNORECASE)
-        spans = [QuotedSpan(*found.span()) for found in pattern.finditer(self._text)]
+        spans = [QuotedSpan(*match.span()) for match in pattern.finditer(self._text)]
         if not spans:
             raise _Unfit(f"“{_short(words)}” does not stand in the request")
         return spans
@@ -447,22 +447,22 @@ class _Check:
 
         The rules know conjunctions: where they read a condition, the proposal has to have the same one.
         """
-        said, words = self._said.parts[at], self._quoted(self._spans[at])
+        part, words = self._plan.parts[at], self._quoted(self._spans[at])
         if any(each.condition is not None for each in parts(words)):
             raise _Unfit(f"the condition of “{_short(words)}” is not told apart from it")
         clause = self._clause_of(words)
         known = None if clause is None else clause.condition
-        if said.condition is None:
+        if part.condition is None:
             if known is not None:
                 raise _Unfit(f"the condition of “{_short(words)}” is missing")
             return None
-        span = self._found(said.condition.words)[0]
+        span = self._found(part.condition.words)[0]
         self._covered.append(span)
         quoted = self._quoted(span)
         if known is None:
-            opening = "if" if said.condition.holds else "unless"
-            return Condition(quoted, said.condition.holds, f"{opening} {quoted}")
-        if not (_within(quoted, known.clause) or _within(quoted, known.said)) or known.holds != said.condition.holds:
+            opening = "if" if part.condition.holds else "unless"
+            return Condition(quoted, part.condition.holds, f"{opening} {quoted}")
+        if not (_within(quoted, known.clause) or _within(quoted, known.said)) or known.holds != part.condition.holds:
             raise _Unfit(f"the condition of “{_short(words)}” is another one")
         return known
 
@@ -474,11 +474,11 @@ class _Check:
 
     def _order(self, conditions: Sequence[Condition | None]) -> list[set[int]]:
         """Return the places after which each part comes: as proposed, and as the rules read them."""
-        said = self._said.parts
+        proposed = self._plan.parts
         after: list[set[int]] = []
-        for at, each in enumerate(said):
+        for at, each in enumerate(proposed):
             places = {number - 1 for number in each.after}
-            if not places <= set(range(len(said))) or at in places:
+            if not places <= set(range(len(proposed))) or at in places:
                 raise _Unfit(f"part {at + 1} of the proposal comes after one that there is not")
             after.append(places)
         places_of = [self._clause_of(self._quoted(span)) for span in self._spans]
@@ -489,16 +489,16 @@ class _Check:
         for at, condition in enumerate(conditions):
             if condition is not None:
                 after[at] |= {other for other in range(at) if at not in _all_before(other, after)}
-        if any(at in _all_before(at, after) for at in range(len(said))):
+        if any(at in _all_before(at, after) for at in range(len(proposed))):
             raise _Unfit("the parts of the proposal wait for each other, or come in another order than in the words")
         return after
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _part(self, at: int, condition: Condition | None, after: set[int]) -> ProposedPart:
-        said, span = self._said.parts[at], self._spans[at]
-        text, code = self._quoted(span), said.capability
-        checks = any(each.condition is not None and _within(text, each.condition.words) for each in self._said.parts)
+        part, span = self._plan.parts[at], self._spans[at]
+        text, code = self._quoted(span), part.capability
+        checks = any(each.condition is not None and _within(text, each.condition.words) for each in self._plan.parts)
         if code is not None:
             if code not in self._capabilities:
                 raise _Unfit(f"it named `{code[:_LONGEST_REPEATED]}`, which was not offered to it")
@@ -506,15 +506,15 @@ class _Check:
                 raise _Unfit(f"“{_short(text)}” is a condition, and nothing may be changed to find it out")
             if self._is_unwanted(span):
                 raise _Unfit(f"the user does not want “{_short(text)}”")
-            self._check_values(said.values, self._capabilities[code])
-        elif checks or said.values:
+            self._check_values(part.values, self._capabilities[code])
+        elif checks or part.values:
             raise _Unfit(f"“{_short(text)}” is served by nothing, and is a condition or has values")
         return ProposedPart(
             text=text,
             code=code,
             after=tuple(sorted(after)),
             condition=condition,
-            values=said.values,
+            values=part.values,
             checks=checks,
         )
 
@@ -537,8 +537,8 @@ class _Check:
                 raise _Unfit(f"the value of `{name}` does not stand in the request")
 
     def _stands(self, name: str, value: Json, schema: Schema) -> bool:
-        found = find_values(self._text, {name: schema}, frozenset({name}), self._fits, self._today)
-        if name in found and found[name].value == value:
+        values = find_values(self._text, {name: schema}, frozenset({name}), self._fits, self._today)
+        if name in values and values[name].value == value:
             return True
         if isinstance(value, str) and value.strip():
             literal = re.compile(rf"(?<!\w){re.escape(value.strip())}(?!\w)", re.IGNORECASE)
@@ -585,40 +585,40 @@ def _within(one: str, other: str) -> bool:
 
 
 def _all_before(place: int, after: Sequence[set[int]]) -> set[int]:
-    found: set[int] = set()
+    before: set[int] = set()
     left = [place]
     while left:
-        for each in after[left.pop()] - found:
-            found.add(each)
+        for each in after[left.pop()] - before:
+            before.add(each)
             left.append(each)
-    return found
+    return before
 
 
 # ── what is done about it ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def judged_plan(
-    proposal: ProposedPlan, heard: Sequence[ClassifiedText], labels: Mapping[str, Label], thresholds: Thresholds
+    proposal: ProposedPlan, classified: Sequence[ClassifiedText], labels: Mapping[str, Label], thresholds: Thresholds
 ) -> Planned | str:
-    """Return the plan of a proposal, held to what the classifier *heard* in the words of each part; or why not.
+    """Return the plan of a proposal, held to how the words of each part are *classified*; or why not.
 
     A model's choice is its own claim, and that of the classifier was measured. Where both agree, the part is treated as
     any other. Where the classifier is sure of something else, the user is asked. Where it is not sure, the user has to
     agree to what changes something.
     """
-    found: list[PlannedPart] = []
-    for part, read in zip(proposal.parts, heard, strict=True):
+    planned: list[PlannedPart] = []
+    for part, read in zip(proposal.parts, classified, strict=True):
         if isinstance(plan(read, labels, thresholds), Planned):
             return f"“{_short(part.text)}” asks for several things"
-        found.append(_judged(part, read, labels, thresholds))
-    return Planned(tuple(found), proposal.context, by="model")
+        planned.append(_judged(part, read, labels, thresholds))
+    return Planned(tuple(planned), proposal.context, by="model")
 
 
 def _judged(
-    part: ProposedPart, heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds
+    part: ProposedPart, classified: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds
 ) -> PlannedPart:
-    intents = intents_of(heard.whole, labels)
-    how = trust(intents, heard.clarity, labels, thresholds, thresholds.act)
+    intents = intents_of(classified.whole, labels)
+    how = trust(intents, classified.clarity, labels, thresholds, thresholds.act)
     common: dict[str, Any] = {
         "text": part.text,
         "after": part.after,

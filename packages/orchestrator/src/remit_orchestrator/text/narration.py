@@ -82,18 +82,18 @@ def narrate(
     *forbidden* names appear nowhere, and terms are those of the *glossary*.
     """
     titles = [" ".join(each.title.split()) or f"Part {place}" for place, each in enumerate(sections, 1)]
-    told = [(each, title) for each, title in zip(sections, titles, strict=True) if each.result not in (None, "")]
+    titled = [(each, title) for each, title in zip(sections, titles, strict=True) if each.result not in (None, "")]
     conflicts = findings.conflicts if findings else ()
     named = dict(zip((each.name for each in sections), zip(sections, titles, strict=True), strict=True))
     gaps = list(chain.from_iterable(map(_gaps, sections, titles)))
     questions = [each.question for each in conflicts if each.question]
     parts = [
-        *(_blended(blend.strip(), told) if blend.strip() else _in_turn(told)),
+        *(_blended(blend.strip(), titled) if blend.strip() else _in_turn(titled)),
         *_listed("Where the results differ", _shortened([_difference(each, named) for each in conflicts])),
         *_listed("What is missing", gaps),
         *_listed("What you need to decide", _shortened(questions)),
     ]
-    if not told:
+    if not titled:
         silent = [title for each, title in zip(sections, titles, strict=True) if not (each.skipped or each.failure)]
         parts.insert(0, f"Done: {', '.join(silent)}." if silent else nothing)
 
@@ -103,9 +103,9 @@ def narrate(
     return Narrative(text=clean("\n\n".join(parts)), questions=tuple(map(clean, questions)), complete=not gaps)
 
 
-def _in_turn(told: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
-    for section, title in told:
-        if len(told) > 1:
+def _in_turn(titled: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
+    for section, title in titled:
+        if len(titled) > 1:
             yield f"## {title}"
         yield laid_out(section.result)
         if section.whole:
@@ -114,10 +114,10 @@ def _in_turn(told: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
         yield "\n".join(notes)
 
 
-def _blended(blend: str, told: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
+def _blended(blend: str, titled: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
     yield blend
-    yield from _listed("How sure this is", (f"{title}: {_sureness(section.confidence)}" for section, title in told))
-    yield from _listed("Please note", (warning for section, _ in told for warning in section.warnings))
+    yield from _listed("How sure this is", (f"{title}: {_sureness(section.confidence)}" for section, title in titled))
+    yield from _listed("Please note", (warning for section, _ in titled for warning in section.warnings))
 
 
 def _listed(heading: str, lines: Iterable[str]) -> Iterator[str]:
@@ -188,14 +188,14 @@ def progress_phrase(
     hidden = {*forbidden, capability} if capability and not _is_word(capability) else forbidden
     if given := without_names(_line(phrases.get(capability or "", "")), hidden):
         return f"{given}…"
-    told = without_names(_line(_CODE.sub("", description)), hidden)
-    if not told:
+    phrase = without_names(_line(_CODE.sub("", description)), hidden)
+    if not phrase:
         return "Working on it…"
-    first, _, rest = told.partition(" ")
+    first, _, rest = phrase.partition(" ")
     if verb := _base(first.lower()):
         return f"Let me {verb} {rest}".rstrip() + "…"
     # An abbreviation keeps its upper case.
-    return f"Working on {told if first[:2].isupper() else told[:1].lower() + told[1:]}…"
+    return f"Working on {phrase if first[:2].isupper() else phrase[:1].lower() + phrase[1:]}…"
 
 
 def _is_word(name: str) -> bool:

@@ -52,10 +52,10 @@ def gist(text: str) -> tuple[str, ...]:
     words = _words(normalize("NFC", text).replace("’", "'"))
     while words and words[-1] in _MARKS:
         words.pop()
-    said = " ".join(words)
-    said = _without(_LEADING.match(said), said)
-    said = _without(_TRAILING.search(said), said)
-    words = said.split()
+    phrase = " ".join(words)
+    phrase = _without(_LEADING.match(phrase), phrase)
+    phrase = _without(_TRAILING.search(phrase), phrase)
+    words = phrase.split()
     less = [word for word in words if word != "the"]
     words = less if _count(less) >= FEWEST else words
     if NEGATIONS.isdisjoint(words):
@@ -63,11 +63,11 @@ def gist(text: str) -> tuple[str, ...]:
     return tuple(words)  # a comma may decide what is negated
 
 
-def _without(found: re.Match[str] | None, said: str) -> str:
-    if found is None:
-        return said
-    rest = said[: found.start()] + said[found.end() :]
-    return rest if _count(rest.split()) >= FEWEST else said
+def _without(match: re.Match[str] | None, phrase: str) -> str:
+    if match is None:
+        return phrase
+    rest = phrase[: match.start()] + phrase[match.end() :]
+    return rest if _count(rest.split()) >= FEWEST else phrase
 
 
 def _count(words: list[str]) -> int:
@@ -76,23 +76,23 @@ def _count(words: list[str]) -> int:
 
 def _words(text: str) -> list[str]:
     """Return the words of a text, with the punctuation between them as words of their own."""
-    found: list[str] = []
+    words: list[str] = []
     for chunk in text.split():
         bare = chunk.rstrip(_STOPS + ",")
         if not bare:
             # A lone mark stands between words, or is one: "5 !" is another number.
-            found.append("," if chunk == "," else "." if chunk in (".", "?") else chunk)
+            words.append("," if chunk == "," else "." if chunk in (".", "?") else chunk)
             continue
         if bare.replace("'", "").isalpha():
-            found += _spelled(bare, first=not found).split()
+            words += _spelled(bare, first=not words).split()
         else:
             # In numbers, addresses, formulas and code every character may matter, also upper case; except a final full
             # stop.
             bare = chunk[:-1] if chunk[-1] in ".,;:?" else chunk
-            found.append(bare)
+            words.append(bare)
         if after := chunk[len(bare) :]:
-            found.append("," if after == "," else ".")
-    return found
+            words.append("," if after == "," else ".")
+    return words
 
 
 def _spelled(word: str, *, first: bool) -> str:

@@ -35,10 +35,10 @@ _LONGEST_PIECE = 6
 
 def read_reply(reply: str, expected: Mapping[str, Schema], fits: Fits, today: date) -> dict[str, Json]:
     """Return the fields that a reply gives, each by its type, its label, or its place among those that were asked."""
-    found = find_values(reply, expected, frozenset(expected), fits, today, reply=True)
-    left = [name for name in expected if name not in found]
-    values: dict[str, Json] = {name: each.value for name, each in found.items()}
-    rest = _without(reply, found)
+    found_values = find_values(reply, expected, frozenset(expected), fits, today, reply=True)
+    left = [name for name in expected if name not in found_values]
+    values: dict[str, Json] = {name: each.value for name, each in found_values.items()}
+    rest = _without(reply, found_values)
     numbers = [name for name in left if field_of(name, expected[name], required=True).kind == "number"]
     if len(numbers) == 1 and (number := only_number(rest, field_of(numbers[0], expected[numbers[0]], required=True))):
         value, start, end = number
@@ -93,9 +93,9 @@ def as_text(piece: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:
     return (piece,) if schema.get("type", "string") == "string" and fits(schema, piece) else ()
 
 
-def _without(reply: str, found: Mapping[str, FoundValue]) -> str:
+def _without(reply: str, found_values: Mapping[str, FoundValue]) -> str:
     """Return a reply with a comma in place of each value that was found."""
-    for each in sorted(found.values(), key=lambda value: -value.start):
+    for each in sorted(found_values.values(), key=lambda value: -value.start):
         reply = f"{reply[: each.start]},{reply[each.end :]}"
     return reply
 
@@ -127,12 +127,12 @@ class ChosenOption(NamedTuple):
 
 def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
     """Return the option that a reply chooses, by its number or its words; None if it chooses none."""
-    said = _WORD.findall(reply.casefold())
-    if len(options) == 1 and said and said[0] in _AGREED:
-        if all(word in _AGREED or word in _COURTESY for word in said):
+    words = _WORD.findall(reply.casefold())
+    if len(options) == 1 and words and words[0] in _AGREED:
+        if all(word in _AGREED or word in _COURTESY for word in words):
             return ChosenOption(0)
-        return ChosenOption(0, more=True) if said[0] in _YES else None
-    named = [place for place, words in enumerate(options) if said and _WORD.findall(words.casefold()) == said]
+        return ChosenOption(0, more=True) if words[0] in _YES else None
+    named = [place for place, each in enumerate(options) if words and _WORD.findall(each.casefold()) == words]
     if len(named) == 1:
         return ChosenOption(named[0])
     place = place_named(reply)
@@ -141,12 +141,12 @@ def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
 
 def place_named(reply: str) -> int:
     """Return the number that the reply consists of; 0 if it is anything else."""
-    found = _PLACE.fullmatch(reply)
-    if found is None:
+    match = _PLACE.fullmatch(reply)
+    if match is None:
         return 0
-    if found["spelled"]:
-        return spelled_number(found["spelled"])
-    return int(ORDINALS.get(found["place"].lower(), found["place"]))
+    if match["spelled"]:
+        return spelled_number(match["spelled"])
+    return int(ORDINALS.get(match["place"].lower(), match["place"]))
 
 
 # ── fields of an input ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,8 +188,8 @@ def inputs(
 
 
 def _properties(schema: Schema) -> dict[str, dict[str, Any]]:
-    found: object = schema.get("properties")
-    named = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    properties: object = schema.get("properties")
+    named = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
     return {name: cast("dict[str, Any]", each) if isinstance(each, dict) else {} for name, each in named.items()}
 
 
@@ -217,8 +217,8 @@ def fields(reply: str, expected: Mapping[str, Schema], fits: Fits, today: date) 
     """
     read = _json(reply)
     if isinstance(read, dict):
-        said: dict[str, Json] = {name: each for name, each in cast("dict[str, Json]", read).items() if name in expected}
-        return {name: each for name, each in said.items() if fits(expected[name], each)} if said else None
+        given = {name: each for name, each in cast("dict[str, Json]", read).items() if name in expected}
+        return {name: each for name, each in given.items() if fits(expected[name], each)} if given else None
     pairs = (line.partition(":") for line in reply.splitlines())
     names = {each: name for name in expected for each in (name.casefold(), in_words(name).casefold())}
     lines = {names.get(name.strip(" -*`").casefold(), ""): value.strip() for name, colon, value in pairs if colon}
@@ -228,20 +228,20 @@ def fields(reply: str, expected: Mapping[str, Schema], fits: Fits, today: date) 
         re.search(rf"\b{re.escape(name)}\s?:", each, re.I) for each in lines.values() for name in names
     ):
         values = {name: _value(text, expected[name], fits) for name, text in lines.items()}
-        return {name: found[0] for name, found in values.items() if found}
+        return {name: readings[0] for name, readings in values.items() if readings}
     if not reply.strip():
         return None
     if len(expected) == 1:
         [(name, schema)] = expected.items()
-        found = _value(reply.strip(), schema, fits) if not _is_text(schema) else ()
-        if found:
-            return {name: found[0]}
+        readings = _value(reply.strip(), schema, fits) if not _is_text(schema) else ()
+        if readings:
+            return {name: readings[0]}
     natural = read_reply(reply, expected, fits, today)
     if natural or len(expected) > 1:
         return natural or None
     [(name, schema)] = expected.items()
-    found = _value(whole_value(reply, name, schema), schema, fits)
-    return {name: found[0]} if found else None
+    readings = _value(whole_value(reply, name, schema), schema, fits)
+    return {name: readings[0]} if readings else None
 
 
 def _value(text: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:

@@ -54,9 +54,9 @@ def withdraws(text: str) -> bool:
 
 def takes_back(text: str) -> bool:
     """Return whether a text only takes back what was said before: "never mind", "vergiss es"."""
-    said = text.strip(" \"'“”().,;!")
-    found = _WITHDRAWS.match(f"{said} ")
-    return found is not None and f"{said} "[found.end() :].strip().casefold() in _NOTHING_ELSE
+    phrase = text.strip(" \"'“”().,;!")
+    match = _WITHDRAWS.match(f"{phrase} ")
+    return match is not None and f"{phrase} "[match.end() :].strip().casefold() in _NOTHING_ELSE
 
 
 _NOTHING_ELSE = frozenset({"", "it", "that", "about it", "about that", "es", "das", "bother"})
@@ -68,14 +68,14 @@ def opens_request(text: str, *, first: bool = True) -> bool:
 
     *first*: it begins a sentence, where a capital letter says nothing.
     """
-    said = text.strip(" \"'“”()")
-    polite = _POLITE.match(said)
-    said = said[polite.end() :] if polite else said
-    if _TOPIC.match(said):
+    phrase = text.strip(" \"'“”()")
+    polite = _POLITE.match(phrase)
+    phrase = phrase[polite.end() :] if polite else phrase
+    if _TOPIC.match(phrase):
         return False
-    if _ASKS.match(said) or _QUESTION.match(said):
+    if _ASKS.match(phrase) or _QUESTION.match(phrase):
         return True
-    words = _WORD.findall(said[:300])
+    words = _WORD.findall(phrase[:300])
     if not words or (words[0][0].isupper() and not first and not polite):
         return False
     return starts_with_verb(words) or _ends_with_infinitive(words)
@@ -112,14 +112,14 @@ _FINITE = word_set("request.finite")
 
 def main_start(text: str) -> int | None:
     """Return where, in a clause without a comma, the request begins: in "it is positive book a visit" at "book"."""
-    found = list(_WORD.finditer(text))
-    for place in range(1, len(found)):
-        word, before = found[place][0], found[place - 1][0].casefold()
+    matches = list(_WORD.finditer(text))
+    for place in range(1, len(matches)):
+        word, before = matches[place][0], matches[place - 1][0].casefold()
         if word[0].isupper() or word.casefold() not in _VERBS or before in _BEFORE_NOUN or before in _DETERMINERS:
             continue
-        rest = [each[0] for each in found[place:]]
+        rest = [each[0] for each in matches[place:]]
         if len(rest) > 1 and starts_with_verb(rest) and rest[1].casefold() not in _CLOSED - _DETERMINERS - _OBJECTS:
-            return found[place].start()
+            return matches[place].start()
     return None
 
 
@@ -248,8 +248,8 @@ def is_so(clause: str) -> bool:
 
 def bare_so(clause: str) -> int:
     """Return where the request begins in "not put me on the list": after the word that is the whole condition."""
-    found = _BARE_SO.match(clause)
-    return found.end() if found and opens_request(clause[found.end() :], first=False) else 0
+    match = _BARE_SO.match(clause)
+    return match.end() if match and opens_request(clause[match.end() :], first=False) else 0
 
 
 def denies(clause: str) -> bool:
@@ -290,7 +290,7 @@ def resolved(text: str, before: str, *, statement: bool = False) -> str:
     if not thing or REFERS.fullmatch(thing) or thing.casefold() == "one":
         return ""
     if leaves_out(text):
-        return _COUNTS.sub(lambda found: f"{found[0]} {thing}", _OF_THEM.sub("", text).strip(), count=1)
+        return _COUNTS.sub(lambda match: f"{match[0]} {thing}", _OF_THEM.sub("", text).strip(), count=1)
     return REFERS.sub(lambda _: thing, text, count=1) if REFERS.search(text) else ""
 
 
@@ -343,19 +343,19 @@ _ONLY_OPENS = frozenset({"", "only", "but only", "nur", "erst"})
 
 def _pieces(sentence: str) -> Iterator[Chunk]:
     """Split a sentence at each joint; what is quoted stays whole."""
-    masked = _QUOTED.sub(lambda found: "\ue001" * len(found[0]), sentence)
+    masked = _QUOTED.sub(lambda match: "\ue001" * len(match[0]), sentence)
     start, joint, mark = 0, "start", " "
-    for found in _JOINT.finditer(masked):
-        before = sentence[start : found.start()]
+    for joint_match in _JOINT.finditer(masked):
+        before = sentence[start : joint_match.start()]
         # A colon after a request opens what it is about, "tell them: call back"; after a statement, a request.
-        if found["colon"] and (opens_request(before) or not _asks(sentence[found.end() :])):
+        if joint_match["colon"] and (opens_request(before) or not _asks(sentence[joint_match.end() :])):
             continue
         if before:
             yield Chunk(joint, before, mark)
             joint = ""
-        comma = found["comma"] or found["only"] or found["colon"]
-        joint = "and" if found["and"] else "comma" if comma else joint
-        start, mark = found.end(), found[0]
+        comma = joint_match["comma"] or joint_match["only"] or joint_match["colon"]
+        joint = "and" if joint_match["and"] else "comma" if comma else joint
+        start, mark = joint_match.end(), joint_match[0]
     if sentence[start:].strip():
         yield Chunk(joint, sentence[start:], mark)
 
@@ -377,7 +377,7 @@ class Marks(NamedTuple):
     """`then`, `last`, `before`, or nothing."""
     opener: str = ""
     """`if`, `unless`, `once`, `after`, `before`, `otherwise`, `so`, or nothing."""
-    said: str = ""
+    opening_words: str = ""
     """The opening words of a condition."""
     anyway: bool = False
     also: bool = False
@@ -400,8 +400,8 @@ _OPENERS = (
 def _first(patterns: Sequence[tuple[str, re.Pattern[str]]], text: str) -> tuple[str, re.Match[str]] | None:
     """Return the name and match of the first pattern with which a text begins."""
     for name, pattern in patterns:
-        if found := pattern.match(text):
-            return name, found
+        if match := pattern.match(text):
+            return name, match
     return None
 
 
@@ -409,25 +409,25 @@ def marks_of(text: str, *, first: bool) -> Marks:
     """Take the words that say when, in which order and under which condition off the front of a clause."""
     read = Marks(text.strip())
     while True:
-        said = read.text
-        anyway = ANYWAY.match(said)
+        rest = read.text
+        anyway = ANYWAY.match(rest)
         if anyway:
-            read = read._replace(text=said[anyway.end() :], anyway=True)
+            read = read._replace(text=rest[anyway.end() :], anyway=True)
             continue
-        order = _first(_ORDERS, said)
+        order = _first(_ORDERS, rest)
         if order is not None and not read.order:
-            name, found = order
+            name, match = order
             # "The first one": an order only if something to do follows.
-            read = read._replace(text=said[found.end() :], order="before" if name == "first" and not first else name)
+            read = read._replace(text=rest[match.end() :], order="before" if name == "first" and not first else name)
             continue
-        if (hence := HENCE.match(said)) and opens_request(said[hence.end() :], first=False):
-            read = read._replace(text=said[hence.end() :])
+        if (hence := HENCE.match(rest)) and opens_request(rest[hence.end() :], first=False):
+            read = read._replace(text=rest[hence.end() :])
             continue
-        if (also := ALSO.match(said)) and not read.also:
-            read = read._replace(text=said[also.end() :], also=True)
+        if (also := ALSO.match(rest)) and not read.also:
+            read = read._replace(text=rest[also.end() :], also=True)
             continue
-        opener = _first(_OPENERS, said)
+        opener = _first(_OPENERS, rest)
         if opener is not None:
-            name, found = opener
-            read = read._replace(text=said[found.end() :], opener=name, said=found[0].strip(" ,"))
+            name, match = opener
+            read = read._replace(text=rest[match.end() :], opener=name, opening_words=match[0].strip(" ,"))
         return read

@@ -98,9 +98,9 @@ def parts(text: str) -> tuple[RequestPart, ...]:
             reader.begin_item(numbered=mark["number"] is not None)
         else:
             reader.end_list()
-        said = line.strip()[mark.end() :] if mark else line
-        for start, end in sentence_spans(said):
-            for sentence in _SEMICOLON.split(unmarked(said[start:end])):
+        content = line.strip()[mark.end() :] if mark else line
+        for start, end in sentence_spans(content):
+            for sentence in _SEMICOLON.split(unmarked(content[start:end])):
                 reader.read(sentence, heading=heading)
     return reader.done()
 
@@ -171,13 +171,13 @@ class _Reader:
             self._temporal(chunk, marks)
         elif marks.opener == "otherwise":
             self._finish_clause()
-            self._scope = self._otherwise(marks.said)
+            self._scope = self._otherwise(marks.opening_words)
             if marks.text:
                 self._part(chunk, marks, opens=True)
         elif marks.opener == "so":
             self._finish_clause()
             self._trailing = False
-            self._scope = self._last = self._so(marks.said, holds=True)
+            self._scope = self._last = self._so(marks.opening_words, holds=True)
             if marks.text:
                 self._part(chunk, marks, opens=True)
         elif self._clause is not None or self._later:
@@ -195,7 +195,7 @@ class _Reader:
         before = self._parts[-1].text if self._parts and self._open and not self._clause else ""
         if before.casefold().endswith((" even", " as", " what", " wie", " auch", " selbst")):
             return True
-        if marks.opener == "once" and marks.said.casefold().endswith("when") and chunk.joint != "start":
+        if marks.opener == "once" and marks.opening_words.casefold().endswith("when") and chunk.joint != "start":
             # "Tell me when it is ready" is one thing; "and when it is ready, call" is a condition.
             return chunk.joint == "" and bool(before)
         return marks.opener == "if" and chunk.joint == "" and opening.WHETHER.search(before) is not None
@@ -219,32 +219,32 @@ class _Reader:
 
     def _made(self, clause: str, marks: Marks) -> Condition:
         """Return the condition of a clause; "if so" and "if not" ask what was asked before."""
-        said = f"{marks.said} {clause}".strip()
+        wording = f"{marks.opening_words} {clause}".strip()
         holds = marks.opener != "unless"
         if is_so(clause):
             denied, by_answer = denies(clause), self._by_answer
             self._by_answer = True
             if self._last is not None and denied and clause.casefold() in BARE_NO:
-                return Condition(self._last.clause, not self._last.holds, said)
+                return Condition(self._last.clause, not self._last.holds, wording)
             if self._last is not None and by_answer:
                 # "If not, …, and if so, …": both ask the same.
-                return Condition(self._last.clause, holds != denied, said)
-            return self._so(said, holds=holds != denied)
+                return Condition(self._last.clause, holds != denied, wording)
+            return self._so(wording, holds=holds != denied)
         self._by_answer = False
-        return Condition(clause, holds, said)
+        return Condition(clause, holds, wording)
 
-    def _so(self, said: str, *, holds: bool) -> Condition:
+    def _so(self, wording: str, *, holds: bool) -> Condition:
         # "I take it if so": not the part itself, but the one before it.
-        asked = self._parts[:-1] if self._trailing and len(self._parts) > 1 else self._parts
-        earlier = next((each.text for each in reversed(asked) if not each.checks), "")
+        candidates = self._parts[:-1] if self._trailing and len(self._parts) > 1 else self._parts
+        earlier = next((each.text for each in reversed(candidates) if not each.checks), "")
         whether = WHETHER_CLAUSE.search(earlier)
-        return Condition((whether[1] if whether else earlier).strip(" ?.,"), holds, said)
+        return Condition((whether[1] if whether else earlier).strip(" ?.,"), holds, wording)
 
-    def _otherwise(self, said: str) -> Condition | None:
+    def _otherwise(self, wording: str) -> Condition | None:
         if self._last is None:
             before = next((each.text for each in reversed(self._parts) if each.sure), "")
-            return Condition("that works", holds=False, said=said) if before else None
-        return Condition(self._last.clause, not self._last.holds, said)
+            return Condition("that works", holds=False, said=wording) if before else None
+        return Condition(self._last.clause, not self._last.holds, wording)
 
     def _main(self, chunk: Chunk, marks: Marks, *, certain: bool = False) -> None:
         """Read what follows a condition: more of it, or what depends on it."""
@@ -259,8 +259,8 @@ class _Reader:
                 self._part(chunk, marks)
                 return
         if clause is not None and chunk.joint == "and" and not opens:
-            said = f"{clause.said}{chunk.mark}{chunk.text}"
-            self._clause = Condition(f"{clause.clause}{chunk.mark}{chunk.text}", clause.holds, said)
+            wording = f"{clause.said}{chunk.mark}{chunk.text}"
+            self._clause = Condition(f"{clause.clause}{chunk.mark}{chunk.text}", clause.holds, wording)
             return
         order, self._pending_order = marks.order or self._pending_order, ""
         if clause is not None:
@@ -404,8 +404,8 @@ class _Reader:
         joint = chunk.mark
         if self._clause is not None:
             clause = self._clause
-            said = f"{clause.said}{joint}{chunk.text}"
-            self._clause = Condition(f"{clause.clause}{joint}{chunk.text}", clause.holds, said)
+            wording = f"{clause.said}{joint}{chunk.text}"
+            self._clause = Condition(f"{clause.clause}{joint}{chunk.text}", clause.holds, wording)
         elif self._parts:
             part = self._parts[-1]
             part.text += f"{joint}{chunk.text.strip()}"
@@ -423,14 +423,14 @@ class _Reader:
         if len(rest) > 1:
             drafts[-1].text = "; ".join(each.text for each in rest)
         places = {id(each): place for place, each in enumerate(drafts)}
-        found: list[RequestPart] = []
+        request_parts: list[RequestPart] = []
         for place, each in enumerate(drafts):
             after = {places[id(one)] for one in each.after if id(one) in places} - {place}
             if each.condition is not None:
                 after.update(range(place))
                 # What comes after this part cannot come before it.
                 after -= {at for at, other in enumerate(drafts) if each in other.after}
-            found.append(
+            request_parts.append(
                 RequestPart(
                     text=each.text.strip(" ,;"),
                     after=tuple(sorted(after)),
@@ -442,4 +442,4 @@ class _Reader:
                     full=each.full,
                 )
             )
-        return tuple(found)
+        return tuple(request_parts)

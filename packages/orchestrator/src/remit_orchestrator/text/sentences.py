@@ -36,9 +36,9 @@ def sentences(text: str) -> Iterator[str]:
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each sentence."""
     start = 0
-    for found in _BOUNDARY.finditer(text):
-        end = found.end()
-        if found[0][0] == "." and _is_within_sentence(text, start, found.start(), end):
+    for match in _BOUNDARY.finditer(text):
+        end = match.end()
+        if match[0][0] == "." and _is_within_sentence(text, start, match.start(), end):
             continue
         if unmarked(text[start:end]):
             yield start, end
@@ -110,19 +110,19 @@ def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
     """Return the identifiers and quoted names of a line, and the figures that have a meaning by themselves."""
     names: list[str] = []
     numbers: list[str] = []
-    for found in things().finditer(text):
-        if is_name(found):
-            if len(name := bare_name(found)) <= _LONGEST:
+    for match in things().finditer(text):
+        if is_name(match):
+            if len(name := bare_name(match)) <= _LONGEST:
                 names.append(name)
-        elif found["date"] or found["time"] or (found["number"] and _telling(found)):
-            numbers.append(found[0][:_LONGEST])
+        elif match["date"] or match["time"] or (match["number"] and _telling(match)):
+            numbers.append(match[0][:_LONGEST])
     return names, numbers
 
 
-def is_name(found: re.Match[str]) -> bool:
+def is_name(match: re.Match[str]) -> bool:
     """Return whether a match of `things()` is an identifier, and not a figure or something that only looks like one."""
-    text = found[0]
-    match found.lastgroup:
+    text = match[0]
+    match match.lastgroup:
         case "path":
             # `and/or` is not an identifier.
             return text[0] in "~./\\" or text[1:2] == ":" or sum(map(text.count, "/\\_.")) > 1
@@ -136,13 +136,13 @@ def is_name(found: re.Match[str]) -> bool:
             return True
 
 
-def bare_name(found: re.Match[str]) -> str:
-    if found["quoted"]:
-        return squeezed(found[0][1:-1])
-    return found[0].rstrip(".,;:!?+-") if found["path"] or found["url"] else found[0]
+def bare_name(match: re.Match[str]) -> str:
+    if match["quoted"]:
+        return squeezed(match[0][1:-1])
+    return match[0].rstrip(".,;:!?+-") if match["path"] or match["url"] else match[0]
 
 
-def _telling(found: re.Match[str]) -> bool:
-    if found["spelled"]:
-        return bool(found["unit"])
-    return bool(found["unit"] or found["before"] or found["scale"]) or len(found["digits"]) > 1
+def _telling(match: re.Match[str]) -> bool:
+    if match["spelled"]:
+        return bool(match["unit"])
+    return bool(match["unit"] or match["before"] or match["scale"]) or len(match["digits"]) > 1

@@ -65,11 +65,11 @@ class SpokenTime(NamedTuple):
 
 def spoken_days(text: str, today: date) -> list[SpokenDay]:
     """Return the days that a text names, none that has passed already by its words; 3/4/2027 may be two days."""
-    found: list[SpokenDay] = []
+    days: list[SpokenDay] = []
     for match in _SPOKEN_DAY.finditer(text):
         if _PAST.search(text, max(0, match.start() - _BEFORE), match.start()) is None:
-            found += _days_of(match, text, today)
-    return found
+            days += _days_of(match, text, today)
+    return days
 
 
 def _days_of(match: re.Match[str], text: str, today: date) -> Iterator[SpokenDay]:
@@ -81,8 +81,8 @@ def _days_of(match: re.Match[str], text: str, today: date) -> Iterator[SpokenDay
         which = (match["which"] or "").casefold()
         yield SpokenDay(start, end, _weekday(_WEEKDAYS[match["weekday"].casefold()], which, today))
     elif match["count"]:
-        said = match["count"].casefold()
-        count = int(said) if said.isdecimal() else 1 if said in {"a", "einer"} else spelled_number(said)
+        spelled = match["count"].casefold()
+        count = int(spelled) if spelled.isdecimal() else 1 if spelled in {"a", "einer"} else spelled_number(spelled)
         weeks = match["span"].casefold().startswith("w")
         yield SpokenDay(start, end, today + timedelta(days=count * (7 if weeks else 1)))
     else:
@@ -91,13 +91,13 @@ def _days_of(match: re.Match[str], text: str, today: date) -> Iterator[SpokenDay
 
 def _dated(match: re.Match[str], today: date) -> Iterator[SpokenDay]:
     end = match.end()
-    said = match["named"] or match["iso"] or match["numeric"]
-    start = end - len(said)
-    if match["numeric"] and not said[-1].isdecimal():
-        said = f"{said}{today.year}"
-        readings = {_coming(0, month, day, today) for _, month, day in date_readings(said)}
+    written = match["named"] or match["iso"] or match["numeric"]
+    start = end - len(written)
+    if match["numeric"] and not written[-1].isdecimal():
+        written = f"{written}{today.year}"
+        readings = {_coming(0, month, day, today) for _, month, day in date_readings(written)}
     else:
-        readings = {_coming(year, month, day, today) for year, month, day in date_readings(said)}
+        readings = {_coming(year, month, day, today) for year, month, day in date_readings(written)}
     readings.discard(None)
     if len(readings) != 1:
         return  # no such day, or one of two
@@ -162,7 +162,7 @@ _PARTS = {
 
 def spoken_times(text: str) -> list[SpokenTime]:
     """Return the times of day that a text names; "at ten" is ten o'clock, and 22:00 if it says in the evening."""
-    found: list[SpokenTime] = []
+    times: list[SpokenTime] = []
     for match in _SPOKEN_TIME.finditer(text):
         at = _minutes(match)
         if at is None or _PAST.search(text, max(0, match.start() - _BEFORE), match.start()):
@@ -170,15 +170,15 @@ def spoken_times(text: str) -> list[SpokenTime]:
         if at < 720 and not (match["half"] or match["bare_half"]) and _LATER.match(text, match.end()):
             at += 720
         start = match.start("plain") if match["plain"] else match.start()
-        found.append(SpokenTime(start, match.end(), at // 60, at % 60))
-    return found
+        times.append(SpokenTime(start, match.end(), at // 60, at % 60))
+    return times
 
 
 def _minutes(match: re.Match[str]) -> int | None:
     if match["noon"]:
         return 720 if match["noon"].casefold() in {"noon", "mittags"} else 0
-    said = next(match[name] for name in ("hour", "bare", "uhr", "parted", "plain") if match[name])
-    hour = int(said) if said.isdecimal() else spelled_number(said)
+    spelled = next(match[name] for name in ("hour", "bare", "uhr", "parted", "plain") if match[name])
+    hour = int(spelled) if spelled.isdecimal() else spelled_number(spelled)
     minute = int(match["minute"] or match["after_uhr"] or 0)
     half = (match["half"] or match["bare_half"] or "").casefold()
     if hour > (12 if half else 24):

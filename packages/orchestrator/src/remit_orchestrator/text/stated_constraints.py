@@ -64,13 +64,13 @@ def may_demand(sentence: str) -> bool:
 
     "We were at most ten people", "The price is under 300" and "Is it under 300?" demand nothing.
     """
-    said = sentence.casefold()
-    if is_question(said):
-        return _REQUESTING.match(said) is not None
-    if _OF_THE_TALK.match(said) or _REPORTED.search(said) or _PAST.search(said) or _KNOWING.search(said):
+    folded = sentence.casefold()
+    if is_question(folded):
+        return _REQUESTING.match(folded) is not None
+    if _OF_THE_TALK.match(folded) or _REPORTED.search(folded) or _PAST.search(folded) or _KNOWING.search(folded):
         return False
-    rest = re.sub(rf"^{_LEAD}", "", said)
-    if _OBLIGING.search(said) or _WISHING.search(said) or _BOUNDED.match(rest):
+    rest = re.sub(rf"^{_LEAD}", "", folded)
+    if _OBLIGING.search(folded) or _WISHING.search(folded) or _BOUNDED.match(rest):
         return True
     if _SUBJECT.match(rest):
         return False
@@ -154,35 +154,35 @@ _UNSAID = word_set("limit.unsaid")
 def stated_limits(sentence: str) -> Iterator[Limit]:
     """Yield the limits in a sentence that demands something."""
     seen: set[int] = set()
-    for found in _BETWEEN.finditer(sentence):
-        high = quantity_at(sentence, found.start("high"), of_time=None)
+    for match in _BETWEEN.finditer(sentence):
+        high = quantity_at(sentence, match.start("high"), of_time=None)
         of_time = high is not None and not isinstance(high[0], Amount)
-        low = quantity_at(sentence, found.start("low"), of_time=of_time)
+        low = quantity_at(sentence, match.start("low"), of_time=of_time)
         if low is None or high is None:
             continue
         first, last = low[0], high[0]
         if isinstance(first, Amount) and isinstance(last, Amount) and first.kind == "number":
             # The unit stands behind the second number: "between 10 and 20 euros".
-            factor = last.low / number.low if (number := _number_of(sentence, found.start("high"))) else 1.0
+            factor = last.low / number.low if (number := _number_of(sentence, match.start("high"))) else 1.0
             first = Amount(last.kind, first.low * factor, first.low * factor, currency=last.currency)
-        seen.update((found.start("low"), found.start("high")))
-        yield _limit(sentence, found.start("low"), first, high[1], most=False)
-        yield _limit(sentence, found.start("high"), last, high[1], most=True)
-    for found in _COMPARED.finditer(sentence):
-        place = next(place for place in range(len(_COMPARISONS)) if found[f"c{place}"])
+        seen.update((match.start("low"), match.start("high")))
+        yield _limit(sentence, match.start("low"), first, high[1], most=False)
+        yield _limit(sentence, match.start("high"), last, high[1], most=True)
+    for match in _COMPARED.finditer(sentence):
+        place = next(place for place in range(len(_COMPARISONS)) if match[f"c{place}"])
         _, most, turns, of_time = _COMPARISONS[place]
-        if turns and _is_denied(sentence, found.start(), found.end()):
+        if turns and _is_denied(sentence, match.start(), match.end()):
             most = not most
-        at = found.end()
+        at = match.end()
         if at not in seen and (quantity := quantity_at(sentence, at, of_time=of_time)) is not None:
             seen.add(at)
             yield _limit(sentence, at, *quantity, most=most)
     for pattern in (_NAMED_LIMIT, _AFFORDED):
-        for found in pattern.finditer(sentence):
-            at = found.end()
+        for match in pattern.finditer(sentence):
+            at = match.end()
             if at not in seen and (quantity := quantity_at(sentence, at, of_time=None)) is not None:
                 seen.add(at)
-                most = pattern is _AFFORDED or found["most"] is not None
+                most = pattern is _AFFORDED or match["most"] is not None
                 yield _limit(sentence, at, *quantity, most=most)
     for figure in figures(sentence):
         end = figure.end
@@ -196,8 +196,8 @@ def stated_limits(sentence: str) -> Iterator[Limit]:
 def _number_of(sentence: str, at: int) -> Amount | None:
     """Return the number at a position without its unit."""
     digits = re.match(r"[\w.,]+", sentence[at:])
-    found = figures(digits[0]) if digits else []
-    quantity = _point(found[0].quantity, found[0].other) if found else None
+    amounts = figures(digits[0]) if digits else []
+    quantity = _point(amounts[0].quantity, amounts[0].other) if amounts else None
     return quantity if isinstance(quantity, Amount) and quantity.low else None
 
 
@@ -212,20 +212,20 @@ def quantity_at(sentence: str, at: int, *, of_time: bool | None) -> tuple[Quanti
             if time.start <= 3:
                 # Between one and five is in the afternoon, unless it is written with two digits.
                 minutes = time.hour * 60 + time.minute
-                said = rest[: time.end - 3]
-                spoken = 1 <= time.hour <= 5 and not re.search(r"\b0\d|[aApP]\.?[mM]", said)
+                written = rest[: time.end - 3]
+                spoken = 1 <= time.hour <= 5 and not re.search(r"\b0\d|[aApP]\.?[mM]", written)
                 return TimeOfDay(minutes + (720 if spoken else 0)), at + time.end - 3
-    found = next((each for each in figures(rest) if each.start == 0), None)
-    if found is None:
+    figure = next((each for each in figures(rest) if each.start == 0), None)
+    if figure is None:
         # "Longer than a week"
         one = next((each for each in figures(f"1 {rest}") if each.start == 0 and each.end > 1), None)
         if of_time or one is None or not isinstance(one.quantity, Amount) or one.quantity.kind == "number":
             return None
         return _point(one.quantity, one.other), at + one.end - 2
-    quantity = _point(found.quantity, found.other)
+    quantity = _point(figure.quantity, figure.other)
     if isinstance(quantity, Amount):
-        return None if of_time else (quantity, at + found.end)
-    return (quantity, at + found.end) if of_time is not False else None
+        return None if of_time else (quantity, at + figure.end)
+    return (quantity, at + figure.end) if of_time is not False else None
 
 
 def _point(quantity: Quantity, other: Quantity | None) -> Quantity:
@@ -265,10 +265,10 @@ def counted_noun(text: str, end: int) -> str:
 
 def rate_of(text: str, end: int) -> str:
     """Return the unit of the rate after a figure: day in "300 euros a day"; empty without one."""
-    found = _PER.match(text, end)
-    if found is None:
+    match = _PER.match(text, end)
+    if match is None:
         return ""
-    word = found[1].casefold()
+    word = match[1].casefold()
     word = _RATES.get(word, word)
     return word if word in _RATE_WORDS else ""
 
@@ -408,30 +408,30 @@ def stated_constraints(sentence: str) -> tuple[Constraint, ...]:
 
 def _others(sentence: str) -> Iterator[Requirement | Prohibition]:
     """Yield the choices and prohibitions of a sentence, clause by clause."""
-    found = False
+    constrained = False
     for clause in _clauses(sentence):
         if next(stated_limits(clause), None) is not None:
             # "Without paying more than 50 euros" is a limit alone.
-            found = True
+            constrained = True
             continue
         forbidden = _forbidden(clause)
         chosen = _chosen(clause) if forbidden is None else None
         if forbidden is not None:
-            said, how = forbidden
-            yield Prohibition(sentence, said, roots_of(said), _kind_of_means(said) if how else "")
+            kind, how = forbidden
+            yield Prohibition(sentence, kind, roots_of(kind), _kind_of_means(kind) if how else "")
         elif chosen is not None:
             yield Requirement(sentence, chosen, roots_of(chosen), _kind_of_means(chosen))
-        found = found or forbidden is not None or chosen is not None
-    pleased = None if found else _PLEASED.fullmatch(sentence.strip())
+        constrained = constrained or forbidden is not None or chosen is not None
+    pleased = None if constrained else _PLEASED.fullmatch(sentence.strip())
     if pleased is not None and _asks_for_thing(pleased["x"] or pleased["y"] or ""):
         return
-    if pleased is not None and (said := _kind(pleased["x"] or pleased["y"] or "", most=3)) and _is_plain(said):
-        yield Requirement(sentence, said, roots_of(said), _kind_of_means(said))
+    if pleased is not None and (kind := _kind(pleased["x"] or pleased["y"] or "", most=3)) and _is_plain(kind):
+        yield Requirement(sentence, kind, roots_of(kind), _kind_of_means(kind))
 
 
-def _asks_for_thing(said: str) -> bool:
+def _asks_for_thing(phrase: str) -> bool:
     """Tell whether polite words ask for something to be brought or done: "a coffee, please", "Termin absagen bitte"."""
-    first, *_, last = [*said.split(), ""] if len(said.split()) == 1 else said.split() or ["", ""]
+    first, *_, last = [*phrase.split(), ""] if len(phrase.split()) == 1 else phrase.split() or ["", ""]
     return first.casefold() in _DETERMINERS or (last.endswith(("en", "ern", "eln")) and last[:1].islower())
 
 
@@ -446,59 +446,59 @@ def _clauses(sentence: str) -> Iterator[str]:
 
 def _forbidden(clause: str) -> tuple[str, bool] | None:
     """Return the words for what a clause forbids, and whether it is a way to do something."""
-    means = next((each for found in BY.finditer(clause) if (each := found[1] or found[2]).casefold() in MEANS), "")
+    means = next((each for match in BY.finditer(clause) if (each := match[1] or match[2]).casefold() in MEANS), "")
     if means and not ALL_NEGATIONS.isdisjoint(
         word.casefold().replace("’", "'") for word in _JOINED_WORD.findall(clause)
     ):
         return means, True
-    if found := _EXCEPT.fullmatch(clause):
-        return _as_thing(found["x"])
-    if found := _NOT_BY.search(clause):
-        said = _kind(found["x"])
-        return (said, found["how"].casefold() in {"by", "via", "per", "mit"}) if said else None
+    if match := _EXCEPT.fullmatch(clause):
+        return _as_thing(match["x"])
+    if match := _NOT_BY.search(clause):
+        phrase = _kind(match["x"])
+        return (phrase, match["how"].casefold() in {"by", "via", "per", "mit"}) if phrase else None
     for pattern in (_NO, _NOTHING):
-        if found := pattern.fullmatch(clause):
-            return _as_thing(found["x"])
-    if (found := _DO_NOT.match(clause)) and found.end() == len(clause):
-        verb, _, rest = found["x"].partition(" ")
+        if match := pattern.fullmatch(clause):
+            return _as_thing(match["x"])
+    if (match := _DO_NOT.match(clause)) and match.end() == len(clause):
+        verb, _, rest = match["x"].partition(" ")
         if _AVOID.match(clause):
-            return _as_thing(found["x"])
+            return _as_thing(match["x"])
         return None if verb.casefold() in _NO_PROHIBITION else _as_thing(rest)
     for pattern in (_ALLERGIC, _NOT_WANTED, _MUST_NOT, _UNABLE, _WITHOUT):
-        if found := pattern.search(clause):
-            said = next(each for each in found.groups() if each)
-            return None if said.split()[0].casefold().endswith("ing") else _as_thing(said)
+        if match := pattern.search(clause):
+            phrase = next(each for each in match.groups() if each)
+            return None if phrase.split()[0].casefold().endswith("ing") else _as_thing(phrase)
     return None
 
 
-def _as_thing(said: str) -> tuple[str, bool] | None:
-    kind = _kind(said)
+def _as_thing(phrase: str) -> tuple[str, bool] | None:
+    kind = _kind(phrase)
     return (kind, False) if kind else None
 
 
 def _chosen(clause: str) -> str | None:
     """Return the words for what something has to be by a clause."""
-    if (found := _BY_ALONE.fullmatch(clause)) and found[1].casefold() not in _NO_MEANS:
-        return found[1]
-    for found in BY.finditer(clause):
-        if (means := found[1] or found[2]).casefold() in MEANS:
+    if (match := _BY_ALONE.fullmatch(clause)) and match[1].casefold() not in _NO_MEANS:
+        return match[1]
+    for match in BY.finditer(clause):
+        if (means := match[1] or match[2]).casefold() in MEANS:
             return means
     for pattern in (_ONLY, _ONLY_BEHIND):
-        if found := pattern.fullmatch(clause):
-            said = _kind(found["x"])
-            return said if said and _is_plain(said) else None
+        if match := pattern.fullmatch(clause):
+            kind = _kind(match["x"])
+            return kind if kind and _is_plain(kind) else None
     for pattern in (_ONLY_WANTED, _MUST_BE):
-        if found := pattern.search(clause):
-            said = _kind(next(each for each in found.groups() if each))
-            first = said.split()[0].casefold() if said else ""
-            return None if not said or first in _NO_KIND or first.endswith("ed") or first == "not" else said
+        if match := pattern.search(clause):
+            kind = _kind(next(each for each in match.groups() if each))
+            first = kind.split()[0].casefold() if kind else ""
+            return None if not kind or first in _NO_KIND or first.endswith("ed") or first == "not" else kind
     return None
 
 
-def _kind(said: str, most: int = _LONGEST) -> str:
+def _kind(phrase: str, most: int = _LONGEST) -> str:
     """Return what is chosen or forbidden, without article and ending; empty if the words name no such thing."""
-    said = _POLITE.sub("", _STOPS.sub("", said)).strip(" .!?\"'“”")
-    words = said.split()
+    phrase = _POLITE.sub("", _STOPS.sub("", phrase)).strip(" .!?\"'“”")
+    words = phrase.split()
     while words and words[0].casefold() in _DETERMINERS:
         words = words[1:]
     plain = [word.strip(",.").casefold() for word in words]
@@ -508,27 +508,27 @@ def _kind(said: str, most: int = _LONGEST) -> str:
     return "" if amounts else " ".join(words)
 
 
-def _is_plain(said: str) -> bool:
+def _is_plain(phrase: str) -> bool:
     """Tell whether short words name a kind: no number, no reply, no request, and no name of several words."""
-    words = said.split()
+    words = phrase.split()
     small = [word.casefold() for word in words]
     if any(word in NUMBER_WORDS or word in ORDINALS or word in _REPLIES for word in small):
         return False
     if small[0] in REQUEST_VERBS or small[0] in {"if", "when", "to", "for", "wenn", "how", "what", "i", "it"}:
         return False
     named = [word for word in words if word[:1].isupper()]
-    days = any(isinstance(each.quantity, Weekday) for each in figures(said))
-    return not days and len(named) < 2 and not any(letter.isdecimal() for letter in said)
+    days = any(isinstance(each.quantity, Weekday) for each in figures(phrase))
+    return not days and len(named) < 2 and not any(letter.isdecimal() for letter in phrase)
 
 
-def _kind_of_means(said: str) -> str:
-    kinds = {MEANS[word][0] for word in map(str.casefold, said.split()) if word in MEANS}
+def _kind_of_means(phrase: str) -> str:
+    kinds = {MEANS[word][0] for word in map(str.casefold, phrase.split()) if word in MEANS}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
-def roots_of(said: str) -> frozenset[str]:
+def roots_of(phrase: str) -> frozenset[str]:
     """Return the roots of the words that say something."""
-    words = (word.casefold() for word in _JOINED_WORD.findall(said))
+    words = (word.casefold() for word in _JOINED_WORD.findall(phrase))
     return frozenset(root_of(word) for word in words if word not in COMMON_WORDS and word not in _DETERMINERS)
 
 
@@ -620,33 +620,33 @@ def stated_change(sentence: str) -> Lifting | Revision | None:
         return None
     if revised := _revision(sentence):
         return revised
-    if found := _DROPPED.search(sentence):
-        return _named(found["x"], all_of_them=bool(found["all"]), soft=bool(found["soft"]))
+    if match := _DROPPED.search(sentence):
+        return _parse_lifting(match["x"], all_of_them=bool(match["all"]), soft=bool(match["soft"]))
     if _NO_LIMIT.search(sentence):
         return Lifting("limits")
-    said = _named_before(sentence, _NO_MATTER) or _named_before(sentence, _FINE)
-    if said is None and (found := _NOT_NEEDED.search(sentence) or _MAY.search(sentence)):
-        said = next(each for each in found.groups() if each)
-    words = [word.casefold() for word in _PLAIN_WORD.findall(said or "")]
-    if said is None or not words or (len(words) == 1 and words[0] in _PRONOUNS):
+    phrase = _named_before(sentence, _NO_MATTER) or _named_before(sentence, _FINE)
+    if phrase is None and (match := _NOT_NEEDED.search(sentence) or _MAY.search(sentence)):
+        phrase = next(each for each in match.groups() if each)
+    words = [word.casefold() for word in _PLAIN_WORD.findall(phrase or "")]
+    if phrase is None or not words or (len(words) == 1 and words[0] in _PRONOUNS):
         return None
-    return _named(said, all_of_them=False, soft=True)
+    return _parse_lifting(phrase, all_of_them=False, soft=True)
 
 
 def _named_before(sentence: str, pattern: re.Pattern[str]) -> str | None:
     """Return the words of the clause before those that a pattern finds."""
-    found = pattern.search(sentence)
-    if found is None or _SUPPOSING.search(sentence, 0, found.start()):
+    match = pattern.search(sentence)
+    if match is None or _SUPPOSING.search(sentence, 0, match.start()):
         return None
-    return _BREAK.split(sentence[: found.start()])[-1]
+    return _BREAK.split(sentence[: match.start()])[-1]
 
 
 def _revision(sentence: str) -> Revision | None:
-    places = [(found.end(), False) for found in _REVISED.finditer(sentence)]
-    places += [(found.end(), True) for found in _MORE_IS_FINE.finditer(sentence)]
-    if said := _named_before(sentence, _FINE):
-        start = sentence.index(said)
-        places += [(start + each.start(), True) for each in re.finditer(r"(?<!\S)\S", said)]
+    places = [(match.end(), False) for match in _REVISED.finditer(sentence)]
+    places += [(match.end(), True) for match in _MORE_IS_FINE.finditer(sentence)]
+    if phrase := _named_before(sentence, _FINE):
+        start = sentence.index(phrase)
+        places += [(start + each.start(), True) for each in re.finditer(r"(?<!\S)\S", phrase)]
     for place, widens in places:
         quantity = quantity_at(sentence, place, of_time=False) or quantity_at(sentence, place, of_time=True)
         if quantity is not None:
@@ -654,9 +654,9 @@ def _revision(sentence: str) -> Revision | None:
     return None
 
 
-def _named(said: str, *, all_of_them: bool, soft: bool) -> Lifting | None:
+def _parse_lifting(phrase: str, *, all_of_them: bool, soft: bool) -> Lifting | None:
     """Return what is lifted by the words for it; *soft*: by any word, not only by one for limits and conditions."""
-    words = [word.casefold() for word in _PLAIN_WORD.findall(said)]
+    words = [word.casefold() for word in _PLAIN_WORD.findall(phrase)]
     plural = any(word.removesuffix("s") in _CONDITIONS and word.endswith("s") for word in words)
     if all_of_them or plural:
         return Lifting("all") if plural or not _LIMITS.isdisjoint(words) else None
@@ -668,5 +668,5 @@ def _named(said: str, *, all_of_them: bool, soft: bool) -> Lifting | None:
         return Lifting("time")
     if not _CONDITIONS.isdisjoint(words):
         return Lifting("last")
-    roots = roots_of(said)
+    roots = roots_of(phrase)
     return Lifting("roots", roots) if soft and roots else None

@@ -39,10 +39,10 @@ def is_among(figure: StatedFigure, figures: Mapping[str, Sequence[StatedFigure]]
     return any(figure.same(other) for token in figure.tokens for other in figures.get(token, ()))
 
 
-def words_in(said: ReadSentence | Segment) -> list[str]:
-    if isinstance(said, Segment):
-        return said.words
-    return [word for segment in said.segments for word in segment.words]
+def words_in(statement: ReadSentence | Segment) -> list[str]:
+    if isinstance(statement, Segment):
+        return statement.words
+    return [word for segment in statement.segments for word in segment.words]
 
 
 _COPULAS = word_set("comparison.copulas")
@@ -179,11 +179,11 @@ def _first_noun(segment: Segment) -> set[str]:
 
 def _partners(segment: Segment) -> set[str]:
     """Return what stands after a preposition of the other party: "sold to the market"."""
-    found: set[str] = set()
+    partners: set[str] = set()
     for place, word in enumerate(segment.words):
         if word in _PARTIES:
-            found.update(map(concept_of, segment.words[place + 1 : place + 4]))
-    return found
+            partners.update(map(concept_of, segment.words[place + 1 : place + 4]))
+    return partners
 
 
 _PARTIES = word_set("comparison.parties")
@@ -326,8 +326,8 @@ class StatementIndex:
     ) -> ReadSentence:
         sentence.follow(before, context, source=True)
         self.sentences.append(sentence)
-        for said in (sentence, *sentence.segments):
-            self.worded[len(words_in(said))].append(words_in(said))
+        for statement in (sentence, *sentence.segments):
+            self.worded[len(words_in(statement))].append(words_in(statement))
         for segment in sentence.segments:
             segment.source = place
             for token in (*segment.own, *segment.inherited):

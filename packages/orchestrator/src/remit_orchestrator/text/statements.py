@@ -34,15 +34,15 @@ _NO_QUANTIFIER_AFTER = word_set("quantifier.no_quantifier_after")
 def quantified(items: Sequence[str]) -> dict[str, str]:
     """Return the nouns of a part of a sentence that have a quantifier, by concept, with its kind."""
     words = [item.lower() for item in items]
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for place, word in enumerate(words):
         kind = _KIND_OF.get(word)
         if kind is None or (place and kind != "all" and words[place - 1] in _NO_QUANTIFIER_AFTER - {"the"}):
             continue
         after = [each for each in words[place + 1 : place + 5] if each not in _PASSED]
         if after and after[0].isalpha():
-            found[concept_of(after[0])] = kind
-    return found
+            kinds[concept_of(after[0])] = kind
+    return kinds
 
 
 # "The maximum load is 5": a limit that is named.
@@ -120,31 +120,31 @@ class StatedFigure(Struct, frozen=True):
         return (f"{self.kind}{value}" for value in self.values)
 
 
-def read_figure(found: re.Match[str], line: str) -> StatedFigure | None:
-    before = line[max(0, found.start() - _BOUND_REACH) : found.start()].lower()
-    after = line[found.end() : found.end() + _BOUND_REACH].lower()
+def read_figure(match: re.Match[str], line: str) -> StatedFigure | None:
+    before = line[max(0, match.start() - _BOUND_REACH) : match.start()].lower()
+    after = line[match.end() : match.end() + _BOUND_REACH].lower()
     bound, strong = bound_of(before, after)
-    if found["date"]:
-        days = tuple((date.month, date.day) for date in dates_in(found[0]))
-        return StatedFigure("d", days, None, bound, strong, found[0]) if days else None
-    if found["time"]:
-        return StatedFigure("t", (times_in(found[0])[0],), None, bound, strong, found[0])
-    if clock := _CLOCK.fullmatch(f"{found[0]}{line[found.end() : found.end() + 10]}".split(",")[0].strip()[:20]):
-        return StatedFigure("t", ((int(clock[1]), int(clock[2] or 0), 0),), None, bound, strong, found[0])
-    unit = figure_unit(found)
-    readings = () if found["scale"] or found["sign"] or not found["digits"] else digit_readings(found["digits"])
-    values = (figure_value(found), *(f"{whole}.{rest}" if rest.strip("0") else whole for whole, rest in readings))
-    then = _NEXT.match(line, found.end()) if unit is None and not (found["unit"] or "").strip() else None
+    if match["date"]:
+        days = tuple((date.month, date.day) for date in dates_in(match[0]))
+        return StatedFigure("d", days, None, bound, strong, match[0]) if days else None
+    if match["time"]:
+        return StatedFigure("t", (times_in(match[0])[0],), None, bound, strong, match[0])
+    if clock := _CLOCK.fullmatch(f"{match[0]}{line[match.end() : match.end() + 10]}".split(",")[0].strip()[:20]):
+        return StatedFigure("t", ((int(clock[1]), int(clock[2] or 0), 0),), None, bound, strong, match[0])
+    unit = figure_unit(match)
+    readings = () if match["scale"] or match["sign"] or not match["digits"] else digit_readings(match["digits"])
+    values = (figure_value(match), *(f"{whole}.{rest}" if rest.strip("0") else whole for whole, rest in readings))
+    then = _NEXT.match(line, match.end()) if unit is None and not (match["unit"] or "").strip() else None
     if then and (further := _NEXT.match(line, then.end())) and (counted := unit_of(further[1])):
         unit, then = counted, None  # "12 further days"
-    rate = _RATE.match(line, found.end())
+    rate = _RATE.match(line, match.end())
     return StatedFigure(
         "n",
         tuple(dict.fromkeys(values)),
         unit,
         bound,
         strong,
-        found[0],
+        match[0],
         then[1].lower() if then else "",
         concept_of(rate[1].lower()) if rate else "",
     )
@@ -152,11 +152,11 @@ def read_figure(found: re.Match[str], line: str) -> StatedFigure | None:
 
 def bound_of(before: str, after: str) -> tuple[int, bool]:
     for sign, pattern, follow in ((1, _UPPER, _AFTER_UPPER), (-1, _LOWER, _AFTER_LOWER)):
-        for found in pattern.finditer(before):
-            if _GAP.match(before, found.end()):
-                return sign, (found["strong"] or found["noun"]) is not None
-        if found := follow.match(after):
-            return sign, found["strong"] is not None
+        for match in pattern.finditer(before):
+            if _GAP.match(before, match.end()):
+                return sign, (match["strong"] or match["noun"]) is not None
+        if match := follow.match(after):
+            return sign, match["strong"] is not None
     return 0, False
 
 
@@ -323,8 +323,8 @@ def _leading_name(segment: Segment) -> str:
 
 def _said_last(segment: Segment | None) -> str:
     """Return the last noun or name of a part of a sentence."""
-    found = [token for token in segment.own if token[-1:].isalpha()] if segment else []
-    return found[-1] if found else ""
+    words = [token for token in segment.own if token[-1:].isalpha()] if segment else []
+    return words[-1] if words else ""
 
 
 def _told_apart(segment: Segment, others: Iterable[Segment], before: ReadSentence | None) -> set[str]:
@@ -384,15 +384,15 @@ class SentenceReader:
         line = _DENIED.sub(" not ", unmarked(text[:LONGEST_SENTENCE].replace("*", "")))
         figures: list[StatedFigure] = []
 
-        def put(found: re.Match[str]) -> str:
+        def put(match: re.Match[str]) -> str:
             figure = None
-            if found["date"] or found["time"] or (found["number"] and (found["spelled"] or "").lower() != "one"):
-                figure = read_figure(found, line)
+            if match["date"] or match["time"] or (match["number"] and (match["spelled"] or "").lower() != "one"):
+                figure = read_figure(match, line)
             if figure is None:
-                return found[0]
+                return match[0]
             figures.append(figure)
             # What is counted stays a word.
-            unit = found["unit"] if found["number"] and figure.unit is None else ""
+            unit = match["unit"] if match["number"] and figure.unit is None else ""
             return f" {FIGURE_START}{len(figures) - 1}{FIGURE_END} {unit or ''} "
 
         small = line.lower().replace("’", "'")
@@ -445,8 +445,8 @@ class SentenceReader:
                 segment.lacked = next((concept_of(each.lower()) for each in items[place + 1 :] if _says(each)), "")
             elif word in ALL_NEGATIONS and not _is_limit(items, place):
                 segment.denies = True
-                said = [item for item in items[place + 1 :] if _says(item)] or list(filter(_says, items[:place][::-1]))
-                segment.denied = concept_of(said[0].lower()) if said else ""
+                near = [item for item in items[place + 1 :] if _says(item)] or list(filter(_says, items[:place][::-1]))
+                segment.denied = concept_of(near[0].lower()) if near else ""
             bounds = word in _BOUNDING and (_near_figure(items, place) or items[place + 1 : place + 2] == ["to"])
             if bounds or word in EMPTY_WORDS or len(word) == 1:
                 before = word
@@ -497,9 +497,9 @@ class SentenceReader:
 
     def leaf(self, path: str, value: Json, siblings: Mapping[str, Json]) -> ReadSentence:
         """Return a field of a result as a statement."""
-        said = said_shortly(value) or ""
-        sentence = self.sentence(f"{in_words(path)} {said}")
-        sentence.text = f"{in_words(path)}: {said}"
+        value_text = said_shortly(value) or ""
+        sentence = self.sentence(f"{in_words(path)} {value_text}")
+        sentence.text = f"{in_words(path)}: {value_text}"
         if isinstance(value, bool):
             sentence = self.sentence(in_words(path) if value else f"no {in_words(path)}")
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -512,7 +512,7 @@ class SentenceReader:
             if isinstance(value, float) and abs(value) < 1 and SHARES.intersection(words):
                 values.append(_plain(value * 100))
                 unit = None
-            figure = StatedFigure("n", tuple(values), unit, written=said)
+            figure = StatedFigure("n", tuple(values), unit, written=value_text)
             if not sentence.segments:
                 sentence.segments.append(Segment(sentence, [], {}, [], {}, False, {}, {}, [], {}))
             last = sentence.segments[-1]
@@ -567,7 +567,7 @@ def _plain(value: float) -> str:
 
 
 def _items(marked: str) -> list[str]:
-    return [found[0] for found in _ITEM.finditer(marked)]
+    return [match[0] for match in _ITEM.finditer(marked)]
 
 
 def _split(items: Sequence[str]) -> Iterator[tuple[list[str], set[str]]]:

@@ -68,28 +68,28 @@ class _Signs(NamedTuple):
 
 
 def _signs(sentence: str) -> _Signs:
-    said = sentence.lower()
-    asks = is_question(said)
-    decision = None if asks else _decided(said, _DECISION)
+    lowered = sentence.lower()
+    asks = is_question(lowered)
+    decision = None if asks else _decided(lowered, _DECISION)
     if decision is None and stated_change(sentence) is not None:
         # "Nuts are fine after all" changes what was demanded before.
         decision = 0
     constraint = None
     # "Must it be blue?" and "It was under 300" are no demands; "Could you do it by Friday?" is.
     if decision is None and may_demand(sentence):
-        cue = _FORBIDDEN.match(said) or _CONSTRAINT.search(said)
+        cue = _FORBIDDEN.match(lowered) or _CONSTRAINT.search(lowered)
         stated = cue is not None or bool(stated_constraints(sentence))
         constraint = (cue.start() if cue else 0) if stated else None
-    return _Signs(asks or bool(_WISH.search(said)) or _is_imperative(said), decision, constraint)
+    return _Signs(asks or bool(_WISH.search(lowered)) or _is_imperative(lowered), decision, constraint)
 
 
-def _decided(said: str, cues: re.Pattern[str]) -> int | None:
-    cue = cues.search(said)
-    return None if cue is None or _SUPPOSED.match(said) or _UNDECIDED.search(said) else cue.start()
+def _decided(sentence: str, cues: re.Pattern[str]) -> int | None:
+    cue = cues.search(sentence)
+    return None if cue is None or _SUPPOSED.match(sentence) or _UNDECIDED.search(sentence) else cue.start()
 
 
-def _is_imperative(said: str) -> bool:
-    for word in said.split(" ", 4)[:4]:
+def _is_imperative(sentence: str) -> bool:
+    for word in sentence.split(" ", 4)[:4]:
         bare = word.strip(",:;.!")
         if bare not in _LEAD:
             return bare in REQUEST_VERBS and bare not in _NO_ASK
@@ -111,11 +111,11 @@ def extend(summary: Summary, messages: Sequence[Message]) -> Summary:
         if 0 < message.seq <= seq:
             continue
         seq = max(seq, message.seq)
-        found = _of_user(message.text, list(kept["questions"])) if message.role == "user" else _of_agent(message.text)
+        fresh = _of_user(message.text, list(kept["questions"])) if message.role == "user" else _of_agent(message.text)
         if message.role == "user":
             # Any message of the user counts as a reply to the questions before it.
             kept["questions"].clear()
-        for name, items in found.items():
+        for name, items in fresh.items():
             _keep(kept[name], items, _KEPT[name])
     return Summary(**{name: tuple(items) for name, items in kept.items()}, seq=seq)
 
@@ -142,10 +142,10 @@ def _of_user(text: str, questions: Sequence[str]) -> dict[str, list[str]]:
     asks: list[str] = []
     decisions: list[str] = []
     constraints: list[str] = []
-    said = _sentences_to_read(text)
+    sentence_list = _sentences_to_read(text)
     # A short reply without a question answers the last question.
-    reply = bool(questions and said) and len(text) <= _REPLY and not any(map(is_question, said))
-    for sentence in said:
+    reply = bool(questions and sentence_list) and len(text) <= _REPLY and not any(map(is_question, sentence_list))
+    for sentence in sentence_list:
         signs = _signs(sentence)
         if signs.ask and not reply:
             asks.append(cut(sentence, _SENTENCE))
@@ -154,29 +154,29 @@ def _of_user(text: str, questions: Sequence[str]) -> dict[str, list[str]]:
         if signs.constraint is not None:
             constraints.append(cut(sentence, _SENTENCE, signs.constraint))
     if reply:
-        decisions.append(_answered(questions[-1], " ".join(said), _SENTENCE))
-    elif said and not (asks or decisions or constraints):
+        decisions.append(_answered(questions[-1], " ".join(sentence_list), _SENTENCE))
+    elif sentence_list and not (asks or decisions or constraints):
         # Any other message of a user is a request.
-        asks.append(cut(said[0], _SENTENCE))
-    return {"asks": asks, "decisions": decisions, "constraints": constraints, **_things(said)}
+        asks.append(cut(sentence_list[0], _SENTENCE))
+    return {"asks": asks, "decisions": decisions, "constraints": constraints, **_things(sentence_list)}
 
 
 def _of_agent(text: str) -> dict[str, list[str]]:
-    said = _sentences_to_read(text)
+    sentence_list = _sentences_to_read(text)
     decisions: list[str] = []
     questions: list[str] = []
-    for sentence in said:
+    for sentence in sentence_list:
         if is_question(sentence):
             questions.append(cut(sentence, _SENTENCE))
         elif (place := _decided(sentence.lower(), _REPORTED_DECISION)) is not None:
             decisions.append(cut(sentence, _SENTENCE, place))
-    return {"decisions": decisions, "questions": questions, **_things(said)}
+    return {"decisions": decisions, "questions": questions, **_things(sentence_list)}
 
 
-def _things(said: Iterable[str]) -> dict[str, list[str]]:
+def _things(sentence_list: Iterable[str]) -> dict[str, list[str]]:
     identifiers: list[str] = []
     numbers: list[str] = []
-    for sentence in said:
+    for sentence in sentence_list:
         names, figures = names_and_numbers(sentence)
         identifiers += names
         numbers += figures
@@ -185,8 +185,8 @@ def _things(said: Iterable[str]) -> dict[str, list[str]]:
 
 def _answered(question: str, reply: str, length: int) -> str:
     half = length // 2 - 2
-    asked = cut(question, half)
-    return f"{asked} → {cut(reply, length - len(asked) - 3)}"
+    short_question = cut(question, half)
+    return f"{short_question} → {cut(reply, length - len(short_question) - 3)}"
 
 
 # ── the summary as text ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -216,10 +216,10 @@ def written(summary: Summary, *, room: int | None = None, count: Callable[[str],
 
 def _text(summary: Summary, most: int) -> str:
     lines: list[str] = []
-    told: set[str] = set()
+    shown: set[str] = set()
     for name, heading in _HEADINGS.items():
-        items = [item for item in getattr(summary, name)[-most:] if item not in told]
-        told.update(items)
+        items = [item for item in getattr(summary, name)[-most:] if item not in shown]
+        shown.update(items)
         if not items:
             continue
         if name in _ON_ONE_LINE:
@@ -251,8 +251,8 @@ def answer_note(question: str, reply: str) -> Note | None:
     lines = question.splitlines()
     while lines and (not lines[-1].strip() or _OPTION.match(lines[-1])) and not is_question(lines[-1]):
         lines.pop()
-    asked = list(sentences(lines[-1])) if lines else []
+    last_sentences = list(sentences(lines[-1])) if lines else []
     reply = squeezed(reply)
-    if not asked or not is_question(asked[-1]) or not reply:
+    if not last_sentences or not is_question(last_sentences[-1]) or not reply:
         return None
-    return Note("answer", _answered(asked[-1], reply, _NOTE))
+    return Note("answer", _answered(last_sentences[-1], reply, _NOTE))

@@ -224,9 +224,9 @@ _NEGATIVE_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non-", "non", "mis")
 
 def positive_of(word: str) -> tuple[str, ...]:
     """Return what a word may be the denial of, by its prefix or ending: `unpaid`, `non-compliant`, `harmless`."""
-    found = [word.removeprefix(each) for each in _NEGATIVE_PREFIXES if word.startswith(each) and len(word) > 5]
-    found += [word.removesuffix(each) for each in ("less", "los") if word.endswith(each) and len(word) > 6]
-    return tuple(found)
+    roots = [word.removeprefix(each) for each in _NEGATIVE_PREFIXES if word.startswith(each) and len(word) > 5]
+    roots += [word.removesuffix(each) for each in ("less", "los") if word.endswith(each) and len(word) > 6]
+    return tuple(roots)
 
 
 ADVISES = pattern("marker.advice")
@@ -251,10 +251,10 @@ _NOUN = re.compile(r"\b[A-ZÄÖÜ]\w+")
 
 def reason_given(text: str) -> str:
     """Return the words that follow "because" or "due to" in a sentence; of German, the nouns. Empty if it has none."""
-    found = _REASON_AFTER.search(text) or _REASON_IS.search(text)
-    if found is None:
+    match = _REASON_AFTER.search(text) or _REASON_IS.search(text)
+    if match is None:
         return ""
-    return " ".join(_NOUN.findall(found["said"])) if found["german"] else found["said"]
+    return " ".join(_NOUN.findall(match["said"])) if match["german"] else match["said"]
 
 
 POSSIBLY = pattern("marker.possibly")

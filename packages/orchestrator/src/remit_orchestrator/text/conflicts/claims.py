@@ -53,8 +53,8 @@ from remit_orchestrator.text.vocabulary import (
 
 def denied_word(token: str) -> str:
     """Return what a word denies by its prefix: `furnished` of `unfurnished`; an empty text if it denies nothing."""
-    found = DENYING.fullmatch(token)
-    return (found[1] or found[2]) if found else ""
+    match = DENYING.fullmatch(token)
+    return (match[1] or match[2]) if match else ""
 
 
 OPPOSITES = {"from": "to", "to": "from"}
@@ -105,9 +105,9 @@ _NOT_DENYING = frozenset({"uncovered", "discovered", "disclosed"})
 class ClauseReading:
     """What the words of a clause say, read one after another."""
 
-    def __init__(self, text: str, said: Sequence[str], found: Sequence[Figure], in_names: Collection[int]) -> None:
+    def __init__(self, text: str, tokens: Sequence[str], numbers: Sequence[Figure], in_names: Collection[int]) -> None:
         self.text = text
-        self.said = said
+        self.tokens = tokens
         self.words: dict[str, str] = {}
         """The stems of the subject, with their original words."""
         self.ways: list[tuple[str, str]] = []
@@ -131,29 +131,29 @@ class ClauseReading:
         """1 if it advises for something, -1 if against it."""
         self.universal = self.denied = self.negated = self.hedged = False
         self._in_names = in_names
-        self._several = len(found) > 1
-        self._numbers = iter(found)
+        self._several = len(numbers) > 1
+        self._numbers = iter(numbers)
         self._last = ""
         self._reference = ""
         """`than` after this word: what follows is not spoken of, but compared with."""
-        verb = next((place for place, token in enumerate(said) if token in CLAUSE_VERBS), len(said))
-        self._verb = verb if verb < len(said) else 0
-        if said[0] in IMPERATIVES and verb in (0, len(said)) and is_told(said):
+        verb = next((place for place, token in enumerate(tokens) if token in CLAUSE_VERBS), len(tokens))
+        self._verb = verb if verb < len(tokens) else 0
+        if tokens[0] in IMPERATIVES and verb in (0, len(tokens)) and is_told(tokens):
             self.advice = 1
-        for place, token in enumerate(said):
+        for place, token in enumerate(tokens):
             role = ROLES.get(token)
-            if role == "axis" and tells_apart(said, place, verb, bool(found)):
+            if role == "axis" and tells_apart(tokens, place, verb, bool(numbers)):
                 role = None
             if token == FIGURE:
                 self._read_figure(place)
-                if "only" in said[max(0, place - 1) : place + 3]:
+                if "only" in tokens[max(0, place - 1) : place + 3]:
                     self.also.append(("all", -1))
             elif len(token) == 1 and self._last in LABELS and token.isalpha():
                 self.words[f"{self._last} {token}"] = token
-            elif token in _FEW and "only" in said[max(0, place - 2) : place + 3]:
+            elif token in _FEW and "only" in tokens[max(0, place - 2) : place + 3]:
                 self.also.append(("all", -1))
-            elif role is None or (token == "this" and said[place + 1 : place + 2] in _PERIODS):
-                plain = role is None and said[0] != "there" and is_predicate(said, place, verb)
+            elif role is None or (token == "this" and tokens[place + 1 : place + 2] in _PERIODS):
+                plain = role is None and tokens[0] != "there" and is_predicate(tokens, place, verb)
                 state = action_of(token) if self.advice else state_of(token) if plain else None
                 if state is not None:
                     self._read_state(*state)
@@ -168,19 +168,19 @@ class ClauseReading:
                 self.also.append(("all", -1 if self.denied else 1))
             if token in _PART_OF and place < verb:
                 self.ways.append(SOME_OF_THEM)
-            if token in _SINCE_THEN and verb < len(said) and said[verb] not in _PAST:
+            if token in _SINCE_THEN and verb < len(tokens) and tokens[verb] not in _PAST:
                 self.ways.append(NOW)
             if token != "the":
                 self._last = token
-        if verb < len(said) and said[verb] in _PAST:
+        if verb < len(tokens) and tokens[verb] in _PAST:
             self.ways.append(PAST)
-            if not any(token.endswith(("ed", "en")) for token in said[verb + 1 :]):
+            if not any(token.endswith(("ed", "en")) for token in tokens[verb + 1 :]):
                 self.ways.append(WAS_SO)
 
     def _read_figure(self, place: int) -> None:
         figure, last = next(self._numbers), self._last
         written = self.text[figure.start : figure.end]
-        if (before := self.said[max(0, place - 2) : place]) == _AS_OF or (self._reference and before[0] == "than"):
+        if (before := self.tokens[max(0, place - 2) : place]) == _AS_OF or (self._reference and before[0] == "than"):
             self.asides.append(figure.quantity)
         elif place < self._verb and last in _OF_A_TIME and not isinstance(figure.quantity, Amount):
             self.asides.append(figure.quantity)  # "the return for 2023 was late"
@@ -193,7 +193,7 @@ class ClauseReading:
             if last == "at":
                 self.conditions.append(figure.quantity)
             self.stated.append(
-                ClauseFigure(figure, counted_nouns(self.said, place), last if last in LEADS else "", written)
+                ClauseFigure(figure, counted_nouns(self.tokens, place), last if last in LEADS else "", written)
             )
 
     def _read_word(self, token: str, denying: str) -> None:
@@ -222,13 +222,13 @@ class ClauseReading:
     def _read_kind(self, token: str, place: int, verb: int) -> None:
         """Read a word of a kind of which a thing has only one, such as a colour."""
         kind = kind_of(token)
-        on_a_day = kind == WEEKDAY and (place > verb or verb == len(self.said))
-        if on_a_day or (kind and is_predicate(self.said, place, verb)):
+        on_a_day = kind == WEEKDAY and (place > verb or verb == len(self.tokens))
+        if on_a_day or (kind and is_predicate(self.tokens, place, verb)):
             self.kinds.append(NamedValue(kind, frozenset([token]), token, (token,)))
 
     def _read_role(self, role: str, place: int) -> None:
         """Read a word by its function in the sentence."""
-        token = self.said[place]
+        token = self.tokens[place]
         if role == "axis":
             if (more := state_of(token)) is not None:
                 self.also.append((more[0], -more[1] if self.denied else more[1]))
@@ -243,7 +243,7 @@ class ClauseReading:
             self.ways.append(NOW)
 
     def _read_negation(self, token: str, place: int) -> None:
-        following = self.said[place + 1 : place + 2]
+        following = self.tokens[place + 1 : place + 2]
         if not following:
             # "Die Versicherung zahlt nicht".
             self.denied, self.negated = not self.denied, self.negated or token == "not"
@@ -253,7 +253,7 @@ class ClauseReading:
             self.universal = self.universal or token in _UNIVERSAL
             if token == "no" and following[0] not in ROLES and following[0] != FIGURE:
                 none = Figure(Amount("number", 0.0, 0.0), 0, 0)
-                self.absent.append((none, frozenset(counted_nouns(self.said, place))))
+                self.absent.append((none, frozenset(counted_nouns(self.tokens, place))))
 
 
 _FEW = frozenset({"one", "some", "few", "part", "half", "einig", "wenig"})
@@ -272,10 +272,10 @@ def _span(quantity: Quantity) -> Amount | None:
     return Amount("duration", quantity.low, quantity.low, quantity.slack)
 
 
-def counted_nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
+def counted_nouns(tokens: Sequence[str], place: int) -> tuple[str, ...]:
     """Return the counted things: up to two words right after the number at a place."""
     nouns: list[str] = []
-    for token in said[place + 1 : place + 3]:
+    for token in tokens[place + 1 : place + 3]:
         if token == FIGURE or ROLES.get(token, "axis") != "axis":
             break
         nouns.append(stem(token))
@@ -378,23 +378,23 @@ class Affirmed(Struct, frozen=True, gc=False):
 def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     """Return the claims of a clause, and the whole clause if it denies nothing."""
     text = _CAUSE.split(clause.text, 1)[0]
-    found = figures(text)[:_FIGURES]
-    said = words_said(text, found)
-    in_names = labels(text, said, found) if found else NO_LABELS
-    values = [] if found and any(isinstance(each.quantity, Amount) for each in found) else named_values(text)
-    if not said:
+    numbers = figures(text)[:_FIGURES]
+    tokens = words_said(text, numbers)
+    in_names = labels(text, tokens, numbers) if numbers else NO_LABELS
+    values = [] if numbers and any(isinstance(each.quantity, Amount) for each in numbers) else named_values(text)
+    if not tokens:
         return [], None
-    read = ClauseReading(text, said, found, in_names)
+    read = ClauseReading(text, tokens, numbers, in_names)
     words = read.words
-    if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
+    if not words or tokens[0] == "here" or not ON_ITSELF.isdisjoint(words):
         return [], None
     ways = frozenset(read.ways) if read.ways else _NO_WAYS
-    subject = Subject(frozenset(words), clause.context, ways, tuple(read.asides), _head(said))
-    return _claims_of(read, subject, values, found)
+    subject = Subject(frozenset(words), clause.context, ways, tuple(read.asides), _head(tokens))
+    return _claims_of(read, subject, values, numbers)
 
 
 def _claims_of(
-    read: ClauseReading, subject: Subject, values: Sequence[NamedValue], found: Sequence[Figure]
+    read: ClauseReading, subject: Subject, values: Sequence[NamedValue], numbers: Sequence[Figure]
 ) -> tuple[list[Claim], Affirmed | None]:
     """Return the claims of a clause about its subject."""
     text, senses, about = read.text, read.senses, tuple(read.words.items())
@@ -409,8 +409,8 @@ def _claims_of(
         return [*made, *_advice(subject, senses, -1 if read.negated else read.advice, text, about)], None
     if not read.negated:
         # "Available in Norway" may be available elsewhere; "won by Riverside" is won by nobody else.
-        told = [value for value in (*values, *read.kinds) if not senses or value.lead in ("by", "by the")]
-        made += _value_claims(subject, told, found, about)
+        kept_values = [value for value in (*values, *read.kinds) if not senses or value.lead in ("by", "by the")]
+        made += _value_claims(subject, kept_values, numbers, about)
     made += [Claim(subject, none, nouns, text=text, about=about) for none, nouns in read.absent]
     made += _axis_claims(subject, read, about)
     whole = Affirmed(subject, senses, [each.figure for each in read.stated], text, about)
@@ -420,7 +420,7 @@ def _claims_of(
     if not read.denied:
         return made, whole
     made.append(whole.claim(-1, "no" if read.universal else ""))
-    if read.said[0] == "don't" or read.said[:2] == ["do", "not"]:
+    if read.tokens[0] == "don't" or read.tokens[:2] == ["do", "not"]:
         made += _advice(subject, senses, -1, text, about)
     return made, None
 
@@ -450,10 +450,10 @@ def _advice(
 
 
 def _value_claims(
-    subject: Subject, values: Sequence[NamedValue], found: Sequence[Figure], about: tuple[tuple[str, str], ...]
+    subject: Subject, values: Sequence[NamedValue], numbers: Sequence[Figure], about: tuple[tuple[str, str], ...]
 ) -> Iterator[Claim]:
     """Return a claim for each name or place; what it is about are the other words of the clause."""
-    at = subject.at + tuple(each.quantity for each in found)
+    at = subject.at + tuple(each.quantity for each in numbers)
     for value in values:
         roots = value.roots()
         words = subject.words - roots
@@ -474,26 +474,26 @@ def _figure_claims(
     senses_said = frozenset(senses.items())
     if len(stated) == 1:
         only = stated[0]
-        said = subject if words is subject.words else replace(subject, words=words)
-        yield Claim(said, only.figure, frozenset(only.nouns), only.lead, senses_said, "", 0, only.text, about)
+        figure_subject = subject if words is subject.words else replace(subject, words=words)
+        yield Claim(figure_subject, only.figure, frozenset(only.nouns), only.lead, senses_said, "", 0, only.text, about)
         return
     moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
     # On 4 March sales were 500: the day is not the claim.
     aside = 0 < len(moments) < len(stated) and subject.words.isdisjoint(EVENTS)
     at = subject.at + moments if aside else subject.at
-    said = Subject(words, subject.context, subject.ways, at, subject.head)
+    figure_subject = Subject(words, subject.context, subject.ways, at, subject.head)
     counted = {noun for each in stated for noun in each.nouns}
     for each in stated:
         nouns = each.nouns
         if not (aside and not isinstance(each.figure.quantity, Amount)):
             named = tuple(pair for pair in about if pair[0] not in counted or pair[0] in nouns) if counted else about
-            yield Claim(said, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
+            yield Claim(figure_subject, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
 
 
-def _head(said: Sequence[str]) -> str:
+def _head(tokens: Sequence[str]) -> str:
     """Return the last of the words before the verb or a preposition; empty if that is not how a clause begins."""
     head = ""
-    for token in said:
+    for token in tokens:
         if token in CLAUSE_VERBS or token == FIGURE or (head and token in ROLES):
             break
         if token not in ROLES:

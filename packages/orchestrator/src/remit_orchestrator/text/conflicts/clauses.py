@@ -60,15 +60,15 @@ def state_of(word: str) -> tuple[str, int] | None:
     and for them it is that one: what is blocked is neither approved nor open.
     """
     known = AXES.get(word)
-    found = _state_of(word)
-    return None if known and found and found[0] == known[0] else found
+    state = _state_of(word)
+    return None if known and state and state[0] == known[0] else state
 
 
 def _state_of(word: str) -> tuple[str, int] | None:
     for positive, negative in _ENDINGS:
         for pattern, sign in ((positive, 1), (negative, -1)):
-            if found := pattern.fullmatch(word):
-                return f"-{found[1]}", sign
+            if match := pattern.fullmatch(word):
+                return f"-{match[1]}", sign
     return _states().get(word)
 
 
@@ -77,7 +77,7 @@ def action_of(word: str) -> tuple[str, int] | None:
     return _actions().get(word)
 
 
-def _named(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[str, int]:
+def _axis_of(sides: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[str, int]:
     """Return the name of the axis for two sides, and which side is its positive one.
 
     It is the axis of `AXES` on which most of their words stand, so that both tables can be compared; else a new one.
@@ -96,14 +96,14 @@ def _pairs(name: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def _table(several: Iterable[tuple[tuple[str, ...], tuple[str, ...]]]) -> dict[str, tuple[str, int]]:
-    found: dict[str, tuple[str, int]] = {}
+    states: dict[str, tuple[str, int]] = {}
     for sides in several:
-        axis, way = _named(sides)
+        axis, way = _axis_of(sides)
         for sign, words in zip((way, -way), sides, strict=True):
             for word in words:
                 for form in () if is_ambiguous(word) else _forms(word):
-                    found.setdefault(form, (axis, sign))
-    return found
+                    states.setdefault(form, (axis, sign))
+    return states
 
 
 _IRREGULAR: dict[str, set[str]] = {}
@@ -170,13 +170,13 @@ class Prose:
     """The clauses of several texts, each once."""
 
     def __init__(self) -> None:
-        self.said: list[OwnedClause] = []
+        self.clauses: list[OwnedClause] = []
         """In the order in which they were first said."""
-        self._clauses: dict[Clause, OwnedClause] = {}
+        self._owned: dict[Clause, OwnedClause] = {}
         self._read: dict[frozenset[str], dict[str, list[OwnedClause]]] = {}
         """Sentences already read, by the heading above them; sources that agree share many."""
 
-    def hear(self, text: str, owners: int, most: int) -> int:
+    def add(self, text: str, owners: int, most: int) -> int:
         """Add the clauses of a text, at most *most*; return how many it has, up to one more.
 
         Questions, headings and texts too long for a sentence are skipped.
@@ -197,25 +197,25 @@ class Prose:
                 if cut:
                     sentence = cut + sentence
                     cut = ""
-                said = read.get(sentence)
-                if said is None:
+                clauses = read.get(sentence)
+                if clauses is None:
                     short = end and sentence[-_LONGEST_ABBREVIATION:].lower().endswith(_ABBREVIATIONS)
                     if short and _is_abbreviated(line, sum(map(len, pieces[: 2 * place + 1])), len(end)):
                         cut = sentence + end
                         continue
                     if "?" in end:
                         continue
-                    said = self._parsed(sentence, context)
+                    clauses = self._parsed(sentence, context)
                     if not short:  # otherwise it belongs to what comes next
-                        read[sentence] = said
+                        read[sentence] = clauses
                 elif "?" in end:
                     continue
-                for each in said:
+                for each in clauses:
                     if not left:
                         return most + 1
                     left -= 1
                     if not each.owners:
-                        self.said.append(each)
+                        self.clauses.append(each)
                     each.owners |= owners
         return most - left
 
@@ -223,15 +223,15 @@ class Prose:
         """Return the parts of a sentence that have a verb: "the hotel costs 100 and has a pool" has two."""
         if not _SHORTEST <= len(sentence) <= _LONGEST:
             return []
-        heard: list[OwnedClause] = []
+        clauses: list[OwnedClause] = []
         for turn in _TURN.split(sentence) if any(map(sentence.__contains__, _TURNS)) else (sentence,):
             for part in _parts(turn) if " and " in turn or ", " in turn else (turn,):
                 clause = Clause(part.strip(_MARKS), context)
-                known = self._clauses.get(clause)
+                known = self._owned.get(clause)
                 if known is None:
-                    known = self._clauses[clause] = OwnedClause(clause)
-                heard.append(known)
-        return heard
+                    known = self._owned[clause] = OwnedClause(clause)
+                clauses.append(known)
+        return clauses
 
 
 def _is_abbreviated(line: str, dot: int, length: int) -> bool:
@@ -274,27 +274,27 @@ def content(text: str, weak: frozenset[str] = WEAK) -> Iterator[tuple[str, str]]
     return ((stem(word), word) for word in TOKEN.findall(text.lower()) if word not in weak and word not in PUNCTUATION)
 
 
-def words_said(text: str, found: Sequence[Figure]) -> list[str]:
+def words_said(text: str, figures: Sequence[Figure]) -> list[str]:
     """Return the words of a clause in the form in which they are compared.
 
     They are in small letters. `FIGURE` stands for each figure, a phrase is one word (`went up` is `rose`), and German
     function words are in English (`nicht` is `not`).
     """
-    return _read(_tokens(text, found))
+    return _standardize(_tokens(text, figures))
 
 
-def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
-    said: list[str] = []
+def _tokens(text: str, figures: Sequence[Figure]) -> list[str]:
+    words: list[str] = []
     end = 0
-    for figure in found:
-        said += tokens(text[end : figure.start])
-        said.append(FIGURE)
+    for figure in figures:
+        words += tokens(text[end : figure.start])
+        words.append(FIGURE)
         end = figure.end
     if end < len(text):
-        said += tokens(text[end:])
+        words += tokens(text[end:])
     if "frei" in text or "free" in text:
-        said = [word for token in said for word in _without(token)]
-    return said
+        words = [word for token in words for word in _without(token)]
+    return words
 
 
 # "Sugar-free", "alkoholfrei": without what stands before it.
@@ -302,59 +302,59 @@ _FREE_OF = re.compile(r"([^\W\d_]{4,})(?:-free|-?frei(?:e[nmrs]?)?)")
 
 
 def _without(token: str) -> tuple[str, ...]:
-    found = _FREE_OF.fullmatch(token)
-    return ("lacks", found[1]) if found else (token,)
+    match = _FREE_OF.fullmatch(token)
+    return ("lacks", match[1]) if match else (token,)
 
 
 _ENGLISH = frozenset({"the", "is", "are", "was", "were", "of", "and", "has", "have", "to", "at"})
 
 
-def _read(said: list[str]) -> list[str]:
+def _standardize(words: list[str]) -> list[str]:
     """Return the words of a clause with each phrase as one word, and German function words in English."""
-    if not _BOUNDS.isdisjoint(said):
-        said = [
-            token for place, token in enumerate(said) if token not in _BOUNDS or said[place + 1 : place + 2] != [FIGURE]
+    if not _BOUNDS.isdisjoint(words):
+        words = [
+            each for place, each in enumerate(words) if each not in _BOUNDS or words[place + 1 : place + 2] != [FIGURE]
         ]
-    switched = len(said) > 2 and said[-2] in _SWITCHED and said[-1] in ("on", "off")
-    if switched or (len(said) > 2 and said[-2] in _BEING and said[-1] in _LAST):
-        said = [*said[:-1], _LAST[said[-1]]]
-    if "than" in said:
-        said = _with_more(said)
-    if not PHRASE_STARTS.keys().isdisjoint(said):
-        said = _with_phrases(said)
-    if GERMAN_SIGNS.isdisjoint(said) or not _ENGLISH.isdisjoint(said):
-        return said
-    if said[-1] == "mehr" and not _NOT_ANY.isdisjoint(said):
-        said = said[:-1]  # "es gibt keine Karten mehr"
-    verb = -3 if len(said) > 3 and said[-2] == "nicht" else -2
-    if len(said) > 2 and (said[verb], said[-1]) in _SEPARABLE:
-        said = [*said[:verb], *said[verb + 1 : -1], _SEPARABLE[said[verb], said[-1]]]  # "der Kurs fällt aus"
-    if said[-1] == "ab" and not _ADVISING.isdisjoint(said):
-        said = ["abraten" if token in _ADVISING else token for token in said[:-1]]  # "wir raten vom Kauf ab"
-    return [_in_english(token) for token in said]
+    switched = len(words) > 2 and words[-2] in _SWITCHED and words[-1] in ("on", "off")
+    if switched or (len(words) > 2 and words[-2] in _BEING and words[-1] in _LAST):
+        words = [*words[:-1], _LAST[words[-1]]]
+    if "than" in words:
+        words = _with_more(words)
+    if not PHRASE_STARTS.keys().isdisjoint(words):
+        words = _with_phrases(words)
+    if GERMAN_SIGNS.isdisjoint(words) or not _ENGLISH.isdisjoint(words):
+        return words
+    if words[-1] == "mehr" and not _NOT_ANY.isdisjoint(words):
+        words = words[:-1]  # "es gibt keine Karten mehr"
+    verb = -3 if len(words) > 3 and words[-2] == "nicht" else -2
+    if len(words) > 2 and (words[verb], words[-1]) in _SEPARABLE:
+        words = [*words[:verb], *words[verb + 1 : -1], _SEPARABLE[words[verb], words[-1]]]  # "der Kurs fällt aus"
+    if words[-1] == "ab" and not _ADVISING.isdisjoint(words):
+        words = ["abraten" if token in _ADVISING else token for token in words[:-1]]  # "wir raten vom Kauf ab"
+    return [_in_english(token) for token in words]
 
 
-def _with_more(said: list[str]) -> list[str]:
+def _with_more(words: list[str]) -> list[str]:
     """Return the words with "funnier than" as "more funny than"; those with a known opposite stay as they are."""
-    place = said.index("than") - 1
-    word = said[place] if place >= 0 else ""
+    place = words.index("than") - 1
+    word = words[place] if place >= 0 else ""
     if not word.endswith("er") or len(word) < 6 or word in ROLES or word in _NOT_MORE or state_of(word):
-        return said
+        return words
     plain = f"{word[:-3]}y" if word.endswith("ier") else word[:-2]
-    return [*said[:place], "more", plain, *said[place + 1 :]]
+    return [*words[:place], "more", plain, *words[place + 1 :]]
 
 
 _NOT_MORE = frozenset({"rather", "other", "further", "either", "neither", "whether", "number", "together"})
 
 
-def _with_phrases(said: list[str]) -> list[str]:
+def _with_phrases(words: list[str]) -> list[str]:
     read: list[str] = []
     end = 0
-    for place, token in enumerate(said):
+    for place, token in enumerate(words):
         if place < end:
             continue
         for phrase in PHRASE_STARTS.get(token, ()):
-            if tuple(said[place : place + len(phrase)]) == phrase:
+            if tuple(words[place : place + len(phrase)]) == phrase:
                 token, end = PHRASES[phrase], place + len(phrase)
                 break
         read += token.split()
@@ -380,34 +380,34 @@ def _in_english(token: str) -> str:
     return token if token in ROLES or token in CLAUSE_VERBS or not token.isalpha() else german_stem(token)
 
 
-def labels(text: str, said: Sequence[str], found: Sequence[Figure]) -> frozenset[int]:
+def labels(text: str, words: Sequence[str], figures: Sequence[Figure]) -> frozenset[int]:
     """Return the places of the figures that are part of a name: order 4411, Ward 3."""
     places: list[int] = []
-    numbers = iter(found)
-    for place, token in enumerate(said):
-        if token == FIGURE and _is_label(text, said, place, next(numbers), len(found)):
+    numbers = iter(figures)
+    for place, token in enumerate(words):
+        if token == FIGURE and _is_label(text, words, place, next(numbers), len(figures)):
             places.append(place)
     return frozenset(places) if places else NO_LABELS
 
 
-def _is_label(text: str, said: Sequence[str], place: int, figure: Figure, several: int) -> bool:
+def _is_label(text: str, words: Sequence[str], place: int, figure: Figure, several: int) -> bool:
     quantity = figure.quantity
-    noun = said[place - 1] if place else ""
+    noun = words[place - 1] if place else ""
     if noun == "the" and place > 1:
-        noun = said[place - 2]
+        noun = words[place - 2]
     if not isinstance(quantity, Amount) or quantity.kind != "number":
         return False
     if noun in LABELS:
         return True
     if not text[figure.start : figure.end].isdigit() or not noun.isalpha() or noun in ROLES or noun in CLAUSE_VERBS:
         return False
-    following = said[place + 1] if place + 1 < len(said) else ""
+    following = words[place + 1] if place + 1 < len(words) else ""
     if following in CLAUSE_VERBS or ROLES.get(following) in ("advice", "hedge", "negation"):
         return True  # "Ward 3 has", "hive 4 should": it belongs to what is spoken of
     if several < 2 or (following and following not in ROLES):
         # "Hall 2 seats 300": a name has a capital, and a verb has none.
         return several > 1 and place == 1 and text[:1].isupper() and text[figure.end :].lstrip()[:1].islower()
-    before = said[place - 2] if place > 1 else ""
+    before = words[place - 2] if place > 1 else ""
     return before in _BEFORE_NAMES or text[: figure.start].rsplit(maxsplit=1)[-1][:1].isupper()
 
 
@@ -415,33 +415,33 @@ NO_LABELS: frozenset[int] = frozenset()
 _BEFORE_NAMES = frozenset({"in", "on", "at", "of", "for", "from", "to", "the"})
 
 
-def tells_apart(said: Sequence[str], place: int, verb: int, figured: bool) -> bool:
+def tells_apart(words: Sequence[str], place: int, verb: int, figured: bool) -> bool:
     """Say whether a word that could be the opposite of another tells a thing from others: "the cheap one is quick"."""
-    token = said[place]
-    if figured and token in DEGREES and (said[place + 1 : place + 2] != ["than"] or FIGURE in said[place : place + 3]):
+    token = words[place]
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if figured and token in DEGREES and (following != "than" or FIGURE in words[place : place + 3]):
         return True  # "no later than 9:40", "the new price is $12"; not "higher than in 2019"
-    following = said[place + 1] if place + 1 < len(said) else ""
-    if place and place < verb and said[place - 1] == "the" and following in CLAUSE_VERBS:
+    if place and place < verb and words[place - 1] == "the" and following in CLAUSE_VERBS:
         return True  # "the stable is full": it is a noun
     if not following.isalpha() or following in ROLES or following in CLAUSE_VERBS:
         return False
-    if place and said[place - 1] in _ONE_OF_MANY:
+    if place and words[place - 1] in _ONE_OF_MANY:
         return True
-    if place > 1 and token in DEGREES and said[place - 1] == "the" and said[place - 2] not in _BEING:
+    if place > 1 and token in DEGREES and words[place - 1] == "the" and words[place - 2] not in _BEING:
         return True  # "switch to the new release"
-    return place < verb and (token in DEGREES or verb < len(said)) and token not in _MUCH
+    return place < verb and (token in DEGREES or verb < len(words)) and token not in _MUCH
 
 
-def is_told(said: Sequence[str]) -> bool:
+def is_told(words: Sequence[str]) -> bool:
     """Say whether a clause that begins with a verb tells somebody what to do: "take the ridge", not "order 4411"."""
-    return said[1:2] != [] and (said[1] in _BEFORE_NOUNS or said[1] in ROLES or said[1].isalpha()) and said[1] != ":"
+    return len(words) > 1 and words[1] != ":" and (words[1] in _BEFORE_NOUNS or words[1] in ROLES or words[1].isalpha())
 
 
-def is_predicate(said: Sequence[str], place: int, verb: int) -> bool:
+def is_predicate(words: Sequence[str], place: int, verb: int) -> bool:
     """Say whether a word is said of the subject by itself: "is thin", "died"; not "the thin one", "by the thief"."""
-    before = said[place - 1] if place else ""
-    following = said[place + 1] if place + 1 < len(said) else ""
-    if place <= verb < len(said) or (verb == len(said) and place < 2):
+    before = words[place - 1] if place else ""
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if place <= verb < len(words) or (verb == len(words) and place < 2):
         return False
     if not before or before in _BEFORE_NOUNS or before == FIGURE:
         return False

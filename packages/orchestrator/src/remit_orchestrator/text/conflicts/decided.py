@@ -28,12 +28,12 @@ def decision_of(about: str, counts: str, others: Sequence[str]) -> str:
 
 def decided_conflicts(decisions: Iterable[str]) -> dict[str, DecidedConflict]:
     """Return what was decided, by what it is about; the last decision counts."""
-    found = [match for text in decisions if (match := _DECIDED.fullmatch(text))]
+    matches = [match for text in decisions if (match := _DECIDED.fullmatch(text))]
     return {
         match["about"].casefold(): DecidedConflict(
             match["about"], match["counts"], tuple(match["others"].split(" or "))
         )
-        for match in found
+        for match in matches
     }
 
 
@@ -48,14 +48,14 @@ def _read_with(conflict: Conflict, decided: dict[str, DecidedConflict]) -> Confl
     known = decided.get(capital(in_words(conflict.path)).casefold())
     if known is None:
         return conflict
-    sides = {_said(each.value): each.value for each in conflict.values}
+    sides = {_shown_value(each.value): each.value for each in conflict.values}
     # A value that the user did not know of is a new question.
     if known.counts not in sides or not set(sides) <= {known.counts, *known.others}:
         return conflict
     return replace(conflict, preferred=sides[known.counts], question=None, settled=True)
 
 
-def _said(value: Json) -> str:
+def _shown_value(value: Json) -> str:
     return said_shortly(value) or ""
 
 
@@ -66,7 +66,7 @@ def disputes_of(answer: Answer) -> list[Json]:
             "about": capital(in_words(each["path"])),
             "question": each["question"],
             "values": [
-                {"value": said_shortly(said["value"]) or "", "sources": said["sources"]} for said in each["values"]
+                {"value": said_shortly(side["value"]) or "", "sources": side["sources"]} for side in each["values"]
             ],
         }
         for each in cast("list[dict[str, Any]]", answer.metadata["conflicts"])

@@ -193,11 +193,11 @@ def same_fields(capabilities: Iterable[Capability]) -> SameFields:
     named: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     for capability in capabilities:
         named[capability.code] += _fields(capability.result_schema or {}, "", 0)
-    things = {thing for found in named.values() for _, thing in found if thing is not None}
+    things = {thing for paths_of_code in named.values() for _, thing in paths_of_code if thing is not None}
     same: dict[str, tuple[tuple[str, str], ...]] = {}
-    for code, found in named.items():
-        paths = [(path, thing) for path, thing in found if thing is not None]
-        paths += [(path, own) for path, _ in found if (own := f"{code}.{path}") in things]
+    for code, paths_of_code in named.items():
+        paths = [(path, thing) for path, thing in paths_of_code if thing is not None]
+        paths += [(path, own) for path, _ in paths_of_code if (own := f"{code}.{path}") in things]
         if paths:
             same[code] = tuple(dict.fromkeys(paths))
     return same
@@ -223,11 +223,11 @@ def with_same_fields(components: Sequence[C], codes: Sequence[str | None], same:
     """
     if not same:
         return list(components)
-    asked: dict[str | None, set[str]] = defaultdict(set)
+    questions: dict[str | None, set[str]] = defaultdict(set)
     for component, code in zip(components, codes, strict=True):
-        asked[code].add(component.question)
+        questions[code].add(component.question)
     return [
-        replace(component, same_as=same.get(code or "", ())) if len(asked[code]) == 1 else component
+        replace(component, same_as=same.get(code or "", ())) if len(questions[code]) == 1 else component
         for component, code in zip(components, codes, strict=True)
     ]
 
@@ -310,23 +310,23 @@ def is_prose(text: str, name: tuple[str, ...]) -> bool:
 def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     if len(value) > _SHORT:
         return _SENTENCES if value.strip() else None
-    found = tuple(figures(value)) if may_say_figures(value) else ()
+    numbers = tuple(figures(value)) if may_say_figures(value) else ()
     # The most common value is a figure and nothing else.
-    if found and found[0].start == 0 and found[0].end == len(value):
-        return Meaning(found)
+    if numbers and numbers[0].start == 0 and numbers[0].end == len(value):
+        return Meaning(numbers)
     bare = fold_text(value).rstrip(".!")
     if bare in _MISSING:
         return None
     if bare in _TRUTHS:
         return Meaning(truth=_TRUTHS[bare])
-    if found:
-        rest = frozenset(word for _, word in content(_without(value, found)))
+    if numbers:
+        rest = frozenset(word for _, word in content(_without(value, numbers)))
         # "The answer is 42" says no more than 42. "30 staff" is a sentence in prose, but a value in a field.
         if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(CLAUSE_VERBS)):
-            return Meaning(found, rest)
+            return Meaning(numbers, rest)
     words = _words(bare)
     named = not name and ": " in value  # by itself "Carrier: DHL" is a sentence
-    if found or named or len(words) > _SHORT_WORDS or not _PROSE.isdisjoint(name[-1:]) or _is_sentence(value, words):
+    if numbers or named or len(words) > _SHORT_WORDS or not _PROSE.isdisjoint(name[-1:]) or _is_sentence(value, words):
         return _SENTENCES
     return Meaning(words=words - _NEGATIONS, denied=not words.isdisjoint(_NEGATIONS))
 
@@ -342,9 +342,9 @@ def _is_sentence(text: str, words: frozenset[str]) -> bool:
     )
 
 
-def _without(text: str, found: Sequence[Figure]) -> str:
+def _without(text: str, numbers: Sequence[Figure]) -> str:
     parts, end = list[str](), 0
-    for figure in found:
+    for figure in numbers:
         parts.append(text[end : figure.start])
         end = figure.end
     return " ".join((*parts, text[end:]))

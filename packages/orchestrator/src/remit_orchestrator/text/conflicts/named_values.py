@@ -86,8 +86,8 @@ def named_values(text: str) -> list[NamedValue]:
         return _value("is", tokens[:verb])  # "Ms. Thornton is the head teacher"
     if plain[verb] in _SOLE and plain[verb + 1 : verb + 2] == ["the"] and _is_name(tokens, plain, 0, verb):
         return _value("by", tokens[:verb])  # "Kiel won the final": the final was won by Kiel
-    if plain[verb] in _COPULAS and (found := _of_attribute(tokens, plain, verb)):
-        return found
+    if plain[verb] in _COPULAS and (values := _of_attribute(tokens, plain, verb)):
+        return values
     return _in_predicate(tokens, plain, verb, german)
 
 
@@ -112,11 +112,11 @@ def _verb(tokens: Sequence[str], plain: Sequence[str]) -> int | None:
 
 def _is_plural(plain: Sequence[str], verb: int) -> bool:
     """Say whether several things are spoken of, but not all of them: of each something else may be so."""
-    noun, said = plain[verb - 1], plain[verb]
+    noun, verb_word = plain[verb - 1], plain[verb]
     if plain[0] == "the" and (plain[verb - 1] in ROLES or verb == 2):
         return False  # "the posters": all that are meant
-    return said in ("are", "were", "have") or (
-        noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and not said.endswith(("s", "ed"))
+    return verb_word in ("are", "were", "have") or (
+        noun.endswith("s") and not noun.endswith(("ss", "us", "is")) and not verb_word.endswith(("s", "ed"))
     )
 
 
@@ -133,21 +133,21 @@ def _after_colon(tokens: Sequence[str], plain: Sequence[str]) -> list[NamedValue
 
 def _of_attribute(tokens: Sequence[str], plain: Sequence[str], verb: int) -> list[NamedValue]:
     """Return what an attribute is that a thing has only one of: "the diagnosis is pneumonia"."""
-    subject, said = plain[:verb], plain[verb + 1 :]
+    subject, rest = plain[:verb], plain[verb + 1 :]
     if subject[:1] and subject[0] not in DETERMINERS:
         return []
     if subject[-1] not in _ATTRIBUTES and _UNIQUE.isdisjoint(subject):
         return []
-    start = verb + 2 if said[:1] == ["the"] else verb + 1
-    if not 0 < len(plain) - start <= _LONGEST or not _SOME.isdisjoint(said) or not _LEADS.isdisjoint(said):
+    start = verb + 2 if rest[:1] == ["the"] else verb + 1
+    if not 0 < len(plain) - start <= _LONGEST or not _SOME.isdisjoint(rest) or not _LEADS.isdisjoint(rest):
         return []
-    if any(word in ROLES and word not in _TITLES for word in plain[start:]) or any(not t[0].isalnum() for t in said):
+    if any(word in ROLES and word not in _TITLES for word in plain[start:]) or any(not t[0].isalnum() for t in rest):
         return []
     return _value("is", tokens[start:])
 
 
 def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german: bool) -> list[NamedValue]:
-    found: list[NamedValue] = []
+    values: list[NamedValue] = []
     place = verb + 1
     event = stem(plain[verb]) in EVENTS
     while place < len(tokens):
@@ -164,18 +164,18 @@ def _in_predicate(tokens: Sequence[str], plain: Sequence[str], verb: int, german
             lead = _lead(plain, start, verb, german)
             if lead and event and place == start + 1 and plain[start] in MONTHS:
                 # What begins or ends does so in one month.
-                found.append(NamedValue("when", frozenset([plain[start]]), tokens[start], (plain[start],)))
+                values.append(NamedValue("when", frozenset([plain[start]]), tokens[start], (plain[start],)))
             elif lead and place - start <= _LONGEST:
-                found += _value(lead, tokens[start:place])
+                values += _value(lead, tokens[start:place])
         elif (end := _definite_place(plain, place, verb)) is not None:
-            found += _value(f"{plain[place]} the", tokens[place + 2 : end])
+            values += _value(f"{plain[place]} the", tokens[place + 2 : end])
             place = end
         elif (first := _cause_or_material(plain, place, verb)) is not None:
-            found += _value(plain[place], tokens[first:])
+            values += _value(plain[place], tokens[first:])
             place = len(tokens)
         else:
             place += 1
-    return found
+    return values
 
 
 def _lead(plain: Sequence[str], start: int, verb: int, german: bool) -> str:

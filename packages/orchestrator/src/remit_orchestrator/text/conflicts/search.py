@@ -129,14 +129,14 @@ def members(owners: int) -> tuple[int, ...]:
     return tuple(place for place in range(owners.bit_length()) if owners >> place & 1)
 
 
-def sides_of(said: Iterable[S], verdict: Callable[[S, S], bool | None]) -> list[list[S]]:
+def sides_of(statements: Iterable[S], verdict: Callable[[S, S], bool | None]) -> list[list[S]]:
     """Divide statements into sides: each joins the first side with whose first statement it agrees.
 
     One that agrees with none opens a side of its own if it contradicts another side, and is left out if it cannot be
     compared with any.
     """
     sides: list[list[S]] = []
-    for each in said:
+    for each in statements:
         opposed = not sides
         for side in sides:
             agrees = verdict(each, side[0])
@@ -229,14 +229,14 @@ def _statements(search: Search, places: Places) -> list[_Statement | _Affirmatio
             else:
                 plain.append((held, len(values) == held.owners.bit_count() == 1))
     read: dict[int, int] = defaultdict(int)
-    heard = Prose()
+    all_prose = Prose()
     for text, owners in prose:
         room = _SENTENCES - max(read[owner] for owner in members(owners))
-        several = heard.hear(text[:_CHARACTERS], owners, room)
+        several = all_prose.add(text[:_CHARACTERS], owners, room)
         search.complete = search.complete and several <= room and len(text) <= _CHARACTERS
         for owner in members(owners):
             read[owner] += several
-    made = _claimed(heard.said)
+    made = _claimed(all_prose.clauses)
     spoken = [each for each in plain if each[1] or prose]
     search.complete = search.complete and len(spoken) <= _SPOKEN_FIELDS
     for held, alone in spoken[:_SPOKEN_FIELDS]:
@@ -245,12 +245,12 @@ def _statements(search: Search, places: Places) -> list[_Statement | _Affirmatio
     return made
 
 
-def _claimed(said: Iterable[OwnedClause]) -> list[_Statement | _Affirmation]:
+def _claimed(clauses: Iterable[OwnedClause]) -> list[_Statement | _Affirmation]:
     """Return the claims of clauses; an affirmation matters only where something is denied."""
     claimed: list[_Statement | _Affirmation] = []
     denied = False
     plain: list[OwnedClause] = []
-    for each in said:
+    for each in clauses:
         if not is_telling(each.clause):
             plain.append(each)
             continue
@@ -275,9 +275,9 @@ def _claims_of(search: Search, held: PlacedValue) -> list[Claim]:
         return []
     if not meant.figures:
         # "Carrier: DHL" is said in a sentence, too: "The carrier is UPS."
-        said = meant.words if not (meant.prose or meant.denied) else frozenset[str]()
+        words = meant.words if not (meant.prose or meant.denied) else frozenset[str]()
         on = Subject(frozenset([root for root, _ in about]))
-        return [Claim(on, lead="is", value=said, text=said_shortly(held.value) or "", about=about)] if said else []
+        return [Claim(on, lead="is", value=words, text=said_shortly(held.value) or "", about=about)] if words else []
     subject, text = Subject(frozenset([root for root, _ in about])), said_shortly(held.value) or ""
     nouns = frozenset(map(stem, meant.words))
     return [Claim(subject, figure, nouns, text=text, about=about) for figure in meant.figures]
@@ -287,18 +287,18 @@ def _compare(search: Search, made: Sequence[_Statement | _Affirmation]) -> None:
     statements = _merged(made)
     agreeing, opposed = _verdicts(search, statements)
     # An owner that agrees with any claim of a component about a subject does not contradict that component.
-    heard = [each.owners for each in statements]
+    owners = [each.owners for each in statements]
     for one, other in agreeing:
-        heard[one] |= statements[other].owners
-        heard[other] |= statements[one].owners
+        owners[one] |= statements[other].owners
+        owners[other] |= statements[one].owners
     surest: dict[int, float] = defaultdict(float)
     disputes: list[tuple[int, int, float]] = []
     for one, other, like in opposed:
-        if statements[other].owners & ~heard[one] and statements[one].owners & ~heard[other]:
+        if statements[other].owners & ~owners[one] and statements[one].owners & ~owners[other]:
             disputes.append((one, other, like))
             surest[one], surest[other] = max(surest[one], like), max(surest[other], like)
     kept = [(one, other) for one, other, like in disputes if like >= surest[one] and like >= surest[other]]
-    agreed_on = sum(each.owners.bit_count() * (heard[place].bit_count() - 1) for place, each in enumerate(statements))
+    agreed_on = sum(each.owners.bit_count() * (owners[place].bit_count() - 1) for place, each in enumerate(statements))
     search.agreeing += agreed_on
     search.comparisons += agreed_on + 2 * sum(
         statements[one].owners.bit_count() * statements[other].owners.bit_count() for one, other in kept
@@ -430,13 +430,13 @@ def _dispute(search: Search, statements: list[_Statement]) -> None:
     shared = first.intersection(*others)
     path = " ".join([word for root, word in statements[0].claim.about if root in shared])
     far = max([apart(one[0].claim, other[0].claim) for one, other in combinations(opposed, 2)])
-    said: dict[int, list[tuple[int, str]]] = {}
+    quotes: dict[int, list[tuple[int, str]]] = {}
     for side in opposed:
         claim = side[0].claim
         # Both figures of one component's "120/80" are one side.
-        said.setdefault(everybody(side), []).append((claim.figure.start if claim.figure else 0, claim.text[:_QUOTED]))
+        quotes.setdefault(everybody(side), []).append((claim.figure.start if claim.figure else 0, claim.text[:_QUOTED]))
     values: list[list[tuple[Json, int]]] = [
-        [(" and ".join([text for _, text in sorted(texts)]), owners)] for owners, texts in said.items()
+        [(" and ".join([text for _, text in sorted(texts)]), owners)] for owners, texts in quotes.items()
     ]
     search.disputes.append(Dispute(path, f"“{path}”", far, values))
 
@@ -472,10 +472,10 @@ def find(components: Sequence[Component]) -> Findings:
     another unit. The order of the components changes only the order in which they are named.
     """
     search = Search()
-    asked: dict[str, list[int]] = defaultdict(list)
+    by_question: dict[str, list[int]] = defaultdict(list)
     for owner, component in enumerate(components):
-        asked[component.question].append(owner)
-    for owners in asked.values():
+        by_question[component.question].append(owner)
+    for owners in by_question.values():
         if len(owners) > 1:
             taken = ResultFields(_FIELDS)
             for owner in owners:
@@ -502,12 +502,12 @@ def conflict_of(dispute: Dispute, components: Sequence[Component]) -> Conflict:
         return round(max(rated), 2) if rated else -1.0
 
     sides: list[tuple[float, tuple[int, ...], Json]] = []
-    for said in dispute.sides:
-        if len(said) == 1:
-            value, owners = said[0]
+    for one_side in dispute.sides:
+        if len(one_side) == 1:
+            value, owners = one_side[0]
         else:
-            value = min(said, key=lambda each: (-trust(each[1]), str(each[0])))[0]
-            owners = union([each for _, each in said])
+            value = min(one_side, key=lambda each: (-trust(each[1]), str(each[0])))[0]
+            owners = union([each for _, each in one_side])
         sides.append((trust(owners), members(owners), value))
     sides.sort(key=lambda side: (-side[0], side[1]))
     severity: Severity = "high" if dispute.distance > 0.1 else "medium" if dispute.distance > 0.01 else "low"
@@ -544,7 +544,7 @@ def _compare_fields(search: Search, places: Places) -> None:
             (held,) = values.values()
             tally(search, (held.owners,))
             continue
-        meant = [_OwnedMeaning(held, held.owners, said) for held in values.values() if (said := search.meaning(held))]
+        meant = [_OwnedMeaning(held, held.owners, own) for held in values.values() if (own := search.meaning(held))]
         sides = sides_of(sorted(meant, key=_exactness), lambda one, other: agreed(one.meaning, other.meaning))
         tally(search, [everybody(side) for side in sides])
         sides = disputed(sides)
@@ -552,8 +552,8 @@ def _compare_fields(search: Search, places: Places) -> None:
             path = min(held.path for held in values.values())
             decision = not _DECISIONS.isdisjoint(meant[0].held.name)
             far = max(difference(one[0].meaning, other[0].meaning) for one, other in combinations(sides, 2))
-            said = [[(each.held.value, each.owners) for each in side] for side in sides]
-            search.disputes.append(Dispute(path, in_words(path), 1.0 if decision else far, said))
+            disputed_values = [[(each.held.value, each.owners) for each in side] for side in sides]
+            search.disputes.append(Dispute(path, in_words(path), 1.0 if decision else far, disputed_values))
 
 
 def _compare_same_fields(search: Search, components: Sequence[Component]) -> None:
@@ -573,8 +573,8 @@ def _compare_same_fields(search: Search, components: Sequence[Component]) -> Non
 
 def _exactness(meant: _OwnedMeaning) -> tuple[float, str]:
     """Return the sort key that puts the most exact value first: rounded values agree with it."""
-    found = meant.meaning.figures
-    slack = found[0].quantity.slack if found and isinstance(found[0].quantity, Amount) else 0.0
+    numbers = meant.meaning.figures
+    slack = numbers[0].quantity.slack if numbers and isinstance(numbers[0].quantity, Amount) else 0.0
     return slack, repr(meant.held.value)
 
 
@@ -596,19 +596,19 @@ def settled(reply: str, sides: Sequence[Side]) -> int | None:
     None if it may mean several, or means none of them.
     """
     for means in (_by_value, _by_source):
-        found = _longest([side for side in sides if means(reply, side)])
-        if found:
-            return sides.index(found[0]) if len(found) == 1 else None
+        meant = _longest([side for side in sides if means(reply, side)])
+        if meant:
+            return sides.index(meant[0]) if len(meant) == 1 else None
     place = place_named(reply)
     return place - 1 if 0 < place <= len(sides) else None
 
 
-def _longest(found: Sequence[Side]) -> list[Side]:
+def _longest(sides: Sequence[Side]) -> list[Side]:
     """Return the sides whose values are not part of another's: "not approved" contains "approved"."""
-    values = [side.value.casefold() for side in found]
+    values = [side.value.casefold() for side in sides]
     return [
         side
-        for side, value in zip(found, values, strict=True)
+        for side, value in zip(sides, values, strict=True)
         if not any(value in other for other in values if other != value)
     ]
 
@@ -617,8 +617,8 @@ def _by_value(reply: str, side: Side) -> bool:
     value = " ".join(side.value.split())
     if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", " ".join(reply.split()), re.IGNORECASE):
         return True
-    said = figures(side.value)
-    return any(figures_agree(one, other) for one in figures(reply) for other in said)
+    value_figures = figures(side.value)
+    return any(figures_agree(one, other) for one in figures(reply) for other in value_figures)
 
 
 def _by_source(reply: str, side: Side) -> bool:

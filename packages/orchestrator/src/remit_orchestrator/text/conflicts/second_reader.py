@@ -88,19 +88,19 @@ def pointed_out(reply: Json, components: Sequence[Component], known: Sequence[Co
 
     *known* are left out. It raises a `ValueError` if the reply has another form than it should.
     """
-    said = msgspec.convert(reply, _Reply)
-    found: dict[frozenset[_Quote], Conflict] = {}
-    for each in said.contradictions:
+    answer = msgspec.convert(reply, _Reply)
+    conflicts: dict[frozenset[_Quote], Conflict] = {}
+    for each in answer.contradictions:
         one, other = each.first, each.second
         pair = frozenset((one, other))
-        if pair in found or not (_stands(one, components) and _stands(other, components)):
+        if pair in conflicts or not (_stands(one, components) and _stands(other, components)):
             continue
         here, there = components[one.result - 1], components[other.result - 1]
         if here is there or here.question != there.question or _plain(one.quote) == _plain(other.quote):
             continue
         if not any(_is_known(one.quote, other.quote, conflict) for conflict in known):
-            found[pair] = _conflict(one, other, components)
-    return list(found.values())
+            conflicts[pair] = _conflict(one, other, components)
+    return list(conflicts.values())
 
 
 def _plain(text: str) -> str:
@@ -116,7 +116,7 @@ def _stands(quoted: _Quote, components: Sequence[Component]) -> bool:
 
 
 def _is_known(one: str, other: str, conflict: Conflict) -> bool:
-    values = [said_shortly(said.value) or "" for said in conflict.values]
+    values = [said_shortly(reported.value) or "" for reported in conflict.values]
     in_one, in_other = ({value for value in values if value and value in quote} for quote in (one, other))
     return bool(in_one and in_other) and in_one != in_other
 
@@ -162,9 +162,9 @@ def statement_pairs(components: Sequence[Component]) -> list[StatementPair]:
     Both sentences are from results of the same question. They have a word in common, unless each is all that its
     result says, they do not name two things by number ("Ward 3", "Ward 5"), and neither is in both results.
     """
-    said = [list(_statements(number, each)) for number, each in enumerate(components, 1)]
-    found: list[tuple[float, StatementPair]] = []
-    for (here, ones), (there, others) in combinations(zip(components, said, strict=True), 2):
+    statements = [list(_statements(number, each)) for number, each in enumerate(components, 1)]
+    ranked: list[tuple[float, StatementPair]] = []
+    for (here, ones), (there, others) in combinations(zip(components, statements, strict=True), 2):
         if here.question != there.question:
             continue
         whole = len(ones) == len(others) == 1
@@ -173,9 +173,9 @@ def statement_pairs(components: Sequence[Component]) -> list[StatementPair]:
         for pair in starmap(StatementPair, product(ones, others)):
             alike = _likeness(pair)
             if (alike or whole) and not _name_two_things(pair) and both.isdisjoint((pair.first.text, pair.second.text)):
-                found.append((alike, pair))
-    found.sort(key=lambda each: -each[0])
-    return [pair for _, pair in found[:MOST_PAIRS]]
+                ranked.append((alike, pair))
+    ranked.sort(key=lambda each: -each[0])
+    return [pair for _, pair in ranked[:MOST_PAIRS]]
 
 
 def contradictions(read: Iterable[tuple[StatementPair, float]]) -> Json:
@@ -210,16 +210,16 @@ def _statements(number: int, component: Component) -> Iterator[ResultSentence]:
 
 
 def _labels(sentence: str) -> frozenset[tuple[str, str]]:
-    found = figures(sentence)
-    said = words_said(sentence, found)
-    numbers = iter(found)
+    text_figures = figures(sentence)
+    words = words_said(sentence, text_figures)
+    numbers = iter(text_figures)
     named: set[tuple[str, str]] = set()
-    places = labels(sentence, said, found)
-    for place, token in enumerate(said):
+    places = labels(sentence, words, text_figures)
+    for place, token in enumerate(words):
         if token == FIGURE:
             figure = next(numbers)
             if place in places:
-                named.add((said[place - 1], sentence[figure.start : figure.end]))
+                named.add((words[place - 1], sentence[figure.start : figure.end]))
     return frozenset(named)
 
 
