@@ -112,23 +112,23 @@ async def _called(brief: Brief) -> Called:
         "facts": await brief.facts(),
     }
     earlier = brief.handoff.history
-    said = [] if earlier is None else [each.text for each in await brief.history(earlier)]
+    earlier_texts = [] if earlier is None else [each.text for each in await brief.history(earlier)]
     return Called(
         brief.capability or "",
         brief.objective,
         brief.request.input,
         json.dumps(known, ensure_ascii=False),
-        "\n".join(said),
+        "\n".join(earlier_texts),
     )
 
 
 async def _react(capability: DialogueCapability, called: Called, brief: Brief) -> Answer:
-    given = _named(called.input)
+    given = _as_dict(called.input)
     texts = {**given, "text": f"{called.objective}\n{text_of(called.input)}", "knows": called.brief}
     reaction = next(
         each
         for each in capability.answers
-        if all(_found(pattern, text_of(texts.get(name, ""))) for name, pattern in each.when.items())
+        if all(_matches(pattern, text_of(texts.get(name, ""))) for name, pattern in each.when.items())
     )
     if reaction.raises:
         raise ValueError(reaction.raises)
@@ -140,14 +140,14 @@ async def _react(capability: DialogueCapability, called: Called, brief: Brief) -
     return Answer(result, confidence=reaction.confidence, new_facts=tuple(reaction.facts))
 
 
-def _named(values: Any) -> dict[str, Any]:
+def _as_dict(values: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", values) if isinstance(values, dict) else {}
 
 
 def _filled(result: Any, given: Mapping[str, Any]) -> Any:
     if isinstance(result, str):
-        return re.sub(r"\{(\w+)\}", lambda found: text_of(given.get(found[1], "")), result)
-    return {name: _filled(each, given) for name, each in _named(result).items()} or result
+        return re.sub(r"\{(\w+)\}", lambda match: text_of(given.get(match[1], "")), result)
+    return {name: _filled(each, given) for name, each in _as_dict(result).items()} or result
 
 
 # ── playing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,13 +195,13 @@ async def _play_turn(hub: Hub, domain: Domain, folder: Path, number: int, turn: 
     if turn.kill:
         before = int((folder / "before.txt").read_text())
     seen = _Seen()
-    response = await _said(hub, turn.user, f"turn-{number}", turn.repeat, seen)
+    response = await _ask(hub, turn.user, f"turn-{number}", turn.repeat, seen)
     detour = ""
     changed = [each for each in calls(folder)[before:] if not domain.capabilities[each.code].read_only]
     reply = "" if changed else _agreement(turn, response)
     if reply:
         detour = answer_text(response)
-        response = await _said(hub, reply, f"turn-{number}-agreed", turn.repeat, seen)
+        response = await _ask(hub, reply, f"turn-{number}-agreed", turn.repeat, seen)
     made = calls(folder)[before:]
     report = TurnReport(number, turn, answer_text(response), made, [], detour)
     report.wrong = [
@@ -219,7 +219,7 @@ class _Seen(Struct):
     texts: list[str] = []
 
 
-async def _said(hub: Hub, text: str, request_id: str, repeat: bool | None, seen: _Seen) -> Response:
+async def _ask(hub: Hub, text: str, request_id: str, repeat: bool | None, seen: _Seen) -> Response:
     asking = asyncio.create_task(hub.ask("orchestrator", text, user=USER, session=SESSION, request_id=request_id))
     if repeat is not None:
         pending = await eventually(lambda: _pending_or_end(hub, asking))
@@ -244,16 +244,16 @@ _ASKS_FOR_FIELDS = "`name: value`|could you tell me"
 
 def _agreement(turn: Turn, response: Response) -> str:
     """Return how the user agrees to what is offered; empty if it is not what they asked for."""
-    said = answer_text(response)
+    text = answer_text(response)
     if not (turn.confirms and response.requires_followup):
         return ""
-    if _found(_ASKS_FOR_FIELDS, said):
+    if _matches(_ASKS_FOR_FIELDS, text):
         # What was given before may be offered for a field, and a yes takes it.
-        return turn.agrees if turn.confirms.endswith("as before") and _found(turn.confirms, said) else ""
-    options = [line for line in said.splitlines() if re.match(r"\d\. ", line)]
+        return turn.agrees if turn.confirms.endswith("as before") and _matches(turn.confirms, text) else ""
+    options = [line for line in text.splitlines() if re.match(r"\d\. ", line)]
     if options:
-        return "1" if _found(turn.confirms, options[0]) else ""
-    return turn.agrees if _found(turn.confirms, said) else ""
+        return "1" if _matches(turn.confirms, options[0]) else ""
+    return turn.agrees if _matches(turn.confirms, text) else ""
 
 
 def calls(folder: Path) -> list[Called]:
@@ -278,34 +278,34 @@ def _user_texts(response: Response) -> Iterator[str]:
 # ── checking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _found(pattern: str, text: str) -> bool:
+def _matches(pattern: str, text: str) -> bool:
     return re.search(pattern, text, re.IGNORECASE) is not None
 
 
 def _wrong_answer(turn: Turn, response: Response) -> Iterator[str]:
-    said = answer_text(response)
+    answer = answer_text(response)
     if response.status is not turn.status:
         yield f"ended as {response.status}, not {turn.status}"
     if turn.asks != "may" and response.requires_followup is not bool(turn.asks):
         yield "asks nothing" if turn.asks else "asks something"
     wanted = turn.says + (turn.asks if isinstance(turn.asks, list) else [])
-    yield from (f"does not say /{each}/" for each in wanted if not _found(each, said))
-    yield from (f"says /{each}/" for each in turn.never_says if _found(each, said))
+    yield from (f"does not say /{each}/" for each in wanted if not _matches(each, answer))
+    yield from (f"says /{each}/" for each in turn.never_says if _matches(each, answer))
 
 
 def _wrong_calls(turn: Turn, domain: Domain, made: Sequence[Called], done: Counter[str]) -> Iterator[str]:
     left = list(made)
     for each in turn.does:
         expected = ExpectedCall(each) if isinstance(each, str) else each
-        found = next((call for call in left if call.code == expected.code), None)
-        if found is None:
+        call_made = next((call for call in left if call.code == expected.code), None)
+        if call_made is None:
             yield f"{expected.code} was not called"
             continue
-        left.remove(found)
-        if expected.input is not None and not _fits(expected.input, found.input):
-            yield f"{expected.code} got {found.input!r}, not {expected.input!r}"
-        if not _found(expected.said, found.objective):
-            yield f"{expected.code} was told «{found.objective}», which lacks /{expected.said}/"
+        left.remove(call_made)
+        if expected.input is not None and not _fits(expected.input, call_made.input):
+            yield f"{expected.code} got {call_made.input!r}, not {expected.input!r}"
+        if not _matches(expected.said, call_made.objective):
+            yield f"{expected.code} was told «{call_made.objective}», which lacks /{expected.said}/"
     for call in left:
         # What only reads may be asked again after a kill.
         if call.code in turn.may_do or (call.code == turn.kill and domain.capabilities[call.code].read_only):
@@ -322,7 +322,7 @@ def _wrong_calls(turn: Turn, domain: Domain, made: Sequence[Called], done: Count
 
 
 def _fits(expected: Mapping[str, Any], given: Any) -> bool:
-    named = _named(given)
+    named = _as_dict(given)
     return named.keys() == expected.keys() and all(_same(each, named[name]) for name, each in expected.items())
 
 
@@ -335,10 +335,10 @@ def _same(expected: Any, given: Any) -> bool:
 def _wrong_knowledge(turn: Turn, made: Sequence[Called]) -> Iterator[str]:
     for code, patterns in turn.knows.items():
         briefs = [call.brief for call in made if call.code == code]
-        yield from (f"{code} does not know /{each}/" for each in patterns if not any(_found(each, b) for b in briefs))
+        yield from (f"{code} does not know /{each}/" for each in patterns if not any(_matches(each, b) for b in briefs))
     for call in made:
         everything = f"{call.brief}\n{call.history}"
-        yield from (f"{call.code} knows /{each}/" for each in turn.never_knows if _found(each, everything))
+        yield from (f"{call.code} knows /{each}/" for each in turn.never_knows if _matches(each, everything))
 
 
 # Words of programs that no user should read.
@@ -353,8 +353,8 @@ def _leaks(domain: Domain, texts: Sequence[str]) -> Iterator[str]:
             if re.search(rf"(?<![\w-]){re.escape(hidden)}(?![\w-])", text, re.IGNORECASE):
                 yield f"the user reads «{hidden}» in «{text[:80]}»"
         for pattern in (_PROGRAM_TEXT, _ERROR_CODES):
-            if (found := pattern.search(text)) is not None:
-                yield f"the user reads «{found[0]}» in «{text[:80]}»"
+            if (match := pattern.search(text)) is not None:
+                yield f"the user reads «{match[0]}» in «{text[:80]}»"
 
 
 # ── killing ───────────────────────────────────────────────────────────────────────────────────────────────────────────

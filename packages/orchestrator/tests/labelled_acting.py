@@ -50,8 +50,8 @@ class LabelledTeam(Struct, forbid_unknown_fields=True):
 
 def teams(data: Path = DATA) -> list[LabelledTeam]:
     """Return the labelled teams, those for development first."""
-    found = convert(tomllib.loads(data.read_text(encoding="utf-8"))["team"], list[LabelledTeam])
-    return sorted(found, key=lambda team: team.part)
+    labelled = convert(tomllib.loads(data.read_text(encoding="utf-8"))["team"], list[LabelledTeam])
+    return sorted(labelled, key=lambda team: team.part)
 
 
 Outcome = Literal["served", "confirmed", "asked", "admitted", "wrong", "changed", "asked without", "asked in vain"]

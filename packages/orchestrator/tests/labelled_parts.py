@@ -46,8 +46,8 @@ class LabelledPlans(Struct, forbid_unknown_fields=True):
 
 def teams() -> list[LabelledPlans]:
     """Return the labelled teams, those for development first."""
-    found = convert(tomllib.loads(DATA.read_text(encoding="utf-8"))["team"], list[LabelledPlans])
-    return sorted(found, key=lambda team: team.part)
+    labelled = convert(tomllib.loads(DATA.read_text(encoding="utf-8"))["team"], list[LabelledPlans])
+    return sorted(labelled, key=lambda team: team.part)
 
 
 class PlanRow(Struct):
@@ -71,7 +71,7 @@ def judged(team: LabelledPlans, make: Callable[[Sequence[Capability]], Scorer]) 
         decision = plan(hear(text, scorer), labels)
         made = _parts(decision)
         pairs = _paired(wanted, made)
-        lost = [said for said, place in zip(wanted, pairs, strict=True) if place is None]
+        lost = [wanted_part for wanted_part, place in zip(wanted, pairs, strict=True) if place is None]
         whole = not lost and len(made) == len(wanted)
         right = whole and all(_is_right(wanted, pairs, at, made) for at in range(len(wanted)))
         rows.append(PlanRow(text, wanted, decision, not lost, right, lost))
@@ -105,20 +105,20 @@ def _codes(part: PlannedPart) -> list[str]:
 def _paired(wanted: Sequence[str], made: Sequence[PlannedPart]) -> list[int | None]:
     """Return for each wanted part the place of the part that accounts for it."""
     left = list(range(len(made)))
-    found: list[int | None] = []
-    for said in wanted:
-        code = said.split()[0]
+    places: list[int | None] = []
+    for wanted_part in wanted:
+        code = wanted_part.split()[0]
         # A part that nothing was found for is named, which accounts for it, but is not right.
         place = next((at for at in left if code in _codes(made[at])), None)
-        found.append(place)
+        places.append(place)
         if place is not None:
             left.remove(place)
-    for at, place in enumerate(found):
+    for at, place in enumerate(places):
         named = next((each for each in left if made[each].how in {"cannot", "ask"}), None)
         if place is None and named is not None:
-            found[at] = named
+            places[at] = named
             left.remove(named)
-    return found
+    return places
 
 
 def _is_right(wanted: Sequence[str], pairs: Sequence[int | None], at: int, made: Sequence[PlannedPart]) -> bool:
@@ -143,11 +143,11 @@ def _is_right(wanted: Sequence[str], pairs: Sequence[int | None], at: int, made:
 
 
 def _before(place: int, made: Sequence[PlannedPart]) -> set[int]:
-    found: set[int] = set()
+    earlier: set[int] = set()
     left = [place]
     while left:
         for each in made[left.pop()].after:
-            if each not in found:
-                found.add(each)
+            if each not in earlier:
+                earlier.add(each)
                 left.append(each)
-    return found
+    return earlier

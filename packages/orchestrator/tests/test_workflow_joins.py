@@ -16,8 +16,8 @@ BLOCKED = StepOutcome(state="skipped")
 
 
 def a_step(name: str, **fields: Any) -> Step:
-    said: dict[str, Any] = {"agent": "x"} | fields
-    return Step(name=name, **said)
+    step_fields: dict[str, Any] = {"agent": "x"} | fields
+    return Step(name=name, **step_fields)
 
 
 def begun(next_: NextSteps) -> list[str]:
@@ -66,9 +66,9 @@ def test_a_question_mark_means_however_it_ended(fields: dict[str, Any], ended: S
     ],
 )
 def test_in_a_condition_a_part_of_a_step_that_was_skipped_is_null(condition: str, expected: list[str]) -> None:
-    found = after(a_step("a", when="false"), a_step("b", when=condition), NOT_WANTED)
-    assert begun(found) == expected
-    assert all(not ended.wanted for _, ended in found.skip)
+    next_steps = after(a_step("a", when="false"), a_step("b", when=condition), NOT_WANTED)
+    assert begun(next_steps) == expected
+    assert all(not ended.wanted for _, ended in next_steps.skip)
 
 
 def test_the_default_of_a_step_stands_for_it_in_conditions_too() -> None:

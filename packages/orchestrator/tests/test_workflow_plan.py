@@ -30,8 +30,8 @@ NOT_WANTED = StepOutcome(state="skipped", wanted=False)
 
 
 def a_step(name: str, **fields: Any) -> Step:
-    said: dict[str, Any] = {"agent": "x"} | fields
-    return Step(name=name, **said)
+    step_fields: dict[str, Any] = {"agent": "x"} | fields
+    return Step(name=name, **step_fields)
 
 
 def flow(*steps: Step, **fields: Any) -> Workflow:
@@ -74,8 +74,8 @@ def test_a_step_waits_for_what_it_refers_to() -> None:
 def test_of_several_inputs_the_one_that_is_missing_is_named() -> None:
     """K10: partial failure."""
     plan = flow(a_step("a"), a_step("b"), a_step("c", input=["{a}", "{b}"]))
-    found = ready(plan, {"a": DONE, "b": FAILED}, None)
-    assert [each.why for _, each in found.skip] == ["it needs the result of `b`, which failed"]
+    next_steps = ready(plan, {"a": DONE, "b": FAILED}, None)
+    assert [each.why for _, each in next_steps.skip] == ["it needs the result of `b`, which failed"]
 
 
 def test_input_and_request_are_no_steps() -> None:
@@ -86,8 +86,8 @@ def test_input_and_request_are_no_steps() -> None:
 @pytest.mark.parametrize(("ended", "why"), [(FAILED, "which failed"), (SKIPPED, "which was skipped")])
 def test_a_step_whose_input_is_missing_is_skipped_and_says_why(ended: StepOutcome, why: str) -> None:
     """K10: partial failure."""
-    (_, skip) = (found := ready(flow(a_step("a"), a_step("b", input="{a}")), {"a": ended}, None)).begin, found.skip
-    assert [(step.name, each.why, each.wanted) for step, each in skip] == [
+    next_steps = ready(flow(a_step("a"), a_step("b", input="{a}")), {"a": ended}, None)
+    assert [(step.name, each.why, each.wanted) for step, each in next_steps.skip] == [
         ("b", f"it needs the result of `a`, {why}", True)
     ]
 
@@ -123,12 +123,12 @@ def test_whatever_ends_how_every_step_is_begun_or_skipped_once_and_none_before_i
     whole = flow(*steps)
     ended: dict[str, StepOutcome] = {}
     while len(ended) < size:
-        found = ready(whole, ended, None)
-        assert found.begin or found.skip
-        for step in found.begin:
+        next_steps = ready(whole, ended, None)
+        assert next_steps.begin or next_steps.skip
+        for step in next_steps.begin:
             assert waits_for(step) <= ended.keys()
             ended[step.name] = chance.choice([DONE, FAILED])
-        ended |= {step.name: each for step, each in found.skip}
+        ended |= {step.name: each for step, each in next_steps.skip}
     assert ready(whole, ended, None) == NextSteps()
 
 
@@ -244,7 +244,7 @@ def test_a_sound_workflow_has_no_problems() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workflow", "path", "said"),
+    ("workflow", "path", "message"),
     [
         (flow(), "steps", "at least one"),
         (flow(a_step("a"), a_step("a")), "steps.a", "two steps"),
@@ -269,10 +269,10 @@ def test_a_sound_workflow_has_no_problems() -> None:
         (flow(a_step("a", after=("b",)), a_step("b", input="{a}"), a_step("c")), "steps", "wait for each other: a, b"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(workflow: Workflow, path: str, said: str) -> None:
+def test_what_is_wrong_is_said_with_its_place(workflow: Workflow, path: str, message: str) -> None:
     (problem,) = problems(workflow, agents={"x": ["C"], "y": []}, capabilities=["C", "E"])
     assert problem.path == path
-    assert said in problem.message
+    assert message in problem.message
 
 
 def test_an_agent_of_which_nothing_is_known_may_have_a_capability() -> None:
@@ -283,9 +283,9 @@ def test_an_agent_of_which_nothing_is_known_may_have_a_capability() -> None:
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     wrong = flow(a_step("a", agent="q", after=("n",)), a_step("b", when="("))
-    found = problems(wrong, agents={"x": None})
-    assert [problem.path for problem in found] == ["steps.a.agent", "steps.a.after", "steps.b.when"]
-    assert all(isinstance(problem, Problem) for problem in found)
+    defects = problems(wrong, agents={"x": None})
+    assert [problem.path for problem in defects] == ["steps.a.agent", "steps.a.after", "steps.b.when"]
+    assert all(isinstance(problem, Problem) for problem in defects)
 
 
 # ── which results are compared ────────────────────────────────────────────────────────────────────────────────────────
@@ -293,7 +293,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_steps_that_ask_the_same_answer_one_question_and_others_do_not() -> None:
     """K9: what two capabilities say of one message is about two things."""
-    asked = questions(
+    questions_by_step = questions(
         flow(
             a_step("a", objective="When does it leave?"),
             a_step("b", objective="When does it leave?", agent="y"),
@@ -304,12 +304,12 @@ def test_steps_that_ask_the_same_answer_one_question_and_others_do_not() -> None
             a_step("g"),
         )
     )
-    assert asked["a"] == asked["b"]
-    assert len(set(asked.values())) == 6
+    assert questions_by_step["a"] == questions_by_step["b"]
+    assert len(set(questions_by_step.values())) == 6
 
 
 def test_steps_that_a_workflow_compares_answer_one_question_with_all_that_ask_the_same() -> None:
-    asked = questions(
+    questions_by_step = questions(
         flow(a_step("a"), a_step("b", objective="o"), a_step("c", objective="o"), a_step("d"), compare=("a", "b"))
     )
-    assert asked["a"] == asked["b"] == asked["c"] != asked["d"]
+    assert questions_by_step["a"] == questions_by_step["b"] == questions_by_step["c"] != questions_by_step["d"]

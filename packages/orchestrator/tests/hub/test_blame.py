@@ -217,6 +217,6 @@ async def test_rankings_from_the_record_blame_as_those_in_memory_do() -> None:
         for number in range(3):
             await hub.ask("boss", str(number), user="u")
         records = await store.recent(1_000)
-    found = tracks(records, float)
-    assert found["TRACK", "tracking"].failures > 2
-    assert (found["FIND", "front"].failures, found["FIND", "front"].in_flight) == (0, 0)
+    records_by_agent = tracks(records, float)
+    assert records_by_agent["TRACK", "tracking"].failures > 2
+    assert (records_by_agent["FIND", "front"].failures, records_by_agent["FIND", "front"].in_flight) == (0, 0)

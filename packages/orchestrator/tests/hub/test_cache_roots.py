@@ -63,7 +63,7 @@ async def test_within_a_session_an_answer_holds_unless_it_was_made_from_what_was
             await brief.delegate("rates", objective="look", context=ContextFilter(last_messages=3))
         return len(ran)
 
-    async def told(session: str | None = None) -> str:
+    async def cache_status(session: str | None = None) -> str:
         response = await hub.ask("teller", user="ann", capability="RATE", input={}, session=session)
         assert response.ok, response.fault
         return response.cache
@@ -71,10 +71,10 @@ async def test_within_a_session_an_answer_holds_unless_it_was_made_from_what_was
     assert teller
     async with hub:
         assert [(await ask(hub, session=name))[1] for name in ("s-1", "s-1", "s-2", "s-2")] == ["miss", "hit"] * 2
-        assert [await told("t-1") for _ in range(2)] == ["miss", "miss"]
+        assert [await cache_status("t-1") for _ in range(2)] == ["miss", "miss"]
         reads = False
-        assert [await told("t-1") for _ in range(2)] == ["miss", "hit"]
-        assert [await told() for _ in range(2)] == ["miss", "hit"]
+        assert [await cache_status("t-1") for _ in range(2)] == ["miss", "hit"]
+        assert [await cache_status() for _ in range(2)] == ["miss", "hit"]
 
 
 async def test_what_is_handed_over_is_part_of_what_is_asked_and_where_it_stands_is_not() -> None:
@@ -87,8 +87,8 @@ async def test_what_is_handed_over_is_part_of_what_is_asked_and_where_it_stands_
         came.append((await brief.delegate("rates", capability="RATE", objective="rate", handoff=handoff)).cache)
 
     async with hub:
-        for found in ("a holiday", "a holiday", "a Monday"):
-            (await hub.ask("boss", found, user="ann")).unwrap()
+        for day in ("a holiday", "a holiday", "a Monday"):
+            (await hub.ask("boss", day, user="ann")).unwrap()
     assert came == ["miss", "hit", "miss"]
     assert len(ran) == 2
 

@@ -149,9 +149,9 @@ async def test_each_strategy_makes_one_answer_of_all(
     combined = await team.combined()
     assert combined.answer is not None
     assert (combined.answer.result, combined.answer.confidence) == (result, confidence)
-    told = {name: combined.answer.metadata[name] for name in ("aggregated", "responseCount", "strategy")}
+    metadata = {name: combined.answer.metadata[name] for name in ("aggregated", "responseCount", "strategy")}
     named = Strategy.MERGE_ALL if strategy is Strategy.AI_BLEND else strategy
-    assert told == {"aggregated": True, "responseCount": count, "strategy": named}
+    assert metadata == {"aggregated": True, "responseCount": count, "strategy": named}
     chosen = strategy is Strategy.BEST_CONFIDENCE
     assert [source.source_id for source in combined.answer.sources] == (["b"] if chosen else ["a", "b"])
     assert [each.target for each in combined.used] == (["two"] if chosen else ["one", "two", "three"])
@@ -294,7 +294,7 @@ async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() ->
     """Decision 11: it cannot keep its caller from the answer, and what it says later is dropped."""
     clock = ManualClock()
     team = Team(Hub(store=MemoryStore(), clock=clock, limits=Limits(grace_ms=500)))
-    told, released = asyncio.Event(), asyncio.Event()
+    cancelled, released = asyncio.Event(), asyncio.Event()
 
     @team.hub.agent("stubborn")
     async def stubborn(brief: Brief) -> str:
@@ -302,7 +302,7 @@ async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() ->
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            told.set()
+            cancelled.set()
         await released.wait()
         return "too late"
 
@@ -310,7 +310,7 @@ async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() ->
     team.combines("stubborn", "quick", strategy="first-success")
     async with team.hub as hub:
         asking = asyncio.create_task(team.ask())
-        await told.wait()
+        await cancelled.wait()
         clock.advance(1)
         response = await asking
         released.set()
@@ -324,7 +324,7 @@ async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() ->
 
 async def test_a_caller_that_is_stopped_while_the_rest_is_called_off_stops(team: Team) -> None:
     """Decision 8: whichever moment it is."""
-    told, released = asyncio.Event(), asyncio.Event()
+    cancelled, released = asyncio.Event(), asyncio.Event()
 
     @team.hub.agent("slow")
     async def slow(brief: Brief) -> str:
@@ -332,7 +332,7 @@ async def test_a_caller_that_is_stopped_while_the_rest_is_called_off_stops(team:
         try:
             await asyncio.Event().wait()
         finally:
-            told.set()
+            cancelled.set()
             await released.wait()
         return "never"
 
@@ -340,7 +340,7 @@ async def test_a_caller_that_is_stopped_while_the_rest_is_called_off_stops(team:
     team.combines("slow", "quick", strategy="first-success")
     async with team.hub as hub:
         asking = asyncio.create_task(team.ask(request_id="r-1"))
-        await told.wait()
+        await cancelled.wait()
         assert hub.cancel("r-1")
         await asyncio.sleep(0)
         released.set()
@@ -350,12 +350,12 @@ async def test_a_caller_that_is_stopped_while_the_rest_is_called_off_stops(team:
 
 async def test_who_was_cancelled_may_be_asked_again(team: Team) -> None:
     """A loser has not failed: it is no cycle to ask it the same once more, and no failure of its own."""
-    asked: list[str] = []
+    objectives: list[str] = []
 
     @team.hub.agent("late")
     async def late(brief: Brief) -> str:
-        asked.append(brief.objective)
-        if len(asked) == 1:
+        objectives.append(brief.objective)
+        if len(objectives) == 1:
             team.ready.release()
             await asyncio.Event().wait()
         return "here"
@@ -380,14 +380,14 @@ async def test_a_call_that_waits_for_a_person_is_withdrawn_once_another_has_answ
         return Ask("Pay?") if request.target == "paid" and "Pay?" not in facts.approved else ALLOW
 
     team = Team(make_hub(guards=[ask_first], approver="inbox"))
-    asked = asyncio.Event()
+    question_seen = asyncio.Event()
     team.says("paid", "never")
 
     @team.hub.agent("free")
     async def free(brief: Brief) -> str:
         while not await team.hub.pending():
             await asyncio.sleep(0)
-        asked.set()
+        question_seen.set()
         return "for nothing"
 
     team.combines("paid", "free", strategy="first-success")
@@ -395,7 +395,7 @@ async def test_a_call_that_waits_for_a_person_is_withdrawn_once_another_has_answ
         response = await team.ask()
         assert await hub.pending() == []
         records = await hub.store.records(run=response.run)
-    assert asked.is_set()
+    assert question_seen.is_set()
     (combined,) = team.given
     assert [(each.target, each.status) for each in combined.responses] == [
         ("paid", Status.REFUSED),
@@ -476,11 +476,11 @@ async def test_where_nobody_else_takes_it_on_what_went_before_stands(team: Team)
     async def breaks(brief: Brief) -> str:
         raise ValueError("no")
 
-    async def found(brief: Brief) -> str:
+    async def looks(brief: Brief) -> str:
         return "found"
 
     team.hub.agent("one", capabilities=[look])(breaks)
-    team.hub.agent("two", capabilities=[look], rate=Rate(calls=1, seconds=3_600))(found)
+    team.hub.agent("two", capabilities=[look], rate=Rate(calls=1, seconds=3_600))(looks)
 
     @team.hub.agent("boss", may_call=["*"])
     async def boss(brief: Brief) -> list[object]:
@@ -563,12 +563,12 @@ async def test_more_than_the_limit_are_refused_whole_before_any_starts(team: Tea
     team.combines("a", "b", "c", "d", strategy="first-success")
     async with team.hub as hub:
         response = await team.ask()
-        told = await hub.delegations(response.run)
+        delegations = await hub.delegations(response.run)
     (combined,) = team.given
     assert codes(combined) == [Code.FAN_OUT_EXCEEDED] * 4
     assert combined.fault is not None
     assert combined.fault.code is Code.FAN_OUT_EXCEEDED
-    assert [(each.target, each.status) for each in told][1:] == [(each, Status.REFUSED) for each in "abcd"]
+    assert [(each.target, each.status) for each in delegations][1:] == [(each, Status.REFUSED) for each in "abcd"]
 
 
 async def test_who_does_not_ask_for_tokens_gets_a_fair_share(team: Team) -> None:

@@ -30,14 +30,14 @@ def points_at(one: str, other: str) -> Served:
     return call("final_result", contradictions=[pair])
 
 
-async def asked(
+async def check(
     hub: Hub, server: OpenAIServer, compare: tuple[str, ...] = ("books", "bank"), **options: Any
 ) -> Response:
-    for name, said in (("a", PAID), ("b", OPEN)):
+    for name, text in (("a", PAID), ("b", OPEN)):
 
         @hub.agent(name)
-        async def answer(_: Brief, said: str = said) -> Answer:
-            return Answer(said, confidence=0.8)
+        async def answer(_: Brief, text: str = text) -> Answer:
+            return Answer(text, confidence=0.8)
 
     steps = (Step(name="books", agent="a"), Step(name="bank", agent="b"))
     add_workflow(hub, Workflow(name="check", steps=steps, compare=compare))
@@ -50,7 +50,7 @@ async def asked(
 async def test_what_a_model_points_at_is_asked_about_like_any_conflict(hub: Hub, serve: Serve) -> None:
     """K9: a conflict that takes knowledge of the world is found as well."""
     server = serve(points_at(PAID, OPEN))
-    response = await asked(hub, server)
+    response = await check(hub, server)
     (conflict,) = response.metadata["conflicts"]
     assert [each["sources"] for each in conflict["values"]] == [["Books"], ["Bank"]]
     assert (response.requires_followup, response.metadata["second_reader"]) == (True, "model")
@@ -60,7 +60,7 @@ async def test_what_a_model_points_at_is_asked_about_like_any_conflict(hub: Hub,
 
 
 async def test_a_quote_that_a_model_made_up_is_left_out(hub: Hub, serve: Serve) -> None:
-    response = await asked(hub, serve(points_at(PAID, "The invoice was never paid.")))
+    response = await check(hub, serve(points_at(PAID, "The invoice was never paid.")))
     assert response.metadata["conflicts"] == []
     assert response.metadata["pointed_out"] == 0
 
@@ -70,7 +70,7 @@ async def test_a_quote_that_a_model_made_up_is_left_out(hub: Hub, serve: Serve) 
 )
 async def test_where_the_model_fails_the_rules_alone_are_heard(hub: Hub, serve: Serve, reply: Served) -> None:
     """K10: nothing that was found is lost."""
-    response = await asked(hub, serve(reply))
+    response = await check(hub, serve(reply))
     assert (response.metadata["conflicts"], response.metadata["second_reader"]) == ([], "none")
     assert response.metadata["not_read"]
     assert PAID in response.result
@@ -78,11 +78,11 @@ async def test_where_the_model_fails_the_rules_alone_are_heard(hub: Hub, serve: 
 
 async def test_a_model_is_not_asked_where_nothing_is_compared(hub: Hub, serve: Serve) -> None:
     server = serve(points_at(PAID, OPEN))
-    response = await asked(hub, server, compare=())
+    response = await check(hub, server, compare=())
     assert (server.requests, "second_reader" in response.metadata) == ([], False)
 
 
 async def test_a_model_is_not_asked_with_too_few_tokens(hub: Hub, serve: Serve) -> None:
     server = serve(points_at(PAID, OPEN))
-    response = await asked(hub, server, max_tokens=1_500)
+    response = await check(hub, server, max_tokens=1_500)
     assert (len(server.requests), response.metadata["not_read"]) == (0, "too few tokens are left")

@@ -87,8 +87,8 @@ async def ask(hub: Hub) -> Response:
 
 
 async def question(store: SqliteStore) -> Question:
-    found = await eventually(store.pending)
-    (only,) = found
+    pending = await eventually(store.pending)
+    (only,) = pending
     return only
 
 
@@ -116,11 +116,11 @@ async def test_no_time_passes_for_a_workflow_while_a_person_thinks(tmp_path: Pat
     clock = ManualClock()
     async with team(tmp_path, clock) as hub:
         asking = asyncio.create_task(ask(hub))
-        asked = await question(hub.store)  # pyright: ignore[reportArgumentType] - made above
+        open_question = await question(hub.store)  # pyright: ignore[reportArgumentType] - made above
         for _ in range(9):
             clock.advance(DAY_S)
             await asyncio.sleep(0)
-        await hub.decide(asked.id, agreed=True, by="ann")
+        await hub.decide(open_question.id, agreed=True, by="ann")
         response = await asking
     assert (response.status, response.result) == (Status.SUCCESS, DONE)
 
@@ -161,8 +161,8 @@ async def test_a_workflow_whose_hub_was_killed_on_each_of_five_days_still_waits(
         await asyncio.to_thread(killed_while_waiting, tmp_path, day)
     async with team(tmp_path, Dated(5)) as hub:
         asking = asyncio.create_task(ask(hub))
-        asked = await question(hub.store)  # pyright: ignore[reportArgumentType] - made above
-        await hub.decide(asked.id, agreed=True, by="ann")
+        open_question = await question(hub.store)  # pyright: ignore[reportArgumentType] - made above
+        await hub.decide(open_question.id, agreed=True, by="ann")
         response = await asking
     assert (response.status, response.result) == (Status.SUCCESS, DONE)
     assert marks(tmp_path) == ["look", "pay", "tell"]

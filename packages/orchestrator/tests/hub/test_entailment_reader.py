@@ -20,8 +20,8 @@ needs_the_extra = pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason="
 PAID, OPEN = "The invoice has been paid.", "The invoice is still open."
 
 
-async def asked(hub: Hub, model: EntailmentModel, *said: str, compare: tuple[str, ...] = ("one", "other")) -> Response:
-    for name, text in zip("ab", said, strict=True):
+async def check(hub: Hub, model: EntailmentModel, *texts: str, compare: tuple[str, ...] = ("one", "other")) -> Response:
+    for name, text in zip("ab", texts, strict=True):
 
         @hub.agent(name)
         async def answer(_: Brief, text: str = text) -> Answer:
@@ -47,7 +47,7 @@ def problem_of(model: EntailmentModel) -> str:
 @needs_the_extra
 async def test_a_contradiction_that_the_model_sees_is_asked_about_like_any_conflict(hub: Hub, tmp_path: Path) -> None:
     model = EntailmentModel(write_entailment_model(tmp_path))
-    response = await asked(hub, model, f"We looked. {PAID}", OPEN)
+    response = await check(hub, model, f"We looked. {PAID}", OPEN)
     (conflict,) = response.metadata["conflicts"]
     assert [each["value"] for each in conflict["values"]] == [PAID, OPEN]
     assert response.requires_followup
@@ -58,7 +58,7 @@ async def test_a_contradiction_that_the_model_sees_is_asked_about_like_any_confl
 @needs_the_extra
 async def test_what_the_rules_found_stays_and_is_not_found_twice(hub: Hub, tmp_path: Path) -> None:
     model = EntailmentModel(write_entailment_model(tmp_path))
-    response = await asked(hub, model, f"The ward is full. {PAID}", f"The ward is empty. {OPEN}")
+    response = await check(hub, model, f"The ward is full. {PAID}", f"The ward is empty. {OPEN}")
     assert len(response.metadata["conflicts"]) == 2
     assert response.metadata["pointed_out"] == 1
 
@@ -66,18 +66,18 @@ async def test_what_the_rules_found_stays_and_is_not_found_twice(hub: Hub, tmp_p
 @needs_the_extra
 async def test_nothing_is_pointed_out_where_the_model_sees_nothing(hub: Hub, tmp_path: Path) -> None:
     model = EntailmentModel(write_entailment_model(tmp_path))
-    response = await asked(hub, model, PAID, "The invoice is not shipped.")
+    response = await check(hub, model, PAID, "The invoice is not shipped.")
     assert (response.metadata["conflicts"], response.metadata["pairs_read"]) == ([], 1)
 
 
 async def test_the_model_is_not_loaded_where_nothing_is_compared(hub: Hub, tmp_path: Path) -> None:
-    response = await asked(hub, EntailmentModel(tmp_path / "none.onnx"), PAID, OPEN, compare=())
+    response = await check(hub, EntailmentModel(tmp_path / "none.onnx"), PAID, OPEN, compare=())
     assert "second_reader" not in response.metadata
 
 
 async def test_where_the_model_cannot_be_loaded_the_rules_alone_are_heard(hub: Hub, tmp_path: Path) -> None:
     """K10: nothing that was found is lost."""
-    response = await asked(hub, EntailmentModel(tmp_path / "none.onnx"), "The ward is full.", "The ward is empty.")
+    response = await check(hub, EntailmentModel(tmp_path / "none.onnx"), "The ward is full.", "The ward is empty.")
     assert (len(response.metadata["conflicts"]), response.metadata["second_reader"]) == (1, "none")
     assert response.metadata["not_read"]
 
@@ -134,8 +134,8 @@ def test_without_its_packages_it_says_how_to_install_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setattr(entailment, "find_spec", lambda name: None if name == package else sys)  # pyright: ignore
-    said = problem_of(EntailmentModel(write_entailment_model(tmp_path)))
-    assert said == f"an entailment model needs {package}; install it with {install_command('intent')}"
+    problem = problem_of(EntailmentModel(write_entailment_model(tmp_path)))
+    assert problem == f"an entailment model needs {package}; install it with {install_command('intent')}"
 
 
 @needs_the_extra
@@ -166,9 +166,9 @@ def test_a_model_with_other_inputs_is_refused(tmp_path: Path) -> None:
 @needs_the_extra
 def test_a_model_of_two_outputs_is_refused_and_the_reason_given(tmp_path: Path) -> None:
     two = ("entailment", "not_entailment")
-    said = problem_of(EntailmentModel(write_entailment_model(tmp_path, labels=two)))
-    assert "two outputs (entailment, not_entailment): what is not entailed need not be contradicted" in said
-    assert "tells entailment, neutral and contradiction apart" in said
+    problem = problem_of(EntailmentModel(write_entailment_model(tmp_path, labels=two)))
+    assert "two outputs (entailment, not_entailment): what is not entailed need not be contradicted" in problem
+    assert "tells entailment, neutral and contradiction apart" in problem
 
 
 @needs_the_extra
@@ -180,8 +180,8 @@ def test_more_labels_than_the_model_has_outputs_are_refused(tmp_path: Path) -> N
 @needs_the_extra
 @pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1", "LABEL_2"), ("contradiction",) * 3, ("contradiction",)])
 def test_labels_that_do_not_name_one_contradiction_are_refused(tmp_path: Path, labels: tuple[str, ...]) -> None:
-    said = problem_of(EntailmentModel(write_entailment_model(tmp_path, labels=labels, graph=entailment_graph())))
-    assert 'as in labels = ["contradiction", "entailment", "neutral"]' in said
+    problem = problem_of(EntailmentModel(write_entailment_model(tmp_path, labels=labels, graph=entailment_graph())))
+    assert 'as in labels = ["contradiction", "entailment", "neutral"]' in problem
 
 
 @needs_the_extra

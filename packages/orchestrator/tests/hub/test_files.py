@@ -107,7 +107,7 @@ async def test_agents_see_tokens_in_text_files_and_the_user_gets_the_text_back(
 
 
 async def test_what_an_answer_brings_up_in_a_text_file_is_for_the_user_alone(hub: Hub) -> None:
-    found = list[str | None]()
+    texts = list[str | None]()
 
     @hub.agent("finder")
     async def finder(brief: Brief) -> Answer:
@@ -116,7 +116,7 @@ async def test_what_an_answer_brings_up_in_a_text_file_is_for_the_user_alone(hub
     @hub.agent("boss", may_call=["finder"])
     async def boss(brief: Brief) -> Answer:
         reply = await brief.delegate("finder", objective="Find")
-        found.extend(file.text for file in reply.files)
+        texts.extend(file.text for file in reply.files)
         return Answer("found", files=reply.files)
 
     assert finder
@@ -124,7 +124,7 @@ async def test_what_an_answer_brings_up_in_a_text_file_is_for_the_user_alone(hub
     async with hub:
         response = await ask(hub, "boss")
     assert response.files == (LETTER,)
-    (text,) = found
+    (text,) = texts
     assert text is not None
     assert MAIL not in text
 
@@ -248,11 +248,11 @@ async def test_what_is_kept_about_a_user_includes_files_and_can_be_erased(tmp_pa
     async with team:
         await ask(team, "reader", files=[PICTURE])
     path, picture = tmp_path / "hub.db", base64.b64encode(PICTURE.data or b"").decode()
-    with upkeep(path, time.time_ns() // 1_000_000) as found:
-        kept = [encode(content).decode() for _, content in found.kept_about("u-1", HubKeys(b"secret"))]
+    with upkeep(path, time.time_ns() // 1_000_000) as store:
+        kept = [encode(content).decode() for _, content in store.kept_about("u-1", HubKeys(b"secret"))]
     assert sum(picture in each for each in kept) == 2, "in the request and in the answer"
-    with upkeep(path, time.time_ns() // 1_000_000) as found:
-        found.erase("u-1", HubKeys(b"secret"))
+    with upkeep(path, time.time_ns() // 1_000_000) as store:
+        store.erase("u-1", HubKeys(b"secret"))
     async with Hub(store=SqliteStore(path)) as reopened:
         left = b"".join(encode(record) for record in await reopened.store.records(limit=100))
     assert picture.encode() not in left

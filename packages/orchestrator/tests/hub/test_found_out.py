@@ -31,12 +31,12 @@ async def resumed(hub: Hub, agent: str, text: str = "go") -> Response:
         return await hub.ask(agent, text, user="u", request_id="r")
 
 
-def team(hub: Hub, found: list[int], *, reached: asyncio.Event | None = None, resumable: bool = True) -> Hub:
+def team(hub: Hub, lookups: list[int], *, reached: asyncio.Event | None = None, resumable: bool = True) -> Hub:
     @hub.agent("a", resumable=resumable)
     async def a(brief: Brief) -> Any:
         async def look() -> dict[str, int]:
-            found.append(len(found))
-            return {"looked": len(found)}
+            lookups.append(len(lookups))
+            return {"looked": len(lookups)}
 
         value = await brief.once("look", look)
         if reached is not None:
@@ -49,19 +49,19 @@ def team(hub: Hub, found: list[int], *, reached: asyncio.Event | None = None, re
 
 async def test_what_was_found_out_before_a_restart_is_not_found_out_again(make_hub: MakeHub) -> None:
     """K13: what was kept survives."""
-    found: list[int] = []
+    lookups: list[int] = []
     reached = asyncio.Event()
-    await interrupted(team(make_hub(), found, reached=reached), "a", reached)
-    response = await resumed(team(make_hub(), found), "a")
-    assert (response.result, found) == ({"looked": 1}, [0])
+    await interrupted(team(make_hub(), lookups, reached=reached), "a", reached)
+    response = await resumed(team(make_hub(), lookups), "a")
+    assert (response.result, lookups) == ({"looked": 1}, [0])
 
 
 async def test_a_run_that_is_not_resumable_finds_out_whatever_it_asks_for(make_hub: MakeHub) -> None:
-    found: list[int] = []
-    async with team(make_hub(), found, resumable=False) as hub:
+    lookups: list[int] = []
+    async with team(make_hub(), lookups, resumable=False) as hub:
         for _ in range(2):
             await hub.ask("a", "go", user="u")
-    assert found == [0, 1]
+    assert lookups == [0, 1]
 
 
 async def test_each_name_is_for_one_thing(hub: Hub) -> None:
@@ -77,11 +77,11 @@ async def test_each_name_is_for_one_thing(hub: Hub) -> None:
 
         with pytest.raises(LookupError):
             await brief.once("x", fails)
-        told = [await brief.once("x", one), await brief.once("y", one)]
+        numbers = [await brief.once("x", one), await brief.once("y", one)]
         with pytest.raises(RemitError) as refused:
             await brief.once("x", one)
         codes.append(refused.value.fault.code)
-        return told
+        return numbers
 
     async with hub:
         response = await hub.ask("a", "go", user="u")

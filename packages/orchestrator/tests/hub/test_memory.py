@@ -79,9 +79,9 @@ async def say(hub: Hub, *texts: str, user: str = "u", session: str = "s") -> Res
 async def test_the_words_of_a_request_are_no_value_for_what_is_missing(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "quote 20 tonnes of coffee", "notify the receiver")
+        answer = await say(hub, "quote 20 tonnes of coffee", "notify the receiver")
         await say(hub, "Baltic Coffee Ltd")
-    assert asked.result == "For coffee, as before. Could you tell me the consignee?"
+    assert answer.result == "For coffee, as before. Could you tell me the consignee?"
     assert [brief.input for brief in seen] == [
         {"goods": "coffee", "weight_kg": 20_000},
         {"goods": "coffee", "consignee": "Baltic Coffee Ltd"},
@@ -106,8 +106,8 @@ async def test_what_measures_is_offered_and_a_yes_takes_it(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
         await say(hub, "quote 500 kg of coffee")
-        asked = await say(hub, "quote tea")
-        assert "500 as before?" in asked.result
+        answer = await say(hub, "quote tea")
+        assert "500 as before?" in answer.result
         await say(hub, "yes")
     assert seen[-1].input["weight_kg"] == 500
 
@@ -115,16 +115,16 @@ async def test_what_measures_is_offered_and_a_yes_takes_it(hub: Hub) -> None:
 async def test_another_one_is_asked_for(hub: Hub) -> None:
     team(hub)
     async with hub:
-        asked = await say(hub, "quote 500 kg of coffee", "print it for another article")
-    assert asked.result == "Could you tell me the article?"
+        answer = await say(hub, "quote 500 kg of coffee", "print it for another article")
+    assert answer.result == "Could you tell me the article?"
 
 
 async def test_several_fields_are_asked_for_and_given_in_one_sentence(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "table please")
+        answer = await say(hub, "table please")
         await say(hub, "tomorrow at ten, for two")
-    assert asked.result.startswith(
+    assert answer.result.startswith(
         "Could you tell me the date, the time and how many people (a whole number)? You can answer in your own words"
     )
     assert seen[0].input == {"date": "tomorrow", "time": "10:00", "guests": 2}
@@ -225,12 +225,12 @@ async def test_a_constraint_alone_is_noted_and_an_open_question_stays_open(hub: 
     seen = team(hub)
     async with hub:
         alone = await say(hub, "by sea")
-        asked = await say(hub, "quote it", "at most 5,000 euros")
+        answer = await say(hub, "quote it", "at most 5,000 euros")
         await say(hub, "500 kg of coffee")
         nothing = await say(hub, "tea is fine", session="other")
     assert alone.result == "Noted: “by sea”. It holds for what you ask me from now on."
-    assert asked.result.startswith("Noted: “at most 5,000 euros”.")
-    assert asked.result.endswith("You can answer in your own words, all at once.")
+    assert answer.result.startswith("Noted: “at most 5,000 euros”.")
+    assert answer.result.endswith("You can answer in your own words, all at once.")
     assert seen[0].input == {"goods": "coffee", "weight_kg": 500}
     assert {"by sea", "at most 5,000 euros"} <= {note.text for note in seen[0].known}
     assert "Noted" not in nothing.result
@@ -355,7 +355,7 @@ async def test_a_request_is_said_back_with_its_values_and_a_yes_may_change_one(m
 
     add_orchestrator(hub, classifier=Books, confirm="always")
     async with hub:
-        asked = await say(hub, "book a training on Thursday")
+        answer = await say(hub, "book a training on Thursday")
         await say(hub, "yes, but on Tuesday")
-    assert asked.result == "Book a training (day: Thursday)? Please say yes or no."
+    assert answer.result == "Book a training (day: Thursday)? Please say yes or no."
     assert booked == [{"day": "Tuesday"}]

@@ -244,12 +244,12 @@ async def test_an_agent_goes_on_with_the_part_and_tells_what_is_missing(hub: Hub
 
     @hub.agent("analyst", may_call=["research"])
     async def analyst(brief: Brief) -> Answer:
-        found = await brief.delegate("research", objective="find", deadline_ms=60)
-        assert found.status is Status.TIMEOUT
+        reply = await brief.delegate("research", objective="find", deadline_ms=60)
+        assert reply.status is Status.TIMEOUT
         return Answer(
-            {"average": sum(found.result) / len(found.result)},
+            {"average": sum(reply.result) / len(reply.result)},
             confidence=0.4,
-            unfinished=found.unfinished,
+            unfinished=reply.unfinished,
             warnings=("C did not answer in time and is left out",),
         )
 
@@ -276,10 +276,10 @@ async def test_an_agent_falls_back_on_another(hub: Hub, by: str) -> None:
     async def clerk(brief: Brief) -> Answer:
         if by == "capability":
             return Answer((await brief.delegate(capability="RATE", input=1)).unwrap())
-        found = await brief.delegate("exchange", objective="rate")
-        assert found.fault is not None
-        assert found.fault.recoverable
-        other = await brief.delegate("archive", objective="rate", reason=f"after {found.fault.code}")
+        reply = await brief.delegate("exchange", objective="rate")
+        assert reply.fault is not None
+        assert reply.fault.recoverable
+        other = await brief.delegate("archive", objective="rate", reason=f"after {reply.fault.code}")
         return Answer(other.result, warnings=("the exchange is closed",))
 
     async with hub:

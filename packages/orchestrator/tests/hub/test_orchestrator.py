@@ -38,7 +38,7 @@ class Script:
         self.codes = [each.code for each in capabilities]
 
     def scores(self, text: str) -> list[ScoredCapability]:
-        heard = {
+        scores_by_text = {
             "value it": [ScoredCapability("ANL_NPV", 0.9)],
             "write it": [ScoredCapability("DOC_GENERATE", 0.9)],
             "write {part1} of {nobody} to {{request}}": [ScoredCapability("DOC_GENERATE", 0.9)],
@@ -49,7 +49,7 @@ class Script:
             "what is it": [ScoredCapability("KNOW", 0.95)],
             "plan a trip": [ScoredCapability("trip", 0.95)],
         }
-        return heard.get(text, [])
+        return scores_by_text.get(text, [])
 
 
 def team(hub: Hub) -> dict[str, list[Any]]:
@@ -97,10 +97,10 @@ async def test_a_field_that_nobody_has_said_is_asked_for_by_name(hub: Hub) -> No
     """K7: a specific question; K14: what was said before is not asked again."""
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "value it", input={"years": 5})
+        answer = await say(hub, "value it", input={"years": 5})
         done = await say(hub, "rate: 0.12")
-    assert asked.requires_followup
-    assert asked.result == "Could you tell me the discount rate (a number)?"
+    assert answer.requires_followup
+    assert answer.result == "Could you tell me the discount rate (a number)?"
     assert seen["ANL"] == [{"years": 5, "rate": 0.12}]
     assert "24156.72" in done.result
 
@@ -127,9 +127,9 @@ async def test_what_is_not_sure_is_asked_about_and_a_yes_is_enough(hub: Hub) -> 
     """K7."""
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "maybe")
+        answer = await say(hub, "maybe")
         await say(hub, "Yes, please")
-    assert "Write a document or report" in asked.result
+    assert "Write a document or report" in answer.result
     assert seen["DOC"] == ["maybe"]
 
 
@@ -181,8 +181,8 @@ async def test_the_reply_to_a_clarification_is_read_with_the_words_before(hub: H
 
     add_orchestrator(hub)
     async with hub:
-        asked = await say(hub, "my appointment on Monday")
-        assert (asked.requires_followup, done) == (True, [])
+        answer = await say(hub, "my appointment on Monday")
+        assert (answer.requires_followup, done) == (True, [])
         await say(hub, "cancel it")
     assert done == [("CANCEL", "my appointment on Monday\ncancel it")]
 
@@ -191,9 +191,9 @@ async def test_the_reply_to_a_clarification_is_read_with_the_words_before(hub: H
 async def test_who_wants_none_of_the_options_is_asked_again(hub: Hub, no: str) -> None:
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "perhaps", no)
-    assert asked.requires_followup
-    assert asked.result == "Please say in other words what you want."
+        answer = await say(hub, "perhaps", no)
+    assert answer.requires_followup
+    assert answer.result == "Please say in other words what you want."
     assert seen == {"ANL": [], "DOC": []}
 
 
@@ -208,8 +208,8 @@ async def test_after_a_no_the_next_words_are_read_with_those_before(hub: Hub) ->
     add_orchestrator(hub)
     async with hub:
         await say(hub, "please cancel the appointment on Monday", "no")
-        asked = await say(hub, "when do you open")
-    assert asked.ok
+        answer = await say(hub, "when do you open")
+    assert answer.ok
     assert [code for code, _ in done] == ["HOURS"]
 
 
@@ -227,9 +227,9 @@ async def test_a_request_of_several_parts_is_done_in_one_run_and_told_as_one(hub
     """K7, K8: secondary intents."""
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "value it now please, then write it all down")
+        answer = await say(hub, "value it now please, then write it all down")
         response = await say(hub, "rate: 0.1\nyears: 2")
-    assert asked.requires_followup
+    assert answer.requires_followup
     assert (len(seen["ANL"]), len(seen["DOC"])) == (1, 1)
     assert "24156.72" in response.result
     assert "Dear reader" in response.result
@@ -262,7 +262,7 @@ async def test_a_workflow_can_be_asked_for_like_a_capability(hub: Hub) -> None:
 
 async def test_with_its_own_classifier_it_learns_from_examples_and_confirms_what_changes_something(hub: Hub) -> None:
     """K7: trained from the capabilities' own utterances, without a network."""
-    asked: list[str] = []
+    agents: list[str] = []
     for name, examples in {
         "weather": ("will it rain tomorrow", "what is the weather like", "is it sunny outside", "how warm is it today"),
         "pizza": ("order a pizza", "I want a margherita", "get me some food delivered", "I am hungry, order dinner"),
@@ -272,24 +272,24 @@ async def test_with_its_own_classifier_it_learns_from_examples_and_confirms_what
 
         @hub.agent(name, capabilities=[capability])
         async def answer(brief: Brief, name: str = name) -> str:
-            asked.append(name)
+            agents.append(name)
             return name
 
     add_orchestrator(hub)
     async with hub:
         await hub.ask("orchestrator", "is it going to rain today?", user="u")
         confirmed = await hub.ask("orchestrator", "please order me a margherita pizza", user="u", session="s")
-        assert asked == ["weather"]
+        assert agents == ["weather"]
         await hub.ask("orchestrator", "yes", user="u", session="s")
     assert (confirmed.result, confirmed.requires_followup) == ("About pizza? Please say yes or no.", True)
-    assert asked == ["weather", "pizza"]
+    assert agents == ["weather", "pizza"]
 
 
 # ── confirming ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("own", "team", "read_only", "asked"),
+    ("own", "team", "read_only", "must_agree"),
     [
         (None, "unsure", False, False),
         (None, "always", False, True),
@@ -300,7 +300,7 @@ async def test_with_its_own_classifier_it_learns_from_examples_and_confirms_what
     ],
 )
 async def test_a_capability_or_its_team_says_when_a_user_has_to_agree(
-    hub: Hub, own: Confirmation | None, team: Confirmation, read_only: bool, asked: bool
+    hub: Hub, own: Confirmation | None, team: Confirmation, read_only: bool, must_agree: bool
 ) -> None:
     """K7: here the classifier is sure."""
     done: list[str] = []
@@ -313,9 +313,9 @@ async def test_a_capability_or_its_team_says_when_a_user_has_to_agree(
     add_orchestrator(hub, classifier=Script, confirm=team)
     async with hub:
         first = await say(hub, "write it")
-        assert first.requires_followup == asked
-        assert done == ([] if asked else ["write it"])
-        if asked:
+        assert first.requires_followup == must_agree
+        assert done == ([] if must_agree else ["write it"])
+        if must_agree:
             assert first.result == "Write a document or report? Please say yes or no."
             await say(hub, "yes")
     assert done == ["write it"]
@@ -326,8 +326,8 @@ async def test_nothing_but_a_yes_agrees_to_what_was_said_back(hub: Hub) -> None:
     add_orchestrator(hub, "careful", classifier=Script, confirm="always")
     async with hub:
         for text in ("write it", "write it", "write it all down"):
-            asked = await hub.ask("careful", text, user="u", session="s")
-            assert asked.result == "Write a document or report? Please say yes or no."
+            answer = await hub.ask("careful", text, user="u", session="s")
+            assert answer.result == "Write a document or report? Please say yes or no."
     assert seen["DOC"] == []
 
 
@@ -349,8 +349,8 @@ async def test_a_workflow_is_as_strict_as_the_strictest_of_its_steps(hub: Hub) -
     add_workflow(hub, Workflow(name="trip", description="Plan a whole trip", steps=steps))
     add_orchestrator(hub, classifier=Script)
     async with hub:
-        asked = await say(hub, "plan a trip")
-    assert asked.result == "Plan a whole trip? Please say yes or no."
+        answer = await say(hub, "plan a trip")
+    assert answer.result == "Plan a whole trip? Please say yes or no."
 
 
 async def test_whoever_gives_what_is_missing_agrees_to_it(hub: Hub) -> None:
@@ -358,9 +358,9 @@ async def test_whoever_gives_what_is_missing_agrees_to_it(hub: Hub) -> None:
     seen = team(hub)
     add_orchestrator(hub, "careful", classifier=Script, confirm="always")
     async with hub:
-        asked = await hub.ask("careful", "value it", user="u", session="s")
+        answer = await hub.ask("careful", "value it", user="u", session="s")
         await hub.ask("careful", "rate: 0.1\nyears: 2", user="u", session="s")
-    assert asked.result.startswith(
+    assert answer.result.startswith(
         "Work out the net present value of an investment? Could you tell me the discount rate (a number) and the years"
     )
     assert seen["ANL"] == [{"rate": 0.1, "years": 2}]

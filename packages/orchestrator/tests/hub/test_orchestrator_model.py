@@ -64,22 +64,22 @@ def means(
 
 def team(hub: Hub, server: OpenAIServer, **options: Any) -> list[str]:
     """Two agents and an orchestrator; returns who was asked."""
-    asked: list[str] = []
+    agents: list[str] = []
 
     @hub.agent("SKY", capabilities=[WEATHER])
     async def sky(brief: Brief) -> Answer:
-        asked.append("SKY")
+        agents.append("SKY")
         return Answer({"sky": "sunny", "degrees": 21}, confidence=0.9)
 
     @hub.agent("KIT", capabilities=[PIZZA])
     async def kitchen(brief: Brief) -> Answer:
-        asked.append("KIT")
+        agents.append("KIT")
         return Answer("A margherita comes at 19:30.", confidence=0.6)
 
     model = ModelAgent("scripted", base_url=server.base_url, settings={"max_retries": 0})
     wanted: dict[str, Any] = {"classifier": "model", **options}
     add_orchestrator(hub, model=model, **wanted)
-    return asked
+    return agents
 
 
 async def ask(hub: Hub, text: str = ASKED, user: str = "u", **options: Any) -> Response:
@@ -93,10 +93,10 @@ async def ask(hub: Hub, text: str = ASKED, user: str = "u", **options: Any) -> R
 async def test_a_model_says_what_is_wanted_where_words_do_not_tell(hub: Hub, serve: Serve) -> None:
     """K7: primary and secondary intents, with targets and confidence."""
     server = serve(means(also=["KIT_PIZZA"]))
-    asked = team(hub, server)
+    agents = team(hub, server)
     response = await ask(hub)
     [request] = server.requests
-    assert sorted(asked) == ["KIT", "SKY"]
+    assert sorted(agents) == ["KIT", "SKY"]
     assert response.metadata["intents"] == [
         {"capability": "SKY_WEATHER", "agent": "SKY", "confidence": 0.9},
         {"capability": "KIT_PIZZA", "agent": "KIT", "confidence": 0.9},
@@ -110,9 +110,9 @@ async def test_a_model_says_what_is_wanted_where_words_do_not_tell(hub: Hub, ser
 async def test_a_part_for_which_a_model_finds_nothing_is_named_as_not_done(hub: Hub, serve: Serve) -> None:
     """K7: no part is dropped in silence."""
     server = serve(means())
-    asked = team(hub, server)
+    agents = team(hub, server)
     response = await ask(hub, "tell me whether I need an umbrella and paint my fence")
-    assert asked == ["SKY"]
+    assert agents == ["SKY"]
     assert "I did not do this, because I cannot do it: “paint my fence”." in response.result
     assert "Its parts:\n1. tell me whether I need an umbrella\n2. paint my fence" in server.requests[0].message_texts
 
@@ -125,34 +125,34 @@ async def test_a_part_of_which_a_model_is_not_sure_is_asked_about(hub: Hub, serv
         secondary=[{"code": "KIT_PIZZA", "confidence": 0.5, "part": 2}],
         alternatives=[],
     )
-    asked = team(hub, serve(unsure))
+    agents = team(hub, serve(unsure))
     response = await ask(hub, "tell me whether I need an umbrella and see to my supper")
-    assert (asked, response.requires_followup) == ([], True)
+    assert (agents, response.requires_followup) == ([], True)
     assert "You said “see to my supper”." in response.result
     assert "1. Order a pizza" in response.result
 
 
 async def test_what_a_model_is_not_sure_of_is_asked_about(hub: Hub, serve: Serve) -> None:
     """K7: several valid routes are offered."""
-    asked = team(hub, serve(means(confidence=0.45, instead=["KIT_PIZZA"])))
+    agents = team(hub, serve(means(confidence=0.45, instead=["KIT_PIZZA"])))
     response = await ask(hub)
-    assert (asked, response.requires_followup) == ([], True)
+    assert (agents, response.requires_followup) == ([], True)
     assert "1. Say what the weather will be like\n2. Order a pizza" in response.result
 
 
 async def test_what_a_model_finds_nobody_for_is_admitted(hub: Hub, serve: Serve) -> None:
     """K7."""
-    asked = team(hub, serve(means(None)))
+    agents = team(hub, serve(means(None)))
     response = await ask(hub, "sing me a song")
-    assert asked == []
+    assert agents == []
     assert "I cannot do that." in response.result
 
 
 async def test_a_model_does_not_overrule_words_that_are_sure(hub: Hub, serve: Serve) -> None:
     """K7: a model's confidence is its own statement; where the words say otherwise, the user is asked."""
-    asked = team(hub, serve(means("KIT_PIZZA", 1.0)))
+    agents = team(hub, serve(means("KIT_PIZZA", 1.0)))
     response = await ask(hub, "what is the weather like")
-    assert (asked, response.requires_followup) == ([], True)
+    assert (agents, response.requires_followup) == ([], True)
     assert "Order a pizza" in response.result
     assert "Say what the weather will be like" in response.result
 
@@ -168,7 +168,7 @@ async def test_a_model_is_given_tokens_in_place_of_personal_data(hub: Hub, serve
 async def test_a_model_is_told_of_nothing_that_cannot_be_asked_for(hub: Hub, serve: Serve) -> None:
     """A caller that restricts the targets restricts what is offered."""
     server = serve(means())
-    asked = team(hub, server)
+    agents = team(hub, server)
 
     @hub.agent("boss", may_call=["orchestrator"])
     async def boss(brief: Brief) -> Any:
@@ -177,7 +177,7 @@ async def test_a_model_is_told_of_nothing_that_cannot_be_asked_for(hub: Hub, ser
 
     async with hub:
         await hub.ask("boss", "go", user="u")
-    assert asked == ["SKY"]
+    assert agents == ["SKY"]
     assert "SKY_WEATHER" in server.requests[0].text
     assert "KIT_PIZZA" not in server.requests[0].text
 
@@ -201,12 +201,12 @@ async def test_what_a_model_must_not_say_is_not_believed_and_words_decide(
 ) -> None:
     """K7: it falls back, says so, and does not keep what was decided that way."""
     server = serve(reply, means())
-    asked = team(hub, server)
+    agents = team(hub, server)
     with caplog.at_level(logging.WARNING, "remit"):
         async with hub:
             first = await hub.ask("orchestrator", "what is the weather like", user="u")
             second = await hub.ask("orchestrator", "what is the weather like", user="u")
-    assert asked == ["SKY", "SKY"]
+    assert agents == ["SKY", "SKY"]
     assert first.warnings == ("Your request was classified without the model, and may have been misunderstood.",)
     assert first.metadata["notice"]
     assert "could not classify a request" in caplog.text
@@ -220,9 +220,9 @@ async def test_a_model_that_hangs_is_not_waited_for_long(
 ) -> None:
     """K10: nothing hangs on what cannot come."""
     monkeypatch.setattr(intent_classifier, "PATIENCE_MS", 1_000)
-    asked = team(hub, serve(Hang()))
+    agents = team(hub, serve(Hang()))
     response = await ask(hub, "what is the weather like")
-    assert asked == ["SKY"]
+    assert agents == ["SKY"]
     assert "did not answer within 1000 ms" in response.metadata["notice"]
     assert response.usage.estimated, "what it had read by then was read"
 
@@ -236,11 +236,11 @@ def test_a_slow_model_may_be_waited_for_longer(settings: dict[str, Any], waited_
 
 async def test_a_model_is_not_asked_where_too_little_is_left(hub: Hub, serve: Serve) -> None:
     server = serve(means())
-    asked = team(hub, server)
+    agents = team(hub, server)
     async with hub:
         poor = await hub.ask("orchestrator", "what is the weather like", user="u", max_tokens=900)
         late = await hub.ask("orchestrator", "what is the weather like", user="u", deadline_ms=3_000)
-    assert (asked, server.requests) == (["SKY", "SKY"], [])
+    assert (agents, server.requests) == (["SKY", "SKY"], [])
     assert "too few tokens are left" in poor.metadata["notice"]
     assert "too little time is left" in late.metadata["notice"]
 
@@ -259,10 +259,10 @@ async def test_many_capabilities_are_told_with_fewer_examples_rather_than_not_at
     hub: Hub, serve: Serve, tokens: int, examples: int
 ) -> None:
     server = serve(means())
-    said = tuple(f"please do the work that has number {n} for me today" for n in range(5))
+    shared_examples = tuple(f"please do the work that has number {n} for me today" for n in range(5))
     for number in range(12):
 
-        @hub.agent(f"worker-{number}", capabilities=[Capability(code=f"WORK_{number}", examples=said)])
+        @hub.agent(f"worker-{number}", capabilities=[Capability(code=f"WORK_{number}", examples=shared_examples)])
         async def work(brief: Brief) -> str:
             return brief.objective
 
@@ -275,13 +275,13 @@ async def test_many_capabilities_are_told_with_fewer_examples_rather_than_not_at
 async def test_a_run_that_is_stopped_is_stopped_while_its_model_thinks(hub: Hub, serve: Serve) -> None:
     """X15: cancellation reaches the model's call."""
     server = serve(Hang())
-    asked = team(hub, server)
+    agents = team(hub, server)
     async with hub:
         going = asyncio.create_task(hub.ask("orchestrator", "what is the weather like", user="u", request_id="r"))
         await asyncio.to_thread(server.hanging.wait, 20)
         hub.cancel("r", "enough")
         response = await going
-    assert (response.status, asked) == (Status.CANCELLED, [])
+    assert (response.status, agents) == (Status.CANCELLED, [])
 
 
 async def test_without_a_model_nothing_is_made_that_needs_one(hub: Hub) -> None:
@@ -295,7 +295,7 @@ async def test_without_a_model_nothing_is_made_that_needs_one(hub: Hub) -> None:
 
 async def test_a_classifier_of_ones_own_is_asked_within_the_brief(hub: Hub) -> None:
     """All stand behind one port."""
-    asked: list[str] = []
+    objectives: list[str] = []
 
     class Own:
         def __init__(self, capabilities: Sequence[Capability]) -> None:
@@ -307,12 +307,12 @@ async def test_a_classifier_of_ones_own_is_asked_within_the_brief(hub: Hub) -> N
 
     @hub.agent("SKY", capabilities=[WEATHER])
     async def sky(brief: Brief) -> str:
-        asked.append(brief.objective)
+        objectives.append(brief.objective)
         return "Sunny."
 
     add_orchestrator(hub, classifier=Own)
     response = await ask(hub, "whatever")
-    assert (asked, response.usage.prompt) == (["whatever"], 7)
+    assert (objectives, response.usage.prompt) == (["whatever"], 7)
 
 
 # ── what was decided before ───────────────────────────────────────────────────────────────────────────────────────────
@@ -321,13 +321,13 @@ async def test_a_classifier_of_ones_own_is_asked_within_the_brief(hub: Hub) -> N
 async def test_equal_words_are_understood_once_for_each_user(hub: Hub, serve: Serve) -> None:
     """C10: decisions are cached, and never across users."""
     server = serve(means())
-    asked = team(hub, server)
+    agents = team(hub, server)
     async with hub:
         first = await hub.ask("orchestrator", "Umbrella?", user="u", session="s")
         again = await hub.ask("orchestrator", " umbrella? ", user="u", session="t")
         other = await hub.ask("orchestrator", "Umbrella?", user="v")
     assert [each.metadata["cache_status"] for each in (first, again, other)] == ["miss", "hit", "miss"]
-    assert (len(server.requests), asked) == (2, ["SKY", "SKY", "SKY"])
+    assert (len(server.requests), agents) == (2, ["SKY", "SKY", "SKY"])
     assert (first.usage.total, again.usage.total) == (30, 0)
 
 
@@ -336,13 +336,13 @@ async def test_a_decision_counts_for_a_while(make_hub: MakeHub, serve: Serve) ->
     server, clock = serve(means()), ManualClock()
     hub = make_hub(clock=clock)
     team(hub, server, cache_ms=60_000)
-    found: list[str] = []
+    statuses: list[str] = []
     async with hub:
         for seconds in (0, 59, 2):
             clock.advance(seconds)
             response = await hub.ask("orchestrator", "umbrella?", user="u")
-            found.append(response.metadata["cache_status"])
-    assert found == ["miss", "hit", "miss"]
+            statuses.append(response.metadata["cache_status"])
+    assert statuses == ["miss", "hit", "miss"]
 
 
 async def test_no_decision_is_kept_if_the_team_does_not_want_it(hub: Hub, serve: Serve) -> None:
@@ -359,16 +359,16 @@ async def test_words_with_personal_data_are_known_in_their_own_conversation_alon
     team(hub, serve(means()))
     text = "does alice@example.org need an umbrella?"
     async with hub:
-        found = [
+        statuses = [
             (await hub.ask("orchestrator", text, user="u", session=session)).metadata["cache_status"]
             for session in ("s", "s", "t")
         ]
-    assert found == ["miss", "hit", "miss"]
+    assert statuses == ["miss", "hit", "miss"]
 
 
 async def test_what_is_offered_to_one_caller_does_not_answer_another(hub: Hub, serve: Serve) -> None:
     server = serve(means("KIT_PIZZA"), means("SKY_WEATHER"))
-    asked = team(hub, server)
+    agents = team(hub, server)
 
     @hub.agent("boss", may_call=["orchestrator"])
     async def boss(brief: Brief) -> Any:
@@ -378,7 +378,7 @@ async def test_what_is_offered_to_one_caller_does_not_answer_another(hub: Hub, s
     async with hub:
         await hub.ask("orchestrator", "umbrella?", user="u")
         assert (await hub.ask("boss", "go", user="u")).result == "miss"
-    assert asked == ["KIT", "SKY"]
+    assert agents == ["KIT", "SKY"]
 
 
 async def test_decisions_are_forgotten_when_something_else_is_offered(hub: Hub, serve: Serve) -> None:
@@ -411,11 +411,11 @@ async def test_several_results_are_told_as_one(hub: Hub, serve: Serve) -> None:
     assert "high" in response.result
     assert response.metadata["narrated"] == "model"
     assert response.usage.total == 60
-    asked = server.requests[1].message_texts
-    assert f"Request:\n{ASKED}" in asked
-    assert "- Degrees: 21" in asked
-    assert "(MEDIUM confidence):\nA margherita comes at 19:30." in asked
-    assert not any(name in asked for name in ("SKY", "KIT_PIZZA"))
+    prompt = server.requests[1].message_texts
+    assert f"Request:\n{ASKED}" in prompt
+    assert "- Degrees: 21" in prompt
+    assert "(MEDIUM confidence):\nA margherita comes at 19:30." in prompt
+    assert not any(name in prompt for name in ("SKY", "KIT_PIZZA"))
 
 
 @pytest.mark.parametrize(
@@ -446,10 +446,10 @@ async def test_names_and_codes_do_not_show_whoever_tells_it(hub: Hub, serve: Ser
     async def gossip(brief: Brief) -> str:
         return "SKY and KIT_PIZZA are at work."
 
-    told = say("KIT_PIZZA says: A margherita comes at 19:30. SKY says that it is sunny at 21 degrees.")
-    asked = narrated(hub, serve(means(also=["KIT_PIZZA", "GOS_TALK"]), told))
+    narration = say("KIT_PIZZA says: A margherita comes at 19:30. SKY says that it is sunny at 21 degrees.")
+    agents = narrated(hub, serve(means(also=["KIT_PIZZA", "GOS_TALK"]), narration))
     response = await ask(hub)
-    assert sorted(asked) == ["KIT", "SKY"]
+    assert sorted(agents) == ["KIT", "SKY"]
     assert response.metadata["narrated"] == "model"
     assert "A margherita comes at 19:30." in response.result
     assert not any(name in response.result for name in ("KIT_PIZZA", "SKY", "GOS"))

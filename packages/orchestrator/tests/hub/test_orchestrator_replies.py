@@ -110,11 +110,11 @@ async def test_what_came_with_a_request_is_not_lost_by_a_question(hub: Hub) -> N
 
 
 async def test_who_agrees_may_add_to_it(hub: Hub) -> None:
-    told: list[str] = []
+    objectives: list[str] = []
 
     @hub.agent("writer", capabilities=[WRITE])
     async def write(brief: Brief) -> str:
-        told.append(brief.objective)
+        objectives.append(brief.objective)
         return "done"
 
     class Perhaps(Script):
@@ -124,7 +124,7 @@ async def test_who_agrees_may_add_to_it(hub: Hub) -> None:
     add_orchestrator(hub, classifier=Perhaps)
     async with hub:
         await say(hub, "write", "Yes, but in French")
-    assert told == ["write\nYes, but in French"]
+    assert objectives == ["write\nYes, but in French"]
 
 
 async def test_a_value_is_read_as_what_it_has_to_be(hub: Hub) -> None:
@@ -164,8 +164,8 @@ async def test_the_first_words_do_not_fill_what_is_still_missing(hub: Hub) -> No
 async def test_fields_of_several_things_are_asked_for_at_once_and_each_gets_its_own(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        asked = await say(hub, "order it for me; rate it for me")
-        assert asked.result == (
+        answer = await say(hub, "order it for me; rate it for me")
+        assert answer.result == (
             "Could you tell me what it is, the postcode, the size (small or large) and the years (a whole number)? "
             "You can answer in your own words, all at once."
         )
@@ -228,5 +228,5 @@ async def test_two_that_ask_back_in_one_session_at_once_both_do(hub: Hub) -> Non
 
     add_orchestrator(hub, "other", classifier=Together)
     async with hub:
-        asked = await asyncio.gather(*(hub.ask("other", text, user="u", session="t") for text in ("maybe", "perhaps")))
-    assert all(each.requires_followup for each in asked)
+        pair = await asyncio.gather(*(hub.ask("other", text, user="u", session="t") for text in ("maybe", "perhaps")))
+    assert all(each.requires_followup for each in pair)

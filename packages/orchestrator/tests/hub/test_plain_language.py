@@ -85,19 +85,19 @@ def team(hub: Hub, failing: Failing) -> None:
 
 
 def read_by_users(response: Any, progress: list[str]) -> list[str]:
-    said = (response.summary, *response.finished, *response.unfinished, *response.warnings)
-    return [str(response.result or ""), *said, *progress]
+    statements = (response.summary, *response.finished, *response.unfinished, *response.warnings)
+    return [str(response.result or ""), *statements, *progress]
 
 
-async def asked(hub: Hub, agent: str, text: str, speakers: tuple[str, ...]) -> tuple[Any, list[str]]:
+async def ask_and_read(hub: Hub, agent: str, text: str, speakers: tuple[str, ...]) -> tuple[Any, list[str]]:
     """Return the response, and everything that the user reads of it."""
-    said: list[str] = []
+    progress: list[str] = []
     response = None
     async for record in hub.stream(agent, text, user="u", deadline_ms=5_000):
         if isinstance(record.body, Progress) and record.body.agent in speakers:
-            said.append(record.body.text)
+            progress.append(record.body.text)
         response = record.body
-    return response, read_by_users(response, said)
+    return response, read_by_users(response, progress)
 
 
 def leaks(texts: list[str]) -> list[str]:
@@ -110,7 +110,7 @@ async def test_what_fails_alone_is_told_in_plain_words(hub: Hub, failing: Failin
     team(hub, failing)
     add_orchestrator(hub)
     async with hub:
-        response, texts = await asked(hub, "orchestrator", "sum up the ledger", ("orchestrator",))
+        response, texts = await ask_and_read(hub, "orchestrator", "sum up the ledger", ("orchestrator",))
     assert texts
     assert any(texts)
     assert leaks(texts) == []
@@ -122,7 +122,7 @@ async def test_what_is_offered_and_asked_back_is_in_plain_words(hub: Hub, text: 
     team(hub, raises)
     add_orchestrator(hub)
     async with hub:
-        _, texts = await asked(hub, "orchestrator", text, ("orchestrator",))
+        _, texts = await ask_and_read(hub, "orchestrator", text, ("orchestrator",))
     assert any(texts)
     assert leaks(texts) == []
 
@@ -132,7 +132,7 @@ async def test_what_fails_beside_something_else_is_told_in_plain_words(hub: Hub,
     team(hub, failing)
     add_orchestrator(hub)
     async with hub:
-        _, texts = await asked(hub, "orchestrator", "sum up the ledger and write a report", ("orchestrator",))
+        _, texts = await ask_and_read(hub, "orchestrator", "sum up the ledger and write a report", ("orchestrator",))
     assert "The report is written." in texts[0]
     assert leaks(texts) == []
 
@@ -150,7 +150,7 @@ async def test_a_step_that_fails_is_told_in_plain_words(hub: Hub, failing: Faili
     )
     add_workflow(hub, Workflow(name="prime-flow", steps=steps))
     async with hub:
-        _, texts = await asked(hub, "prime-flow", "the year", ("prime-flow",))
+        _, texts = await ask_and_read(hub, "prime-flow", "the year", ("prime-flow",))
     assert leaks(texts) == []
 
 
@@ -165,14 +165,14 @@ async def test_a_program_gets_the_same_sentence_as_an_http_client_and_the_record
     assert outcome is not None
     assert outcome.summary == response.summary
     assert refused.summary == "This could not be done: nothing here can do it."
-    [told] = [each for each in recorded if isinstance(each, Response)]
-    assert told.summary == ""
-    assert told.fault is not None
-    assert SECRET in f"{told.fault.origin}{told.fault.message}"
+    [recorded_response] = [each for each in recorded if isinstance(each, Response)]
+    assert recorded_response.summary == ""
+    assert recorded_response.fault is not None
+    assert SECRET in f"{recorded_response.fault.origin}{recorded_response.fault.message}"
 
 
 @pytest.mark.parametrize(
-    ("warning", "said"),
+    ("warning", "sentence"),
     [
         (f"{AGENT}: the cache of {CODE} is stale", "The analysis: the cache of the analysis is stale"),
         (f"{AGENT} failed: {SECRET}", "Something went wrong on the way."),
@@ -184,7 +184,7 @@ async def test_a_program_gets_the_same_sentence_as_an_http_client_and_the_record
     ],
 )
 async def test_a_warning_is_a_plain_sentence_for_its_user_and_stays_whole_in_the_record(
-    hub: Hub, warning: str, said: str
+    hub: Hub, warning: str, sentence: str
 ) -> None:
     async def warns(brief: Brief) -> Answer:
         return Answer("12 entries.", warnings=(warning,))
@@ -194,15 +194,15 @@ async def test_a_warning_is_a_plain_sentence_for_its_user_and_stays_whole_in_the
         response = await hub.ask(AGENT, "sum", user="u")
         outcome = await hub.outcome(response.run)
         recorded = [each.body for each in await hub.store.records(run=response.run)]
-    assert response.warnings == (said,)
+    assert response.warnings == (sentence,)
     assert outcome is not None
-    assert outcome.warnings == (said,)
-    [told] = [each for each in recorded if isinstance(each, Response)]
-    assert told.warnings == (warning,)
+    assert outcome.warnings == (sentence,)
+    [recorded_response] = [each for each in recorded if isinstance(each, Response)]
+    assert recorded_response.warnings == (warning,)
 
 
 @pytest.mark.parametrize(
-    ("result", "schema", "said"),
+    ("result", "schema", "shown"),
     [
         (f"{AGENT} found 12 entries.", None, "The analysis found 12 entries."),
         (f"{AGENT} found 12 entries.", {"type": "string"}, "The analysis found 12 entries."),
@@ -213,7 +213,7 @@ async def test_a_warning_is_a_plain_sentence_for_its_user_and_stays_whole_in_the
     ],
 )
 async def test_a_text_that_one_step_returns_has_no_names_and_data_stay_as_they_are(
-    hub: Hub, result: Any, schema: Any, said: Any
+    hub: Hub, result: Any, schema: Any, shown: Any
 ) -> None:
     async def sums(brief: Brief) -> Any:
         return result
@@ -224,7 +224,7 @@ async def test_a_text_that_one_step_returns_has_no_names_and_data_stay_as_they_a
         hub, Workflow(name="prime-flow", steps=(Step(name="sums", agent=AGENT, capability=CODE),), result="sums")
     )
     async with hub:
-        assert (await hub.ask("prime-flow", "the year", user="u")).result == said
+        assert (await hub.ask("prime-flow", "the year", user="u")).result == shown
 
 
 async def test_a_word_that_is_also_a_code_stays_in_the_answer(hub: Hub) -> None:

@@ -60,8 +60,8 @@ async def say(hub: Hub, *texts: str) -> Response:
 async def test_a_condition_is_decided_from_the_result_before(hub: Hub, result: Any, done: str) -> None:
     seen = team(hub, result)
     async with hub:
-        asked = await say(hub, REQUEST)
-        assert (asked.result, seen) == (PLAN, [])
+        answer = await say(hub, REQUEST)
+        assert (answer.result, seen) == (PLAN, [])
         response = await say(hub, "yes")
     assert seen == [("RESULT", {}), (done, {"part1": result})]
     assert "You said “If it is positive”: the result says “" in response.result
@@ -73,9 +73,9 @@ async def test_what_no_rule_decides_is_asked_and_goes_on_there_after_a_restart(m
     first = make_hub()
     team(first, "The sample was lost.")
     async with first as hub:
-        asked = await say(hub, REQUEST, "yes")
-    assert asked.requires_followup
-    assert "I cannot tell whether this is so: “it is positive”." in asked.result
+        answer = await say(hub, REQUEST, "yes")
+    assert answer.requires_followup
+    assert "I cannot tell whether this is so: “it is positive”." in answer.result
     second = make_hub()
     seen = team(second, "never asked")
     async with second as hub:

@@ -97,12 +97,12 @@ async def test_a_plan_that_stands_in_the_request_is_said_back_and_carried_out(hu
     server = serve(GOOD)
     seen = team(hub, server)
     async with hub:
-        asked, done = await ask(hub, REQUEST, "yes")
-    assert asked.result == (
+        answer, done = await ask(hub, REQUEST, "yes")
+    assert answer.result == (
         "Look up a lab result, then, if it is positive, book an appointment, otherwise cancel an appointment?"
         " Please say yes or no."
     )
-    assert asked.metadata["planned_by"] == "model"
+    assert answer.metadata["planned_by"] == "model"
     assert [code for code, _ in seen] == ["RESULT", "CANCEL"]
     assert "the result says “The test is negative”" in done.result
     assert done.metadata["planned_by"] == "model"

@@ -25,18 +25,18 @@ class Script:
         pass
 
     def scores(self, text: str) -> list[ScoredCapability]:
-        heard = {
+        scores_by_text = {
             "compare it": [ScoredCapability("trip-check", 0.9)],
             "perhaps": [ScoredCapability("trip-check", 0.4), ScoredCapability("CLAIM", 0.4)],
             "maybe": [ScoredCapability("CLAIM", 0.4)],
             "claim it": [ScoredCapability("CLAIM", 0.9)],
         }
-        return heard.get(text, [])
+        return scores_by_text.get(text, [])
 
 
 def team(hub: Hub, bank: dict[str, Any], sure: float = 0.9) -> list[Brief]:
     """Two sources that are compared, of which the bank says what is given; and one who uses what was decided."""
-    asked: list[Brief] = []
+    briefs: list[Brief] = []
 
     @hub.agent("reader", capabilities=["RECEIPTS"])
     async def reader(_: Brief) -> Answer:
@@ -48,12 +48,12 @@ def team(hub: Hub, bank: dict[str, Any], sure: float = 0.9) -> list[Brief]:
 
     @hub.agent("tax-office", capabilities=[Capability(code="CLAIM", description="Claim the tax back")])
     async def office(brief: Brief) -> str:
-        asked.append(brief)
+        briefs.append(brief)
         return "Claimed."
 
     add_workflow(hub, TRIP)
     add_orchestrator(hub, classifier=Script, glossary={"VAT": "tax"})
-    return asked
+    return briefs
 
 
 async def say(hub: Hub, *texts: str, **options: Any) -> Response:
@@ -66,7 +66,7 @@ async def say(hub: Hub, *texts: str, **options: Any) -> Response:
 
 async def test_the_user_is_asked_which_value_counts_and_the_reply_is_known_to_who_is_asked_next(hub: Hub) -> None:
     """K9, K14: a tie is the user's to decide, and what they decide is not asked again."""
-    asked = team(hub, {"lunch": "45.00 EUR", "hotel": "119.00 EUR"})
+    briefs = team(hub, {"lunch": "45.00 EUR", "hotel": "119.00 EUR"})
     async with hub:
         tied = await say(hub, "compare it")
         decided = await say(hub, "the bank is right")
@@ -75,7 +75,7 @@ async def test_the_user_is_asked_which_value_counts_and_the_reply_is_known_to_wh
     assert tied.result.endswith("The sources disagree on lunch: 54.00 EUR, or 45.00 EUR. Which one should count?")
     assert decided.result == "Lunch: 45.00 EUR counts, not 54.00 EUR."
     assert not decided.requires_followup
-    assert "Lunch: 45.00 EUR counts, not 54.00 EUR." in [note.text for note in asked[0].known]
+    assert "Lunch: 45.00 EUR counts, not 54.00 EUR." in [note.text for note in briefs[0].known]
 
 
 async def test_of_several_questions_those_that_were_not_answered_are_asked_again(hub: Hub) -> None:
@@ -85,21 +85,21 @@ async def test_of_several_questions_those_that_were_not_answered_are_asked_again
         await say(hub, "compare it")
         first = await say(hub, "lunch was 45 and the hotel 119")
         last = await say(hub, "19 %")
-    told = first.result.splitlines()
-    assert sorted(told[:2]) == [
+    lines = first.result.splitlines()
+    assert sorted(lines[:2]) == [
         "Hotel: 119.00 EUR counts, not 130.00 EUR.",
         "Lunch: 45.00 EUR counts, not 54.00 EUR.",
     ]
-    assert told[2].startswith("The sources disagree on tax rate: ")
+    assert lines[2].startswith("The sources disagree on tax rate: ")
     assert first.requires_followup
     assert last.result == "Tax rate: 19 % counts, not 7 %."
 
 
 async def test_who_wants_something_else_instead_of_deciding_gets_it(hub: Hub) -> None:
-    asked = team(hub, {"lunch": "45.00 EUR"})
+    briefs = team(hub, {"lunch": "45.00 EUR"})
     async with hub:
         response = await say(hub, "compare it", "claim it")
-    assert len(asked) == 1
+    assert len(briefs) == 1
     assert "Claimed." in response.result
 
 
@@ -138,15 +138,15 @@ async def test_who_asks_what_can_be_done_is_told(hub: Hub) -> None:
 
 
 async def test_who_does_the_work_gets_the_time_of_the_run_and_a_share_of_its_tokens(hub: Hub) -> None:
-    asked = team(hub, {})
+    briefs = team(hub, {})
     async with hub:
         await say(hub, "claim it", max_tokens=40_000, deadline_ms=100_000)
-    assert asked[0].remit.tokens == 10_000
-    assert asked[0].remit.time_ms > 90_000
+    assert briefs[0].remit.tokens == 10_000
+    assert briefs[0].remit.time_ms > 90_000
 
 
 async def test_a_workflow_that_says_less_gets_less(hub: Hub) -> None:
-    asked = team(hub, {})
+    briefs = team(hub, {})
     steps = (Step(name="one", capability="CLAIM"),)
     add_workflow(hub, Workflow(name="maybe-claim", description="Claim", steps=steps), time_ms=5_000, tokens=700)
 
@@ -157,8 +157,8 @@ async def test_a_workflow_that_says_less_gets_less(hub: Hub) -> None:
     add_orchestrator(hub, "front", classifier=Hears)
     async with hub:
         await hub.ask("front", "go", user="u")
-    assert asked[0].remit.tokens == 175
-    assert asked[0].remit.time_ms <= 5_000
+    assert briefs[0].remit.tokens == 175
+    assert briefs[0].remit.time_ms <= 5_000
 
 
 # ── restarts ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -101,11 +101,11 @@ async def test_nothing_is_lost_among_many_runs_of_one_session(hub: Hub) -> None:
     """K13: of forty increments by ten runs at once, forty are there."""
     counting(hub)
     async with hub:
-        asked = [hub.ask("a", f"all own{number} all own{number}", user="u", session="s") for number in range(10)]
-        responses = await asyncio.gather(*asked)
-        found = await kept(hub)
+        calls = [hub.ask("a", f"all own{number} all own{number}", user="u", session="s") for number in range(10)]
+        responses = await asyncio.gather(*calls)
+        counts = await kept(hub)
     assert [code_of(each) for each in responses if each.fault] == []
-    assert found == {"all": 20, **{f"own{number}": 2 for number in range(10)}}
+    assert counts == {"all": 20, **{f"own{number}": 2 for number in range(10)}}
 
 
 async def test_changes_that_one_agent_makes_at_once_are_all_kept(hub: Hub) -> None:
@@ -155,8 +155,8 @@ async def test_two_who_ask_the_user_back_at_once_both_get_through(hub: Hub) -> N
 
     add_orchestrator(hub)
     async with hub:
-        asked = [hub.ask("orchestrator", "pay a bill", user="u", session="s") for _ in range(3)]
-        responses = await asyncio.gather(*asked)
+        calls = [hub.ask("orchestrator", "pay a bill", user="u", session="s") for _ in range(3)]
+        responses = await asyncio.gather(*calls)
         reply = await hub.ask("orchestrator", "amount: 5\nto: bob", user="u", session="s")
     assert [code_of(each) for each in responses if each.fault] == []
     assert all(each.requires_followup for each in responses)
@@ -252,7 +252,7 @@ async def test_personal_data_is_kept_as_tokens_and_read_as_far_as_the_team_lets_
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "said"),
+    ("value", "code", "message"),
     [
         (object(), Code.INPUT_VALIDATION_FAILED, "value"),
         (float("nan"), Code.INPUT_VALIDATION_FAILED, "NaN"),
@@ -261,7 +261,7 @@ async def test_personal_data_is_kept_as_tokens_and_read_as_far_as_the_team_lets_
     ],
 )
 async def test_what_cannot_be_kept_is_refused_and_what_was_there_stays(
-    make_hub: MakeHub, value: Any, code: Code, said: str
+    make_hub: MakeHub, value: Any, code: Code, message: str
 ) -> None:
     hub = make_hub(limits=Limits(max_result_bytes=1_500))
 
@@ -271,7 +271,7 @@ async def test_what_cannot_be_kept_is_refused_and_what_was_there_stays(
         with pytest.raises(RemitError) as refused:
             await brief.update_state(value=value)
         assert refused.value.fault.code is code
-        assert said in str(refused.value)
+        assert message in str(refused.value)
         return await brief.state()
 
     async with hub:
@@ -334,13 +334,13 @@ async def test_processes_that_share_a_store_lose_nothing_of_each_other(tmp_path:
     """K13, decision 14: two count in one session; what both count is the sum, what each counts its own."""
     processes = [start(tmp_path, name, 30) for name in ("left", "right")]
     try:
-        said = await asyncio.gather(*(asyncio.to_thread(each.communicate, timeout=PATIENCE_S) for each in processes))
+        outputs = await asyncio.gather(*(asyncio.to_thread(each.communicate, timeout=PATIENCE_S) for each in processes))
     finally:
         for each in processes:
             each.kill()
             each.wait()
     assert [each.returncode for each in processes] == [0, 0]
-    assert all(json.loads(out.splitlines()[-1]) for out, _ in said)
+    assert all(json.loads(out.splitlines()[-1]) for out, _ in outputs)
     async with counting(Hub(store=tmp_path / "hub.db", durability="process")) as hub:
         assert await kept(hub) == {"both": 60, "left": 30, "right": 30}
 
@@ -358,9 +358,9 @@ async def test_what_was_acknowledged_survives_a_kill_in_the_middle(tmp_path: Pat
     os.kill(victim.pid, signal.SIGKILL)
     victim.communicate()
     async with counting(Hub(store=tmp_path / "hub.db", durability="process")) as hub:
-        found = (await hub.ask("a", "both", user="u", session="s")).result
-    assert found["victim"] >= acknowledged
-    assert found["both"] - 1 in (found["victim"], found["victim"] + 1), "each of its changes is there or is not"
+        counts = (await hub.ask("a", "both", user="u", session="s")).result
+    assert counts["victim"] >= acknowledged
+    assert counts["both"] - 1 in (counts["victim"], counts["victim"] + 1), "each of its changes is there or is not"
 
 
 async def live(folder: Path, name: str, times: int) -> None:

@@ -9,26 +9,26 @@ from remit_orchestrator import add_workflow
 
 
 def worker(hub: Hub, name: str) -> list[Brief]:
-    asked: list[Brief] = []
+    briefs: list[Brief] = []
 
     @hub.agent(name)
     async def work(brief: Brief) -> Answer:
-        asked.append(brief)
+        briefs.append(brief)
         return Answer({name: brief.objective}, confidence=0.9)
 
-    return asked
+    return briefs
 
 
 async def test_steps_that_begin_together_share_what_is_left(make_hub: Callable[..., Hub]) -> None:
     """K8: none takes what another needs."""
     hub = make_hub(limits=Limits(max_fan_out=4))
-    asked = worker(hub, "a")
+    briefs = worker(hub, "a")
     steps = (*(Step(name=name, agent="a") for name in "xyz"), Step(name="small", agent="a", tokens=600))
     add_workflow(hub, Workflow(name="trip", steps=steps))
     async with hub:
         response = await hub.ask("trip", "go", user="u", max_tokens=6_600)
     assert response.status is Status.SUCCESS
-    assert sorted(brief.remit.tokens for brief in asked) == [600, 1_320, 1_320, 1_320]
+    assert sorted(brief.remit.tokens for brief in briefs) == [600, 1_320, 1_320, 1_320]
 
 
 async def test_of_a_step_that_ran_out_of_time_what_was_finished_is_told(hub: Hub) -> None:
@@ -45,17 +45,17 @@ async def test_of_a_step_that_ran_out_of_time_what_was_finished_is_told(hub: Hub
     for time_ms in times:
         steps = (Step(name="quick", agent="a"), Step(name="checked", agent="slow", time_ms=time_ms))
         add_workflow(hub, Workflow(name=f"trip-{time_ms}", steps=steps))
-    told = ""
+    text = ""
     async with hub:
         for time_ms in times:
             response = await hub.ask(f"trip-{time_ms}", "go", user="u")
             assert response.status is Status.PARTIAL
-            told = response.result
-            if "The first" in told:
+            text = response.result
+            if "The first" in text:
                 break
-    assert "## Checked\n\nThe first is right." in told
-    assert "- Checked: not finished; it took too long. It can be tried again." in told
-    assert "- Checked: without two, three." in told
+    assert "## Checked\n\nThe first is right." in text
+    assert "- Checked: not finished; it took too long. It can be tried again." in text
+    assert "- Checked: without two, three." in text
 
 
 async def test_if_the_step_that_matters_is_not_done_only_that_is_told(hub: Hub) -> None:

@@ -43,32 +43,32 @@ def flow(*steps: Step, **fields: Any) -> Workflow:
 
 def worker(hub: Hub, name: str, *capabilities: str) -> list[Brief]:
     """An agent that answers with its name and its input, and what it was asked."""
-    asked: list[Brief] = []
+    briefs: list[Brief] = []
 
     @hub.agent(name, capabilities=capabilities)
     async def work(brief: Brief) -> Answer:
-        asked.append(brief)
+        briefs.append(brief)
         return Answer({name: brief.input}, confidence=0.9)
 
-    return asked
+    return briefs
 
 
 async def test_each_step_gets_what_it_refers_to(hub: Hub) -> None:
     """K8, X8: a chain through results, the workflow's input and the user's words."""
     worker(hub, "a")
-    asked = worker(hub, "b", "B")
+    briefs = worker(hub, "b", "B")
     first = Step(name="first", agent="a", input={"n": "{input.n}", "said": "{request}"})
     add_workflow(hub, flow(first, Step(name="second", capability="B", input="{first.a.n}"), result="second"))
     async with hub:
         response = await hub.ask("trip", "Plan it", user="u", input={"n": 7})
     assert (response.status, response.result) == (Status.SUCCESS, {"b": 7})
-    assert asked[0].capability == "B"
+    assert briefs[0].capability == "B"
 
 
 async def test_the_hand_off_says_what_came_before(hub: Hub) -> None:
     """K5."""
     worker(hub, "a")
-    asked = worker(hub, "b")
+    briefs = worker(hub, "b")
     add_workflow(
         hub,
         flow(
@@ -78,7 +78,7 @@ async def test_the_hand_off_says_what_came_before(hub: Hub) -> None:
     )
     async with hub:
         await hub.ask("trip", "Plan my trip", user="u", session="s")
-    handoff = asked[0].handoff
+    handoff = briefs[0].handoff
     assert handoff.original_request == "Plan my trip"
     assert (handoff.history, handoff.position) == ("s", "Step 2 of 2 (Choosing a hotel)")
     assert (handoff.prior_agents, handoff.prior_outputs) == (("a",), {"first": {"a": "Looking at flights"}})
@@ -91,7 +91,7 @@ async def test_what_was_decided_assumed_and_bound_before_holds_for_every_step_an
     async def a(brief: Brief) -> Answer:
         return Answer({"share": 5}, summary="The market grows.", warnings=("Figures are from 2023.",))
 
-    asked = worker(hub, "b")
+    briefs = worker(hub, "b")
     add_workflow(hub, Workflow(name="inner", steps=(Step(name="last", agent="b", input="{input}", title="Counting…"),)))
     add_workflow(hub, flow(Step(name="first", agent="a"), Step(name="second", agent="inner", input="{first.share}")))
     given = Handoff(
@@ -109,7 +109,7 @@ async def test_what_was_decided_assumed_and_bound_before_holds_for_every_step_an
     async with hub:
         response = await hub.ask("trip", "Go", user="u", session="s", handoff=given)
         records = await hub.store.records(run=response.run)
-    (brief,) = asked
+    (brief,) = briefs
     assert (brief.user, brief.request.parent_session) == ("u", brief.handoff.history)
     expected = replace(
         given,
@@ -160,11 +160,11 @@ async def test_steps_that_wait_for_nothing_run_side_by_side_within_the_limit(hub
 async def test_a_condition_that_does_not_hold_skips_a_step_and_nothing_is_missing(hub: Hub) -> None:
     """X15: conditional delegation."""
     worker(hub, "a")
-    asked = worker(hub, "b")
+    briefs = worker(hub, "b")
     add_workflow(hub, flow(Step(name="one", agent="a", input=1), Step(name="two", agent="b", when="one.a > 1")))
     async with hub:
         response = await hub.ask("trip", "go", user="u")
-    assert (response.status, asked, response.unfinished) == (Status.SUCCESS, [], ())
+    assert (response.status, briefs, response.unfinished) == (Status.SUCCESS, [], ())
     assert response.metadata["steps"]["two"]["state"] == "skipped"
 
 
@@ -231,9 +231,9 @@ async def test_a_partial_failure_says_what_was_done_what_was_not_and_why(hub: Hu
     assert response.unfinished == ("Looking at the market", "Writing it up")
     assert "Looking at the market: not done; something went wrong on the way" in response.result
     assert "Writing it up: not begun, because what it builds on could not be done" in response.result
-    told = [record.body.text for record in records if isinstance(record.body, Progress)]
-    assert told == ["Working out the financial side…", "Looking at the market…"]
-    assert not any(name in "\n".join([response.result, *told]) for name in ("ANL", "MKT", "ANL_NPV"))
+    progress = [record.body.text for record in records if isinstance(record.body, Progress)]
+    assert progress == ["Working out the financial side…", "Looking at the market…"]
+    assert not any(name in "\n".join([response.result, *progress]) for name in ("ANL", "MKT", "ANL_NPV"))
 
 
 async def test_sources_that_contradict_each_other_are_named_and_the_surer_is_preferred(hub: Hub) -> None:
@@ -374,11 +374,11 @@ def test_a_workflow_that_can_never_end_is_refused_at_once(hub: Hub) -> None:
 
 
 async def test_a_share_is_a_part_of_the_workflows_tokens(hub: Hub) -> None:
-    asked = worker(hub, "a")
+    briefs = worker(hub, "a")
     add_workflow(hub, flow(Step(name="one", agent="a", share=0.25), Step(name="two", agent="a", tokens=300)))
     async with hub:
         await hub.ask("trip", "go", user="u", max_tokens=10_000)
-    assert {brief.remit.tokens for brief in asked} == {2_500, 300}
+    assert {brief.remit.tokens for brief in briefs} == {2_500, 300}
 
 
 # ── restarts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -432,9 +432,9 @@ async def test_after_a_kill_no_finished_step_is_done_again(tmp_path: Path, monke
     await asyncio.to_thread(kill_at, tmp_path, "c")
     async with make_life(tmp_path) as hub:
         response = await hub.ask("trip", "go", user="u", request_id="r")
-        told = [each.body.text for each in await hub.store.records() if isinstance(each.body, Progress)]
+        progress = [each.body.text for each in await hub.store.records() if isinstance(each.body, Progress)]
     assert response.status is Status.SUCCESS
-    assert told == ["a…", "b…", "c…", "d…", "e…"], "what the user has read before the restart is not told again"
+    assert progress == ["a…", "b…", "c…", "d…", "e…"], "what the user has read before the restart is not told again"
     assert (tmp_path / "done.txt").read_text().split().count("c") == 2
     assert sorted((tmp_path / "done.txt").read_text().split()) == ["a", "b", "c", "c", "d", "e"]
 

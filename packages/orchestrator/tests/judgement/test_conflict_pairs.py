@@ -20,10 +20,10 @@ PAIRS = labelled()
 )
 def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
     """K9: a false conflict costs the user as much as a hidden one."""
-    found = counts(PAIRS[part])
-    assert found.precision >= 0.95
-    assert found.recall >= recall
-    assert min(found.conflicting, found.harmless) >= 20
+    counted = counts(PAIRS[part])
+    assert counted.precision >= 0.95
+    assert counted.recall >= recall
+    assert min(counted.conflicting, counted.harmless) >= 20
 
 
 def test_answers_of_two_capabilities_never_contradict_each_other() -> None:

@@ -24,11 +24,11 @@ def _taken_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[
 async def check(domain: Domain, dialogue: Dialogue, folder: Path, classifier: ClassifierName) -> None:
     """Play a dialogue; a turn that is known to fail has to fail, and no other may."""
     reports = await play(domain, dialogue, folder, classifier)
-    told = "\n".join(map(str, reports))
+    listed = "\n".join(map(str, reports))
     wrong = [each.number for each in reports if each.wrong and not each.turn.known_failure]
-    assert wrong == [], f"these turns are wrong:\n{told}"
+    assert wrong == [], f"these turns are wrong:\n{listed}"
     right = [each.number for each in reports if not each.wrong and each.turn.known_failure]
-    assert right == [], f"these turns are as they should be now, so take their marks away:\n{told}"
+    assert right == [], f"these turns are as they should be now, so take their marks away:\n{listed}"
     if known := {each.turn.known_failure for each in reports if each.wrong}:
         pytest.xfail("; ".join(sorted(known)))
 

@@ -181,9 +181,9 @@ def test_by_default_nothing_is_said_twice_and_one_alone_keeps_its_structure() ->
 @given(st.sampled_from(["merge-all", "ai-blend", "default", "best-confidence"]), st.data())
 def test_the_order_of_arrival_changes_nothing(strategy: str, data: st.DataObject) -> None:
     """C5: results are put in the order in which they were asked for."""
-    asked = list(enumerate(data.draw(st.lists(responses, max_size=4))))
-    arrived: Sequence[tuple[int, Response]] = data.draw(st.permutations(asked))
-    assert aggregated(strategy, *arrived) == aggregated(strategy, *asked)
+    calls = list(enumerate(data.draw(st.lists(responses, max_size=4))))
+    arrived: Sequence[tuple[int, Response]] = data.draw(st.permutations(calls))
+    assert aggregated(strategy, *arrived) == aggregated(strategy, *calls)
 
 
 @given(st.lists(responses, max_size=3))
@@ -218,10 +218,10 @@ OPEN = Conflict(
 
 def test_an_answer_carries_the_conflicts_of_its_components() -> None:
     """K9: conflicts shown, and the user asked where it matters."""
-    told = with_findings(
+    answer = with_findings(
         Answer("A", metadata={"strategy": "merge-all"}), Findings(conflicts=(CONFLICT,), agreement=0.5)
     )
-    assert told == Answer(
+    assert answer == Answer(
         "A",
         metadata={
             "strategy": "merge-all",
@@ -237,7 +237,7 @@ def test_an_answer_carries_the_conflicts_of_its_components() -> None:
             ],
         },
     )
-    assert checked(told) == told
+    assert checked(answer) == answer
     assert with_findings(Answer("A"), Findings(conflicts=(OPEN,))).requires_followup
 
 
@@ -310,9 +310,9 @@ def test_a_sentence_that_no_result_carries_is_dropped_and_named() -> None:
     assert hold(text, blend).whole
     advised = hold(f"{text} You should send it soon.", blend)
     assert (advised.whole, advised.text) == (False, text)
-    told = [{"sentence": "You should send it soon.", "why": "advice"}]
+    dropped = [{"sentence": "You should send it soon.", "why": "advice"}]
     assert blended(MERGED, f"{text} You should send it soon.", blend) == Answer(
-        text, metadata=MERGED.metadata | {"strategy": "ai-blend", "dropped": told}
+        text, metadata=MERGED.metadata | {"strategy": "ai-blend", "dropped": dropped}
     )
     denied = blended(MERGED, "The parcel is not insured and weighs 45 kg.", blend)
     assert (denied.result, denied.metadata["left_out"]) == (MERGED.result, ["Parcel"])

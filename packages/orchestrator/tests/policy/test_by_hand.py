@@ -22,9 +22,9 @@ from remit_orchestrator.workflow_plan import filled, literal
 from samples import a_card, a_remit, a_request, a_response
 
 
-@pytest.mark.parametrize(("asked", "left", "granted"), [(5, 9, 5), (9, 5, 5), (-1, 9, 0), (9, -1, 0)])
-def test_tokens_are_granted_as_asked_but_never_more_than_are_left(asked: int, left: int, granted: int) -> None:
-    assert grant_tokens(asked, left) == granted
+@pytest.mark.parametrize(("wanted", "left", "granted"), [(5, 9, 5), (9, 5, 5), (-1, 9, 0), (9, -1, 0)])
+def test_tokens_are_granted_as_asked_but_never_more_than_are_left(wanted: int, left: int, granted: int) -> None:
+    assert grant_tokens(wanted, left) == granted
 
 
 def test_of_a_grant_some_is_settled_and_the_rest_released_or_overrun() -> None:

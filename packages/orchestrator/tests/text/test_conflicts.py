@@ -49,14 +49,14 @@ def test_what_can_both_be_right_is_none(one: Any, other: Any) -> None:
 
 
 def test_a_conflict_names_the_place_the_values_and_who_says_which() -> None:
-    found = find(
+    findings = find(
         [
             Component("rail", {"flights": [{"id": "AF12", "departure": "9:40"}]}, 0.9),
             Component("air", {"flights": [{"id": "AF12", "departure": "10:40"}]}, 0.4),
             Component("bus", {"flights": [{"id": "AF12", "departure": "09:40"}]}),
         ]
     )
-    assert found == Findings(
+    assert findings == Findings(
         conflicts=(
             Conflict(
                 path="flights[AF12].departure",
@@ -124,27 +124,27 @@ def test_a_path_is_shown_as_it_is_written() -> None:
 
 
 def test_several_figures_of_one_source_are_one_side() -> None:
-    found = of("Blood pressure is 120/80.", "Blood pressure is 160/95.")
-    assert found.conflicts[0].values == (ReportedValue("120 and 80", ("a",)), ReportedValue("160 and 95", ("b",)))
+    findings = of("Blood pressure is 120/80.", "Blood pressure is 160/95.")
+    assert findings.conflicts[0].values == (ReportedValue("120 and 80", ("a",)), ReportedValue("160 and 95", ("b",)))
 
 
 def test_three_sources_can_have_three_opinions() -> None:
-    found = of("The fee is $50.", "The fee is $60.", "The fee is $70.")
-    assert [each.values for each in found.conflicts] == [
+    findings = of("The fee is $50.", "The fee is $60.", "The fee is $70.")
+    assert [each.values for each in findings.conflicts] == [
         (ReportedValue("$50", ("a",)), ReportedValue("$60", ("b",)), ReportedValue("$70", ("c",)))
     ]
 
 
 def test_two_conflicts_in_which_one_source_is_alone_are_one() -> None:
-    found = of("The fee is $50.", "The fee is $60.", "The fee is $60.", "The fee is $50.")
-    assert [each.values for each in found.conflicts] == [
+    findings = of("The fee is $50.", "The fee is $60.", "The fee is $60.", "The fee is $50.")
+    assert [each.values for each in findings.conflicts] == [
         (ReportedValue("$50", ("a", "d")), ReportedValue("$60", ("b", "c")))
     ]
 
 
 def test_what_agrees_with_a_side_is_on_it_though_it_says_more() -> None:
-    found = of("The train leaves at 9:40.", "The train leaves at 10:40.", "The early train leaves at 9:40.")
-    assert [each.values for each in found.conflicts] == [
+    findings = of("The train leaves at 9:40.", "The train leaves at 10:40.", "The early train leaves at 9:40.")
+    assert [each.values for each in findings.conflicts] == [
         (ReportedValue("9:40", ("a", "c")), ReportedValue("10:40", ("b",)))
     ]
 
@@ -155,8 +155,8 @@ def test_what_two_may_have_rounded_from_the_third_is_no_conflict() -> None:
 
 
 def test_whoever_cannot_be_compared_takes_no_side() -> None:
-    found = of({"eta": "9:40"}, {"eta": "10:40"}, {"eta": "in the morning"})
-    assert [each.values for each in found.conflicts] == [
+    findings = of({"eta": "9:40"}, {"eta": "10:40"}, {"eta": "in the morning"})
+    assert [each.values for each in findings.conflicts] == [
         (ReportedValue("9:40", ("a",)), ReportedValue("10:40", ("b",)))
     ]
 
@@ -230,21 +230,21 @@ def test_the_order_of_components_changes_nothing_but_the_order_of_listing(
 ) -> None:
     components = [Component(name, *each) for name, each in zip("abc", zip(several, sure, strict=False), strict=False)]
 
-    def found(order: Sequence[Component]) -> tuple[set[Any], float]:
+    def listing_of(order: Sequence[Component]) -> tuple[set[Any], float]:
         findings = find(order)
         listed = {
             (
                 each.path,
                 each.severity,
                 repr(each.preferred),
-                frozenset((repr(said.value), frozenset(said.names)) for said in each.values),
+                frozenset((repr(reported.value), frozenset(reported.names)) for reported in each.values),
                 each.question is None,
             )
             for each in findings.conflicts
         }
         return listed, findings.agreement
 
-    assert all(found(order) == found(components) for order in permutations(components))
+    assert all(listing_of(order) == listing_of(components) for order in permutations(components))
 
 
 @given(results)
@@ -256,7 +256,7 @@ def test_a_component_never_conflicts_with_itself(result: Any) -> None:
 @given(st.lists(results, min_size=2, max_size=3))
 def test_every_conflict_is_between_different_sources(several: list[Any]) -> None:
     for conflict in of(*several).conflicts:
-        sides = [set(said.names) for said in conflict.values]
+        sides = [set(reported.names) for reported in conflict.values]
         assert any(one - other and other - one for one in sides for other in sides)
 
 
@@ -297,14 +297,15 @@ def test_shared_things_of_lists_count_towards_what_is_looked_at() -> None:
 
 
 def test_a_sentence_that_one_source_only_asks_is_said_by_the_other_alone() -> None:
-    said, asked = "The fee is $5. All is well.", "The fee is $5? All is well."
-    assert of(said, asked, "The fee is $6.").conflicts == of(said, "All is well.", "The fee is $6.").conflicts
-    assert of(asked, "The fee is $6.").conflicts == ()
+    statement, question = "The fee is $5. All is well.", "The fee is $5? All is well."
+    without = of(statement, "All is well.", "The fee is $6.")
+    assert of(statement, question, "The fee is $6.").conflicts == without.conflicts
+    assert of(question, "The fee is $6.").conflicts == ()
 
 
 def test_a_field_and_a_sentence_that_say_the_same_are_on_one_side() -> None:
     (conflict,) = of({"height": 5}, "The height is 5.", "The height is 7.").conflicts
-    assert {said.value: said.names for said in conflict.values} == {"5": ("a", "b"), "7": ("c",)}
+    assert {reported.value: reported.names for reported in conflict.values} == {"5": ("a", "b"), "7": ("c",)}
 
 
 def test_what_says_nothing_is_neither_denied_nor_affirmed() -> None:

@@ -28,11 +28,11 @@ def test_a_later_bound_takes_the_place_of_an_earlier_one_and_only_the_user_deman
 
 
 @pytest.mark.parametrize(
-    ("said", "result", "broken"),
+    ("text", "result", "broken"),
     cases("constraints", "a_constraint_is_compared_with_what_it_is_about"),
 )
-def test_a_constraint_is_compared_with_what_it_is_about(said: str, result: Json, broken: int) -> None:
-    assert len(breaches(demands_of(notes_of(said)), [result])) == broken
+def test_a_constraint_is_compared_with_what_it_is_about(text: str, result: Json, broken: int) -> None:
+    assert len(breaches(demands_of(notes_of(text)), [result])) == broken
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_the_reply_to_a_question_is_a_constraint_and_the_question_is_none() -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "read"),
+    ("text", "read"),
     cases("constraints", "what_demands_something_is_read_and_nothing_else"),
 )
-def test_what_demands_something_is_read_and_nothing_else(said: str, read: int) -> None:
-    assert len(demands_of(notes_of(said)).constraints) == read
+def test_what_demands_something_is_read_and_nothing_else(text: str, read: int) -> None:
+    assert len(demands_of(notes_of(text)).constraints) == read
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ TOLD = "Ward 3 has 12 free beds and ward 5 has 7. Dr. Amari is not available bef
 
 
 def test_what_the_sources_say_is_faithful_in_another_order_and_other_words() -> None:
-    found = check(TOLD, [BEDS, DOCTOR])
-    assert (found.faithful, found.text) == (True, TOLD)
+    checked = check(TOLD, [BEDS, DOCTOR])
+    assert (checked.faithful, checked.text) == (True, TOLD)
     assert check("Dr. Amari cannot be reached before Thursday. Ward 5: 7 beds, ward 3: 12.", [BEDS, DOCTOR]).faithful
 
 
@@ -42,19 +42,19 @@ def test_the_same_from_another_side_is_faithful(source: str, text: str) -> None:
 
 def test_a_statement_with_nothing_of_its_own_left_is_missing() -> None:
     source = Component("a", "Ballots sent by post must arrive by 3 June. Late ballots are not counted.")
-    told = check("Ballots sent by post must arrive by 3 June.", [source])
-    assert told.missing == ((0, "Late ballots are not counted."),)
+    checked = check("Ballots sent by post must arrive by 3 June.", [source])
+    assert checked.missing == ((0, "Late ballots are not counted."),)
 
 
 def test_a_sentence_without_a_source_is_dropped_and_the_rest_is_kept() -> None:
-    found = check(f"{TOLD} You should call her soon.", [BEDS, DOCTOR])
-    assert (found.text, [each.why for each in found.objections]) == (TOLD, ["advice"])
+    checked = check(f"{TOLD} You should call her soon.", [BEDS, DOCTOR])
+    assert (checked.text, [each.why for each in checked.objections]) == (TOLD, ["advice"])
 
 
 def test_a_text_that_cannot_do_without_a_sentence_is_not_kept() -> None:
     swapped = "Ward 3 has 7 free beds. Ward 5 has 12 free beds. Dr. Amari is not available before Thursday."
-    found = check(swapped, [BEDS, DOCTOR])
-    assert (found.text, {source for source, _ in found.missing}) == ("", {0})
+    checked = check(swapped, [BEDS, DOCTOR])
+    assert (checked.text, {source for source, _ in checked.missing}) == ("", {0})
     source = Component("a", "The lamp is old. The lamp is red.")
     hanging = "The lamp is old. The lamp is not red. It is red."
     assert check(hanging, [source]).text == ""

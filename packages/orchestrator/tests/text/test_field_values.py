@@ -23,13 +23,13 @@ def fits(schema: Schema, value: Json) -> bool:
     return not misfits(schema, value)
 
 
-def found(text: str, /, **fields: Schema) -> dict[str, Json]:
+def values_in(text: str, /, **fields: Schema) -> dict[str, Json]:
     return {name: each.value for name, each in find_values(text, fields, frozenset(fields), fits, MONDAY).items()}
 
 
 @pytest.mark.parametrize("text", ["notify the receiver", "tell the receiver about it", "the receiver is unknown", ""])
 def test_the_words_of_a_request_are_no_value(text: str) -> None:
-    assert found(text, receiver=TEXT) == {}
+    assert values_in(text, receiver=TEXT) == {}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_words_of_a_request_are_no_value(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_value_is_found_by_what_marks_it(text: str, fields: dict[str, Schema], values: dict[str, Json]) -> None:
-    assert found(text, **fields) == values
+    assert values_in(text, **fields) == values
 
 
 @pytest.mark.parametrize(
@@ -133,5 +133,5 @@ def test_a_hostile_text_costs_no_more_than_any_other(piece: str) -> None:
     from time import process_time
 
     begun = process_time()
-    found(piece * 5_000, **fields)
+    values_in(piece * 5_000, **fields)
     assert process_time() - begun < 2

@@ -56,10 +56,10 @@ class Echo:
     """Knows each text as a capability of that name, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.texts: list[str] = []
 
     def scores(self, text: str) -> list[ScoredCapability]:
-        self.asked.append(text)
+        self.texts.append(text)
         return [ScoredCapability(text, 1.0)]
 
 
@@ -120,7 +120,7 @@ def test_a_classifier_is_asked_about_the_whole_and_about_parts_if_there_are_seve
         [ScoredCapability("Project our revenue", 1.0)],
         [ScoredCapability("write a report", 1.0)],
     ]
-    assert echo.asked == [
+    assert echo.texts == [
         "write a report",
         "Project our revenue; write a report",
         "Project our revenue",
@@ -138,21 +138,21 @@ def test_what_is_clear_is_routed_with_its_confidence() -> None:
 
 def test_a_request_with_several_parts_has_several_intents_in_the_order_of_its_text() -> None:
     """K7: the document's own example."""
-    found = decided(scored(ANL_PROJECTION=0.85), scored(DOC_GENERATE=0.9), DOC_GENERATE=0.5, ANL_PROJECTION=0.4)
-    assert isinstance(found, Planned)
-    assert [each.intent for each in found.parts] == [intent("ANL_PROJECTION", 0.85), intent("DOC_GENERATE", 0.9)]
+    decision = decided(scored(ANL_PROJECTION=0.85), scored(DOC_GENERATE=0.9), DOC_GENERATE=0.5, ANL_PROJECTION=0.4)
+    assert isinstance(decision, Planned)
+    assert [each.intent for each in decision.parts] == [intent("ANL_PROJECTION", 0.85), intent("DOC_GENERATE", 0.9)]
 
 
 def test_parts_that_ask_for_the_same_are_one_intent() -> None:
-    found = decided(scored(ANL_NPV=0.9), scored(ANL_NPV=0.95), ANL_NPV=0.97)
-    assert found == Routed(intent("ANL_NPV", 0.97))
+    decision = decided(scored(ANL_NPV=0.9), scored(ANL_NPV=0.95), ANL_NPV=0.97)
+    assert decision == Routed(intent("ANL_NPV", 0.97))
 
 
 def test_a_part_that_is_not_sure_enough_is_asked_about() -> None:
     """K7: no part is dropped in silence."""
-    found = decided(scored(ANL_NPV=0.9), scored(DOC_GENERATE=0.55), [], ANL_NPV=0.8)
-    assert isinstance(found, Planned)
-    assert [(each.how, each.text) for each in found.parts] == [
+    decision = decided(scored(ANL_NPV=0.9), scored(DOC_GENERATE=0.55), [], ANL_NPV=0.8)
+    assert isinstance(decision, Planned)
+    assert [(each.how, each.text) for each in decision.parts] == [
         ("act", "Calculate the net present value"),
         ("ask", "Write a report"),
     ]
@@ -193,9 +193,9 @@ def test_close_routes_are_offered_in_the_words_of_their_descriptions() -> None:
 
 def test_three_are_the_most_that_are_offered() -> None:
     labels = {code: Label(target=code, description=f"Do {code}") for code in "pqrs"}
-    found = decided(labels=labels, p=0.25, q=0.25, r=0.25, s=0.25)
-    assert isinstance(found, Choose)
-    assert found.question == "Which of these do you want: “Do p”, “Do q” or “Do r”?"
+    decision = decided(labels=labels, p=0.25, q=0.25, r=0.25, s=0.25)
+    assert isinstance(decision, Choose)
+    assert decision.question == "Which of these do you want: “Do p”, “Do q” or “Do r”?"
 
 
 def test_below_the_threshold_a_specific_question_is_asked() -> None:
@@ -256,16 +256,16 @@ def test_a_classifier_that_is_not_certain_confirms_whatever_changes_something() 
 
 
 def test_without_a_clear_lead_nothing_is_done() -> None:
-    found = judged(PLAIN, DOC_GENERATE=0.5, ANL_NPV=0.4)
-    assert isinstance(found, Choose)
-    assert [each.intent.code for each in found.options] == ["DOC_GENERATE", "ANL_NPV"]
+    decision = judged(PLAIN, DOC_GENERATE=0.5, ANL_NPV=0.4)
+    assert isinstance(decision, Choose)
+    assert [each.intent.code for each in decision.options] == ["DOC_GENERATE", "ANL_NPV"]
 
 
 def test_what_is_vague_is_asked_about_however_sure_the_classifier_is() -> None:
     for label in (READ, WRITE):
-        found = judged(VAGUE, label, DOC_GENERATE=0.95, ANL_NPV=0.02, ANL_PROJECTION=0.01)
-        assert isinstance(found, Choose)
-        assert [each.intent.code for each in found.options] == ["DOC_GENERATE", "ANL_NPV", "ANL_PROJECTION"]
+        decision = judged(VAGUE, label, DOC_GENERATE=0.95, ANL_NPV=0.02, ANL_PROJECTION=0.01)
+        assert isinstance(decision, Choose)
+        assert [each.intent.code for each in decision.options] == ["DOC_GENERATE", "ANL_NPV", "ANL_PROJECTION"]
 
 
 def test_what_says_nothing_is_answered_with_the_question_what_is_wanted() -> None:
@@ -280,11 +280,11 @@ def test_what_is_foreign_is_admitted_however_sure_the_classifier_is() -> None:
 
 def test_parts_are_held_to_the_same_rules() -> None:
     parts = scored(ANL_NPV=0.95), scored(DOC_GENERATE=0.95)
-    heard = ClassifiedText((), parts, clarity=LIKELY, part_clarities=(PLAIN, LIKELY))
-    found = plan(heard, LABELS)
-    assert isinstance(found, Planned)
-    assert [each.how for each in found.parts] == ["act", "confirm"]
-    unclear = plan(heard._replace(part_clarities=(PLAIN, VAGUE)), LABELS)
+    classified = ClassifiedText((), parts, clarity=LIKELY, part_clarities=(PLAIN, LIKELY))
+    decision = plan(classified, LABELS)
+    assert isinstance(decision, Planned)
+    assert [each.how for each in decision.parts] == ["act", "confirm"]
+    unclear = plan(classified._replace(part_clarities=(PLAIN, VAGUE)), LABELS)
     assert isinstance(unclear, Planned)
     assert [each.how for each in unclear.parts] == ["act", "ask"]
 
@@ -361,16 +361,16 @@ def test_codes_and_names_of_agents_never_show(description: str) -> None:
         "ANL_NPV": Label(target="ORC", description=description),
         "TAG": Label(target="tag-ai", description="Sort receipts"),
     }
-    for found in (decided(labels=labels, ANL_NPV=0.4, TAG=0.4), decided(labels=labels)):
+    for decision in (decided(labels=labels, ANL_NPV=0.4, TAG=0.4), decided(labels=labels)):
         assert not any(
-            name in str(found).replace("code='ANL_NPV'", "") for name in ("Runs", "Ask", "Handled", "sorting")
+            name in str(decision).replace("code='ANL_NPV'", "") for name in ("Runs", "Ask", "Handled", "sorting")
         )
 
 
 def test_a_name_that_is_a_plain_word_gives_nothing_away() -> None:
     labels = {"FILE": Label(target="taxes", description="File your taxes")}
-    found = decided(labels=labels)
-    assert found == Unknown("I cannot do that. What I can do:\n- File your taxes")
+    decision = decided(labels=labels)
+    assert decision == Unknown("I cannot do that. What I can do:\n- File your taxes")
 
 
 @pytest.mark.parametrize(
@@ -386,16 +386,16 @@ def test_a_name_that_is_a_plain_word_gives_nothing_away() -> None:
     ],
 )
 def test_users_read_the_first_sentence_of_a_description(description: str, words: str) -> None:
-    found = decided(labels={"A_1": Label(target="a", description=description)})
-    assert found == Unknown(f"I cannot do that. What I can do:\n- {words}")
+    decision = decided(labels={"A_1": Label(target="a", description=description)})
+    assert decision == Unknown(f"I cannot do that. What I can do:\n- {words}")
 
 
 def test_a_team_may_speak_another_language() -> None:
     phrases = Phrases(which="Was davon: {options}?", last=" oder ")
     labels = {"A": Label(target="a", description="Flug buchen"), "B": Label(target="b", description="Hotel buchen")}
-    found = decide(ClassifiedText(scored(A=0.4, B=0.4)), labels, phrases=phrases)
-    assert isinstance(found, Choose)
-    assert found.question == "Was davon: “Flug buchen” oder “Hotel buchen”?"
+    decision = decide(ClassifiedText(scored(A=0.4, B=0.4)), labels, phrases=phrases)
+    assert isinstance(decision, Choose)
+    assert decision.question == "Was davon: “Flug buchen” oder “Hotel buchen”?"
 
 
 def test_braces_in_a_description_are_only_braces() -> None:
@@ -420,19 +420,19 @@ def test_nothing_is_routed_below_the_threshold_nor_outside_the_labels(
 ) -> None:
     match plan(ClassifiedText(whole, several), LABELS):
         case Routed(primary=primary):
-            found = [primary]
+            named = [primary]
             assert primary.confidence >= Thresholds().act
         case Choose(options=options):
-            found = [each.intent for each in options]
-            assert 2 <= len(found) <= 3
+            named = [each.intent for each in options]
+            assert 2 <= len(named) <= 3
         case Unclear(option=option):
-            found = [option]
+            named = [option]
         case Confirm(intents=intents):
-            found = list(intents)
+            named = list(intents)
         case Unknown() | Vague() | Planned():
-            found = []
-    assert all(LABELS[each.code].target == each.target for each in found)
-    assert len({each.code for each in found}) == len(found)
+            named = []
+    assert all(LABELS[each.code].target == each.target for each in named)
+    assert len({each.code for each in named}) == len(named)
 
 
 # ── route it, or handle it here ───────────────────────────────────────────────────────────────────────────────────────

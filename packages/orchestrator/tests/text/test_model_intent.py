@@ -19,8 +19,8 @@ LABELS = {code: Label(target=code.lower(), description=f"Do {code.lower()}") for
 
 def test_a_model_is_told_codes_descriptions_and_examples() -> None:
     """K7."""
-    told = instructions([NPV, DOC], examples=2).splitlines()
-    assert told[-2:] == ["- NPV: Work out what it is worth. People say: “is it worth it”; “npv please”", "- DOC: ."]
+    lines = instructions([NPV, DOC], examples=2).splitlines()
+    assert lines[-2:] == ["- NPV: Work out what it is worth. People say: “is it worth it”; “npv please”", "- DOC: ."]
     assert "People say" not in instructions([NPV], examples=0)
 
 
@@ -35,18 +35,18 @@ def guess(code: str = "NPV", confidence: Any = 0.9) -> dict[str, Any]:
 
 def test_one_intent_and_what_may_be_meant_instead() -> None:
     """K7: primary intent, with confidence."""
-    said = {"primary": guess(), "secondary": [], "alternatives": [guess("DOC", 0.3)]}
-    assert misfits(answer_schema(CODES), said) == ()
-    assert understood(said, CODES) == ClassifiedText([ScoredCapability("NPV", 0.9), ScoredCapability("DOC", 0.3)], [])
+    reply = {"primary": guess(), "secondary": [], "alternatives": [guess("DOC", 0.3)]}
+    assert misfits(answer_schema(CODES), reply) == ()
+    assert understood(reply, CODES) == ClassifiedText([ScoredCapability("NPV", 0.9), ScoredCapability("DOC", 0.3)], [])
 
 
 def test_secondary_intents_are_parts_of_their_own() -> None:
     """K7: secondary intents, with targets and confidence."""
-    heard = understood(
+    classified = understood(
         {"primary": guess(), "secondary": [guess("DOC", 0.8), guess("ASK", 0.4)]}, CODES, "money on paper"
     )
-    assert isinstance(heard, ClassifiedText)
-    decision = plan(heard, LABELS)
+    assert isinstance(classified, ClassifiedText)
+    decision = plan(classified, LABELS)
     assert isinstance(decision, Planned)
     assert [(each.how, each.text) for each in decision.parts] == [("act", "money on paper")] * 2 + [
         ("ask", "money on paper")
@@ -63,11 +63,11 @@ def of_part(part: int, code: str = "NPV", confidence: float = 0.9) -> dict[str, 
 def test_a_model_is_given_the_parts_of_a_request_and_says_which_it_means() -> None:
     assert request("all of it", PARTS).endswith("Its parts:\n1. value it\n2. write it down\n3. sing a song")
     assert "Say of which part" in instructions([NPV], examples=0, parts=True)
-    said = {"primary": of_part(1), "secondary": [of_part(2, "DOC", 0.5)], "alternatives": [of_part(2, "ASK", 0.4)]}
-    assert misfits(answer_schema(CODES, 3), said) == ()
-    heard = understood(said, CODES, "all of it", PARTS)
-    assert isinstance(heard, ClassifiedText)
-    decision = plan(heard, LABELS)
+    reply = {"primary": of_part(1), "secondary": [of_part(2, "DOC", 0.5)], "alternatives": [of_part(2, "ASK", 0.4)]}
+    assert misfits(answer_schema(CODES, 3), reply) == ()
+    classified = understood(reply, CODES, "all of it", PARTS)
+    assert isinstance(classified, ClassifiedText)
+    decision = plan(classified, LABELS)
     assert isinstance(decision, Planned)
     assert [(each.how, each.text) for each in decision.parts] == [
         ("act", "value it"),
@@ -78,30 +78,30 @@ def test_a_model_is_given_the_parts_of_a_request_and_says_which_it_means() -> No
 
 
 def test_what_a_model_names_besides_the_parts_is_not_lost() -> None:
-    said = {"primary": of_part(1), "secondary": [of_part(1, "DOC"), of_part(3, "NPV"), guess("ASK")]}
-    heard = understood(said, CODES, "all of it", PARTS)
-    assert isinstance(heard, ClassifiedText)
-    assert [each.text for each in heard.plan] == ["value it", "write it down", "sing a song", "value it"]
-    assert [[each.code for each in scored] for scored in heard.parts] == [["NPV"], ["ASK"], ["NPV"], ["DOC"]]
+    reply = {"primary": of_part(1), "secondary": [of_part(1, "DOC"), of_part(3, "NPV"), guess("ASK")]}
+    classified = understood(reply, CODES, "all of it", PARTS)
+    assert isinstance(classified, ClassifiedText)
+    assert [each.text for each in classified.plan] == ["value it", "write it down", "sing a song", "value it"]
+    assert [[each.code for each in scored] for scored in classified.parts] == [["NPV"], ["ASK"], ["NPV"], ["DOC"]]
 
 
 def test_where_words_are_sure_of_another_part_the_user_is_asked_about_that_part() -> None:
-    heard = understood({"primary": of_part(1)}, CODES, "all of it", PARTS[:2])
-    assert isinstance(heard, ClassifiedText)
+    classified = understood({"primary": of_part(1)}, CODES, "all of it", PARTS[:2])
+    assert isinstance(classified, ClassifiedText)
     words = ClassifiedText((), [[ScoredCapability("NPV", 0.9)], [ScoredCapability("DOC", 0.8)]])
-    decision = plan(tempered(heard, words, act=0.6), LABELS)
+    decision = plan(tempered(classified, words, act=0.6), LABELS)
     assert isinstance(decision, Planned)
     assert [each.how for each in decision.parts] == ["act", "ask"]
 
 
 def test_nothing_is_an_answer_too() -> None:
-    said: dict[str, Any] = {"primary": None, "secondary": [], "alternatives": []}
-    assert misfits(answer_schema(CODES), said) == ()
-    assert understood(said, CODES) == ClassifiedText([], [])
+    reply: dict[str, Any] = {"primary": None, "secondary": [], "alternatives": []}
+    assert misfits(answer_schema(CODES), reply) == ()
+    assert understood(reply, CODES) == ClassifiedText([], [])
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reply", "why"),
     [
         ("NPV", "has not the form"),
         ({}, "missing required field `primary`"),
@@ -118,8 +118,8 @@ def test_nothing_is_an_answer_too() -> None:
         ({"primary": {**guess(), "part": 4}}, "it named part 4 of 0"),
     ],
 )
-def test_what_a_model_must_not_say_is_refused(said: Any, why: str) -> None:
-    refused = understood(said, CODES)
+def test_what_a_model_must_not_say_is_refused(reply: Any, why: str) -> None:
+    refused = understood(reply, CODES)
     assert isinstance(refused, str)
     assert why in refused
     assert len(refused) < 250
@@ -147,22 +147,22 @@ def test_what_words_do_not_contradict_stands_as_the_model_says_it(by_words: Clas
 
 def test_where_words_are_sure_of_something_else_the_user_is_asked() -> None:
     """K7: several valid routes are offered."""
-    heard = tempered(SURE, ClassifiedText([ScoredCapability("DOC", 0.8)]), act=0.6)
-    assert heard.whole == [ScoredCapability("NPV", DISPUTED), ScoredCapability("DOC", DISPUTED)]
-    decision = decide(heard, LABELS)
+    classified = tempered(SURE, ClassifiedText([ScoredCapability("DOC", 0.8)]), act=0.6)
+    assert classified.whole == [ScoredCapability("NPV", DISPUTED), ScoredCapability("DOC", DISPUTED)]
+    decision = decide(classified, LABELS)
     assert isinstance(decision, Choose)
     assert [option.intent.code for option in decision.options] == ["NPV", "DOC"]
 
 
 def test_where_a_model_finds_nothing_and_words_do_the_user_is_asked() -> None:
-    heard = tempered(
+    classified = tempered(
         ClassifiedText(()),
         ClassifiedText([ScoredCapability("ASK", 0.1)], [[ScoredCapability("DOC", 0.8)], []]),
         act=0.6,
     )
-    assert isinstance(decide(heard, LABELS), Unclear)
+    assert isinstance(decide(classified, LABELS), Unclear)
 
 
 def test_what_the_model_has_considered_is_no_contradiction() -> None:
-    heard = ClassifiedText([ScoredCapability("NPV", 0.9), ScoredCapability("DOC", 0.1)])
-    assert tempered(heard, ClassifiedText([ScoredCapability("DOC", 0.8)]), act=0.6) is heard
+    classified = ClassifiedText([ScoredCapability("NPV", 0.9), ScoredCapability("DOC", 0.1)])
+    assert tempered(classified, ClassifiedText([ScoredCapability("DOC", 0.8)]), act=0.6) is classified

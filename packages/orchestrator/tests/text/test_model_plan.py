@@ -39,19 +39,19 @@ def part(words: str, capability: Any = "RESULT", **more: Any) -> dict[str, Any]:
 
 
 def proposed(*parts: Any, text: str = TEXT) -> ProposedPlan | str:
-    said = {"parts": list(parts), "not_understood": []}
-    return checked(said, text, Unknown(""), CAPABILITIES, fits, MONDAY)
+    proposal = {"parts": list(parts), "not_understood": []}
+    return checked(proposal, text, Unknown(""), CAPABILITIES, fits, MONDAY)
 
 
 def test_a_model_is_told_capabilities_and_their_fields() -> None:
-    told = plan_instructions(CAPABILITIES.values(), examples=1).splitlines()
-    assert told[-2] == "- VISIT: Book an appointment. People say: “book an appointment” Fields: day (Day of the visit)"
-    assert told[-1] == "- RESULT: Look up a lab result."
+    lines = plan_instructions(CAPABILITIES.values(), examples=1).splitlines()
+    assert lines[-2] == "- VISIT: Book an appointment. People say: “book an appointment” Fields: day (Day of the visit)"
+    assert lines[-1] == "- RESULT: Look up a lab result."
 
 
 def test_the_form_of_a_proposal_is_the_one_that_is_read() -> None:
-    said = {"parts": [part("x", None, condition={"words": "y", "holds": False})], "not_understood": ["z"]}
-    assert misfits(plan_schema(list(CAPABILITIES)), said) == ()
+    proposal = {"parts": [part("x", None, condition={"words": "y", "holds": False})], "not_understood": ["z"]}
+    assert misfits(plan_schema(list(CAPABILITIES)), proposal) == ()
 
 
 def test_only_a_text_of_several_clauses_is_worth_a_plan() -> None:

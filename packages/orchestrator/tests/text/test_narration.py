@@ -29,10 +29,10 @@ NAMES = ["ANL", "DOC", "RSK", "BKG", "ANL_NPV"]
 def test_several_components_are_one_answer() -> None:
     """K9: logical order, one terminology, a confidence for each component, conflicts shown; K8: a unified answer."""
     sections = [COSTS, ROUTE, RISKS, BOOKING]
-    told = narrate(
+    narrative = narrate(
         sections, find(sections), glossary={"client": "customer", "npv": "net present value"}, forbidden=NAMES
     )
-    assert told == Narrative(
+    assert narrative == Narrative(
         text="""\
 ## Costs
 
@@ -58,35 +58,36 @@ Confidence: low.
 
 def conflict(preferred: object = None, question: str | None = None) -> Findings:
     values = (ReportedValue("9:40", ("ANL",)), ReportedValue("10:40", ("DOC",)))
-    found = Conflict(path="train.departure", severity="high", values=values, preferred=preferred, question=question)
-    return Findings(conflicts=(found,), agreement=0.5)
+    departure = Conflict(path="train.departure", severity="high", values=values, preferred=preferred, question=question)
+    return Findings(conflicts=(departure,), agreement=0.5)
 
 
 def test_a_conflict_is_shown_with_the_source_that_is_preferred_and_why() -> None:
     """K9: conflicts shown, the more confident source preferred."""
-    told = narrate([COSTS, ROUTE], conflict("9:40"), forbidden=NAMES).text
+    text = narrate([COSTS, ROUTE], conflict("9:40"), forbidden=NAMES).text
     assert (
         "## Where the results differ\n\n"
         "- Train departure: 9:40 (Costs, confidence high) or 10:40 (Route, confidence low). "
-        "9:40 is preferred, because that source is the more certain." in told
+        "9:40 is preferred, because that source is the more certain." in text
     )
 
 
 def test_where_no_source_is_more_certain_the_user_is_asked() -> None:
     """K9: the user asked where it matters."""
-    told = narrate([COSTS, ROUTE], conflict(question="Does the client leave at 9:40?"), glossary={"client": "customer"})
-    assert "Neither is the more certain." in told.text
-    assert told.text.endswith("## What you need to decide\n\n- Does the customer leave at 9:40?")
-    assert told.questions == ("Does the customer leave at 9:40?",)
+    conflicts, glossary = conflict(question="Does the client leave at 9:40?"), {"client": "customer"}
+    narrative = narrate([COSTS, ROUTE], conflicts, glossary=glossary)
+    assert "Neither is the more certain." in narrative.text
+    assert narrative.text.endswith("## What you need to decide\n\n- Does the customer leave at 9:40?")
+    assert narrative.questions == ("Does the customer leave at 9:40?",)
 
 
 def test_of_several_opinions_each_is_told() -> None:
     values = (ReportedValue("The fee is 5 dollars", ("a",)), ReportedValue(7, ("b", "?")), ReportedValue((8, 9), ()))
-    found = Findings(conflicts=(Conflict(path="", severity="high", values=values),))
-    told = narrate([NarrativeSection("a", "A", None, "One"), NarrativeSection("b", "B", 0.1, "Two")], found).text
+    findings = Findings(conflicts=(Conflict(path="", severity="high", values=values),))
+    text = narrate([NarrativeSection("a", "A", None, "One"), NarrativeSection("b", "B", 0.1, "Two")], findings).text
     assert (
         "- The answer: “The fee is 5 dollars” (One, confidence not stated) or 7 (Two, confidence speculative) or 8, 9. "
-        "None is more certain than the others." in told
+        "None is more certain than the others." in text
     )
 
 
@@ -96,9 +97,9 @@ def test_of_many_conflicts_the_gravest_are_told_and_how_many_more_there_are() ->
         NarrativeSection(name, {f"n{place}": place * more + 1 for place in range(15)})
         for name, more in (("a", 1), ("b", 9))
     ]
-    told = narrate(sections, find(sections))
-    assert len(told.questions) == 14
-    assert told.text.count("\n- … and 4 more that weigh less.") == 2
+    narrative = narrate(sections, find(sections))
+    assert len(narrative.questions) == 14
+    assert narrative.text.count("\n- … and 4 more that weigh less.") == 2
 
 
 def test_one_component_needs_no_heading() -> None:
@@ -113,8 +114,8 @@ def test_a_step_without_a_title_is_a_part() -> None:
 
 def test_if_nothing_could_be_done_that_is_said() -> None:
     """K8: partial failure still yields a unified answer; so does a whole one."""
-    told = narrate([RISKS]).text
-    assert told.startswith("None of this could be done.\n\n## What is missing\n\n- Risks: not done; it took too long.")
+    text = narrate([RISKS]).text
+    assert text.startswith("None of this could be done.\n\n## What is missing\n\n- Risks: not done; it took too long.")
 
 
 def test_what_was_finished_before_a_time_out_is_told_and_what_was_not() -> None:
@@ -160,13 +161,13 @@ def test_details_that_are_missing_or_not_right_are_named() -> None:
 
 def test_a_text_that_tells_all_as_one_stands_in_the_place_of_the_parts() -> None:
     """K9: conflicts and gaps are told, whatever a model made of the results."""
-    told = narrate([COSTS, ROUTE, RISKS], conflict("9:40"), forbidden=NAMES, blend=" All in all it pays off. ").text
-    assert told.startswith(
+    text = narrate([COSTS, ROUTE, RISKS], conflict("9:40"), forbidden=NAMES, blend=" All in all it pays off. ").text
+    assert text.startswith(
         "All in all it pays off.\n\n## How sure this is\n\n- Costs: high\n- Route: low\n\n"
         "## Please note\n\n- The figures are of 2023.\n\n## Where the results differ"
     )
-    assert "24156.72" not in told
-    assert "## What is missing" in told
+    assert "24156.72" not in text
+    assert "## What is missing" in text
 
 
 # ── reasons ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -175,25 +176,25 @@ def test_a_text_that_tells_all_as_one_stands_in_the_place_of_the_parts() -> None
 @pytest.mark.parametrize("code", Code)
 def test_why_something_failed_is_said_without_codes(code: Code) -> None:
     """K10: what failed, in plain language; K6: without codes."""
-    said = reason(fault(code, "ANL_NPV failed"))
-    assert said.endswith(".")
-    assert re.search(r"[A-Z]{2}|_|agent|delegat|token", said) is None
+    sentence = reason(fault(code, "ANL_NPV failed"))
+    assert sentence.endswith(".")
+    assert re.search(r"[A-Z]{2}|_|agent|delegat|token", sentence) is None
 
 
 @pytest.mark.parametrize(
-    ("wait", "said"),
+    ("wait", "ending"),
     [(None, "again."), (200, "in 1 second."), (30_000, "in 30 seconds."), (120_000, "in about 2 minutes.")],
 )
-def test_when_it_can_be_tried_again_is_said(wait: int | None, said: str) -> None:
+def test_when_it_can_be_tried_again_is_said(wait: int | None, ending: str) -> None:
     """K10: the caller may retry."""
-    assert reason(fault(Code.RATE_LIMITED, "", retry_after_ms=wait)).endswith(said)
+    assert reason(fault(Code.RATE_LIMITED, "", retry_after_ms=wait)).endswith(ending)
 
 
 # ── one terminology ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("The client pays. Client data. CLIENT", "The customer pays. Customer data. CUSTOMER"),
         ("clients, subclient, client-side, client's", "clients, subclient, customer-side, customer's"),
@@ -210,7 +211,7 @@ def test_when_it_can_be_tried_again_is_said(wait: int | None, said: str) -> None
         ("a use case and a case", "a use case and a use case"),
     ],
 )
-def test_each_variant_gives_way_to_the_one_term(text: str, said: str) -> None:
+def test_each_variant_gives_way_to_the_one_term(text: str, expected: str) -> None:
     """K9: one terminology."""
     glossary = {
         "client": "customer",
@@ -219,7 +220,7 @@ def test_each_variant_gives_way_to_the_one_term(text: str, said: str) -> None:
         "case": "use case",
         " ": "x",
     }
-    assert unified(text, glossary) == said
+    assert unified(text, glossary) == expected
 
 
 def test_terms_that_change_places_do_so_once() -> None:
@@ -231,7 +232,7 @@ def test_terms_that_change_places_do_so_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         # What the document calls inappropriate.
         ("Routing to ANL agent for NPV calculation...", ""),
@@ -255,17 +256,17 @@ def test_terms_that_change_places_do_so_once() -> None:
         ("ask @tag", "ask the analysis"),
     ],
 )
-def test_names_of_agents_and_capabilities_never_show(text: str, said: str) -> None:
+def test_names_of_agents_and_capabilities_never_show(text: str, expected: str) -> None:
     """K6: agent codes and capability codes never show."""
-    assert without_names(text, ["ANL", "DOC", "CST", "ANL_NPV", "Prime Boss", "@tag", " "]) == said
+    assert without_names(text, ["ANL", "DOC", "CST", "ANL_NPV", "Prime Boss", "@tag", " "]) == expected
 
 
 def test_a_name_can_have_words_of_its_own() -> None:
     """K6: plain language about the analysis."""
-    said = {"ANL": "the financial analysis", "DOC": "ANL"}
-    assert without_names("ANL and CST say so.", said) == "The financial analysis and CST say so."
+    own_names = {"ANL": "the financial analysis", "DOC": "ANL"}
+    assert without_names("ANL and CST say so.", own_names) == "The financial analysis and CST say so."
     # What it is told to say is a name too, and so nobody is told it.
-    assert without_names("We asked DOC.", said) == "We asked •."
+    assert without_names("We asked DOC.", own_names) == "We asked •."
 
 
 def test_words_that_are_names_themselves_stand_in_for_none() -> None:
@@ -294,9 +295,9 @@ texts = st.lists(words, max_size=10).map(" ".join) | st.lists(words, max_size=10
 @given(texts, st.sets(names.filter(str.strip), max_size=4))
 def test_no_forbidden_name_appears_whatever_the_text(text: str, forbidden: Collection[str]) -> None:
     """K6: agent codes and capability codes never show."""
-    said = without_names(text, forbidden)
-    assert not any(appears(name, said) for name in forbidden)
-    assert without_names(said, forbidden) == said
+    cleaned = without_names(text, forbidden)
+    assert not any(appears(name, cleaned) for name in forbidden)
+    assert without_names(cleaned, forbidden) == cleaned
 
 
 @given(st.lists(st.tuples(names, texts, texts), max_size=3), texts)
@@ -304,8 +305,8 @@ def test_no_forbidden_name_appears_in_an_answer(parts: list[tuple[str, str, str]
     """K6: agent codes and capability codes never show."""
     sections = [NarrativeSection(name, result, 0.5, title) for name, result, title in parts]
     forbidden = {name for name, _, _ in parts if name.strip()}
-    told = narrate(sections, find(sections), forbidden=forbidden, blend=blend)
-    assert not any(appears(name, each) for name in forbidden for each in (told.text, *told.questions))
+    narrative = narrate(sections, find(sections), forbidden=forbidden, blend=blend)
+    assert not any(appears(name, each) for name in forbidden for each in (narrative.text, *narrative.questions))
 
 
 # ── while it runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -314,7 +315,7 @@ PHRASES = {"ANL_NPV": "Working out the financial side…", "DOC_GENERATE": "Rout
 
 
 @pytest.mark.parametrize(
-    ("capability", "description", "said"),
+    ("capability", "description", "phrase"),
     [
         *cases("narration", "while_a_step_runs_the_user_reads_what_is_being_done"),
         ("ANL_IRR", "a" * 100, f"Working on {'a' * 80}…"),
@@ -323,10 +324,10 @@ PHRASES = {"ANL_NPV": "Working out the financial side…", "DOC_GENERATE": "Rout
     ],
 )
 def test_while_a_step_runs_the_user_reads_what_is_being_done(
-    capability: str | None, description: str, said: str
+    capability: str | None, description: str, phrase: str
 ) -> None:
     """K6: what the user sees of a hand-off is plain language about the analysis."""
-    assert progress_phrase(capability, PHRASES, description, forbidden=["ANL", "DOC"]) == said
+    assert progress_phrase(capability, PHRASES, description, forbidden=["ANL", "DOC"]) == phrase
 
 
 def test_a_code_that_is_a_word_hides_where_it_is_a_code_and_not_where_it_is_a_word() -> None:
@@ -347,6 +348,6 @@ def test_a_title_keeps_the_plain_word_that_is_also_the_name_of_its_workflow(name
 def test_no_capability_shows_while_it_runs(description: str, capability: str) -> None:
     """K6: agent codes and capability codes never show."""
     assume(not capability.isalpha() or (capability.isupper() and capability in description))
-    said = progress_phrase(capability, {}, description)
+    phrase = progress_phrase(capability, {}, description)
     frame = {"let", "me", "working", "on", "it", "let me", "working on", "working on it", "…"}
-    assert capability.strip().lower() in frame or not appears(capability, said.rstrip("…"))
+    assert capability.strip().lower() in frame or not appears(capability, phrase.rstrip("…"))

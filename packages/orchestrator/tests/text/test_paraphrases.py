@@ -47,22 +47,22 @@ def test_only_the_same_words_in_the_same_order_ask_for_the_same(one: list[str], 
 
 @given(requests, st.sampled_from([DAYS, MONTHS, NUMBERS, sorted(NEGATIONS)]), st.data())
 def test_a_number_day_month_or_negation_that_differs_makes_another_request(
-    said: list[str], kind: list[str], data: st.DataObject
+    request_words: list[str], kind: list[str], data: st.DataObject
 ) -> None:
-    place = data.draw(st.integers(0, len(said)))
+    place = data.draw(st.integers(0, len(request_words)))
     one, other = data.draw(st.permutations(kind))[:2]
-    before, after = said[:place], said[place:]
+    before, after = request_words[:place], request_words[place:]
     assert gist(" ".join([*before, one, *after])) != gist(" ".join([*before, other, *after]))
-    assert gist(" ".join([*before, one, *after])) != gist(" ".join(said))
+    assert gist(" ".join([*before, one, *after])) != gist(" ".join(request_words))
 
 
 @given(requests, st.data())
-def test_two_words_that_change_places_make_another_request(said: list[str], data: st.DataObject) -> None:
-    first, second = (data.draw(st.integers(0, len(said) - 1)) for _ in range(2))
-    turned = list(said)
-    turned[first], turned[second] = said[second], said[first]
-    assume(turned != said)
-    assert gist(" ".join(turned)) != gist(" ".join(said))
+def test_two_words_that_change_places_make_another_request(request_words: list[str], data: st.DataObject) -> None:
+    first, second = (data.draw(st.integers(0, len(request_words) - 1)) for _ in range(2))
+    turned = list(request_words)
+    turned[first], turned[second] = request_words[second], request_words[first]
+    assume(turned != request_words)
+    assert gist(" ".join(turned)) != gist(" ".join(request_words))
 
 
 @given(
@@ -73,10 +73,10 @@ def test_two_words_that_change_places_make_another_request(said: list[str], data
     st.sampled_from([" ", "  ", "\t"]),
 )
 def test_courtesy_capitals_and_spaces_carry_nothing(
-    said: list[str], before: str, after: str, capitals: list[bool], space: str
+    request_words: list[str], before: str, after: str, capitals: list[bool], space: str
 ) -> None:
-    written = [word.capitalize() if capital else word for word, capital in zip(said, capitals, strict=False)]
-    assert gist(before + space.join(written) + after) == gist(" ".join(said))
+    written = [word.capitalize() if capital else word for word, capital in zip(request_words, capitals, strict=False)]
+    assert gist(before + space.join(written) + after) == gist(" ".join(request_words))
 
 
 @given(st.text(max_size=50).filter(lambda text: len(f".{text}.".splitlines()) == 1))

@@ -163,8 +163,8 @@ def test_one_field_is_asked_for_in_one_sentence(name: str, schema: Schema, quest
 
 
 def test_what_was_given_before_is_offered() -> None:
-    asked = question_for({"quantity": {"type": "integer"}}, {"quantity": 3})
-    assert asked == "Could you tell me the quantity (a whole number; 3 as before?)?"
+    question = question_for({"quantity": {"type": "integer"}}, {"quantity": 3})
+    assert question == "Could you tell me the quantity (a whole number; 3 as before?)?"
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────────

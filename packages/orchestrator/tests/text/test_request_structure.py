@@ -157,8 +157,8 @@ def test_what_looks_the_same_up_twice_is_asked_about_with_something_else_first()
         def scores(self, text: str) -> list[ScoredCapability]:
             return [ScoredCapability("OPEN", 0.9), ScoredCapability("DATE", 0.3)]
 
-    heard: ClassifiedText = hear("look up the hours and book them", Twice())
-    decision = plan(heard, LABELS)
+    classified: ClassifiedText = hear("look up the hours and book them", Twice())
+    decision = plan(classified, LABELS)
     assert isinstance(decision, Planned)
     assert [each.how for each in decision.parts] == ["act", "ask"]
     assert [each.intent.code for each in decision.parts[1].options] == ["DATE", "OPEN"]

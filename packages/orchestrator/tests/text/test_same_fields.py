@@ -18,7 +18,7 @@ SAME = {"x-same-as": "gross total"}
 def compared(*answers: tuple[str, Any, str], **schemas: dict[str, Any]) -> list[str]:
     """Return the paths of the conflicts between results of capabilities that answer a question each."""
     same = same_fields(capability(code, **properties) for code, properties in schemas.items())
-    components = [Component(f"agent{n}", result, question=asked) for n, (_, result, asked) in enumerate(answers)]
+    components = [Component(f"agent{n}", result, question=question) for n, (_, result, question) in enumerate(answers)]
     codes = [code for code, _, _ in answers]
     return [each.path for each in find(with_same_fields(components, codes, same)).conflicts]
 

@@ -20,16 +20,16 @@ ALL = (BOOKS, BANK, OTHER)
 def reply(*pairs: tuple[int, str, int, str]) -> Any:
     return {
         "contradictions": [
-            {"first": {"result": one, "quote": said}, "second": {"result": other, "quote": also}}
-            for one, said, other, also in pairs
+            {"first": {"result": one, "quote": quote}, "second": {"result": other, "quote": also}}
+            for one, quote, other, also in pairs
         ]
     }
 
 
 def test_two_statements_that_stand_there_are_a_conflict() -> None:
     """K9: the surer source is preferred, as for what rules find."""
-    said = reply((1, PAID, 2, "The invoice is still open"))
-    assert pointed_out(said, ALL, ()) == [
+    pairs = reply((1, PAID, 2, "The invoice is still open"))
+    assert pointed_out(pairs, ALL, ()) == [
         Conflict(
             path="invoice",
             severity="medium",
@@ -72,7 +72,7 @@ def test_what_is_known_is_not_told_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "invalid",
     [
         None,
         "none",
@@ -82,9 +82,9 @@ def test_what_is_known_is_not_told_twice() -> None:
         reply(*[(1, PAID, 2, "still open")] * 21),
     ],
 )
-def test_a_reply_in_another_form_is_refused(said: Any) -> None:
+def test_a_reply_in_another_form_is_refused(invalid: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
-        pointed_out(said, ALL, ())
+        pointed_out(invalid, ALL, ())
 
 
 def test_a_model_is_given_only_what_answers_the_same_question() -> None:

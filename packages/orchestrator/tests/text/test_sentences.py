@@ -23,10 +23,10 @@ def test_a_text_falls_into_sentences(text: str, expected: list[str]) -> None:
 
 @given(st.text(max_size=200))
 def test_sentences_lose_nothing_but_spaces_and_marks_and_stay_on_one_line(text: str) -> None:
-    said = list(sentences(text))
-    assert all(sentence == squeezed(sentence) and sentence for sentence in said)
+    split = list(sentences(text))
+    assert all(sentence == squeezed(sentence) and sentence for sentence in split)
     if not any(mark in text for mark in "-*•–#>+.)"):
-        assert "".join("".join(said).split()) == "".join(text.split())
+        assert "".join("".join(split).split()) == "".join(text.split())
 
 
 def test_code_is_quoted_and_not_said() -> None:

@@ -12,10 +12,10 @@ from remit_orchestrator.text.conflicts.second_reader import (
 
 
 def pairs_of(*results: str, questions: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-    asked = questions or ("",) * len(results)
+    per_result = questions or ("",) * len(results)
     components = [
         Component(str(n), each, question=question)
-        for n, (each, question) in enumerate(zip(results, asked, strict=True))
+        for n, (each, question) in enumerate(zip(results, per_result, strict=True))
     ]
     return [(one.text, other.text) for one, other in statement_pairs(components)]
 
@@ -49,9 +49,9 @@ def test_questions_equal_sentences_and_overlong_ones_are_not_read() -> None:
 def test_those_with_the_most_words_in_common_come_first_and_the_rest_is_left_out() -> None:
     many = " ".join(f"The hall has a {'long' * n}er door." for n in range(1, 20))
     more = " ".join(f"The gate of the hall is {'long' * n}ish." for n in range(1, 20))
-    found = pairs_of(f"{many} The eastern hall is full today.", f"{more} The eastern hall is empty today.")
-    assert len(found) == MOST_PAIRS
-    assert ("The eastern hall is full today.", "The eastern hall is empty today.") in found
+    pairs = pairs_of(f"{many} The eastern hall is full today.", f"{more} The eastern hall is empty today.")
+    assert len(pairs) == MOST_PAIRS
+    assert ("The eastern hall is full today.", "The eastern hall is empty today.") in pairs
 
 
 def test_what_both_results_say_is_not_read() -> None:
@@ -63,13 +63,13 @@ def test_what_both_results_say_is_not_read() -> None:
 def test_a_statement_is_pointed_at_once_with_the_surest_of_its_opposites() -> None:
     components = [Component("a", "The hall is full."), Component("b", "The hall is empty. The hall is closed.")]
     pairs = statement_pairs(components)
-    said = contradictions([(pair, 0.95 if "empty" in pair.second.text else 0.91) for pair in pairs])
-    (conflict,) = pointed_out(said, components, Findings().conflicts)
+    reply = contradictions([(pair, 0.95 if "empty" in pair.second.text else 0.91) for pair in pairs])
+    (conflict,) = pointed_out(reply, components, Findings().conflicts)
     assert [each.value for each in conflict.values] == ["The hall is full.", "The hall is empty."]
 
 
 def test_no_more_is_pointed_at_than_anybody_reads() -> None:
     texts = [" ".join(f"The l{'o' * n}ng hall is {word}." for n in range(26)) for word in ("full", "empty")]
     components = [Component("a", texts[0]), Component("b", texts[1])]
-    said = contradictions([(pair, 0.95) for pair in statement_pairs(components)])
-    assert len(pointed_out(said, components, ())) == MOST_CONTRADICTIONS
+    reply = contradictions([(pair, 0.95) for pair in statement_pairs(components)])
+    assert len(pointed_out(reply, components, ())) == MOST_CONTRADICTIONS

@@ -60,16 +60,16 @@ def test_a_summary_is_the_same_however_the_messages_are_cut_into_pieces(
 
 
 @given(messages)
-def test_what_a_summary_covers_already_changes_nothing(said: list[Message]) -> None:
-    numbered = [msgspec.structs.replace(message, seq=place) for place, message in enumerate(said, 1)]
+def test_what_a_summary_covers_already_changes_nothing(conversation: list[Message]) -> None:
+    numbered = [msgspec.structs.replace(message, seq=place) for place, message in enumerate(conversation, 1)]
     summary = extend(Summary(), numbered)
     assert extend(summary, numbered) == summary
-    assert summary.seq == len(said)
+    assert summary.seq == len(conversation)
 
 
 @given(messages)
-def test_a_summary_stays_small_and_can_be_kept(said: list[Message]) -> None:
-    summary = extend(Summary(), said * 5)
+def test_a_summary_stays_small_and_can_be_kept(conversation: list[Message]) -> None:
+    summary = extend(Summary(), conversation * 5)
     assert msgspec.json.decode(msgspec.json.encode(summary), type=Summary) == summary
     sizes = [len(items) for items in msgspec.structs.astuple(summary)[:-1]]
     assert all(size <= most for size, most in zip(sizes, (8, 8, 8, 16, 16, 6), strict=True))
@@ -222,8 +222,8 @@ def test_without_a_question_or_a_reply_nothing_is_settled(question: str, reply: 
 
 @given(st.text(min_size=1, max_size=1_000), st.text(min_size=1, max_size=1_000))
 def test_a_note_is_never_longer_than_can_be_kept(question: str, reply: str) -> None:
-    found = (answer_note(f"{question}?", reply), *notes_of(f"we decided {question} must {reply}"))
-    assert all(len(note.text) <= 300 for note in found if note is not None)
+    notes = (answer_note(f"{question}?", reply), *notes_of(f"we decided {question} must {reply}"))
+    assert all(len(note.text) <= 300 for note in notes if note is not None)
 
 
 def test_a_document_of_decisions_is_not_kept_whole() -> None:
@@ -234,8 +234,8 @@ def test_a_document_of_decisions_is_not_kept_whole() -> None:
 
 
 def test_the_newest_are_kept_and_what_is_said_again_is_new() -> None:
-    said = [user(f"Sort pile number {number}.") for number in (*range(10), 4)]
-    assert summed(*said).asks == tuple(f"Sort pile number {number}." for number in (2, 3, 5, 6, 7, 8, 9, 4))
+    conversation = [user(f"Sort pile number {number}.") for number in (*range(10), 4)]
+    assert summed(*conversation).asks == tuple(f"Sort pile number {number}." for number in (2, 3, 5, 6, 7, 8, 9, 4))
 
 
 def test_of_a_long_sentence_the_part_is_kept_that_says_what_it_is() -> None:
