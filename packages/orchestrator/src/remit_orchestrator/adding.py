@@ -133,13 +133,13 @@ class Orchestration:
                     read_only=each.read_only,
                     confirm=_confirmation(each, confirm),
                 )
-                offers.setdefault(each.code, (label, _within(each, card)))
+                offers.setdefault(each.code, (label, _with_defaults(each, card)))
         for each in self.workflows.values():
             capability = Capability(code=each.name, description=each.description, examples=each.examples)
-            agreed = _of_workflow(each, cards.values(), confirm)
+            agreed = _strictest_step(each, cards.values(), confirm)
             read_only = _reads_only(each, cards.values())
             label = Label(target=each.name, description=each.description, read_only=read_only, confirm=agreed)
-            offers[each.name] = (label, _within(capability, cards[each.name]))
+            offers[each.name] = (label, _with_defaults(capability, cards[each.name]))
         return offers
 
     def _words(self) -> "Wording":
@@ -189,7 +189,7 @@ def _reads_only(workflow: "Workflow", cards: Collection[AgentCard]) -> bool:
 _STRICTNESS: tuple[Confirmation, ...] = ("never", "unsure", "always")
 
 
-def _of_workflow(workflow: "Workflow", cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
+def _strictest_step(workflow: "Workflow", cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
     """Return when a user has to agree to a workflow: as the strictest of its steps says."""
     confirmations = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
     ranks = [_STRICTNESS.index(confirmations.get(step.capability or "", team)) for step in workflow.steps]
@@ -230,7 +230,7 @@ def trainer(name: ClassifierName) -> "Callable[[Sequence[Capability]], Scorer]":
     return train
 
 
-def _within(capability: Capability, card: AgentCard) -> Capability:
+def _with_defaults(capability: Capability, card: AgentCard) -> Capability:
     """Return a capability with the default time and tokens of its agent where it has none of its own."""
     return replace(
         capability,

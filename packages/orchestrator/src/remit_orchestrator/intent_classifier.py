@@ -173,7 +173,7 @@ class ModelClassifier:
             return fallback
         outcome = await self._ask_model(text, fallback.plan, offered, brief)
         if isinstance(outcome, ClassifiedText):
-            return tempered(outcome, _among(within, fallback), self._act)
+            return tempered(outcome, _restrict(within, fallback), self._act)
         log.warning("%s could not classify a request, so the fallback did: %s", self._model.name, outcome.code)
         return fallback._replace(notice=outcome.message)
 
@@ -221,7 +221,7 @@ def allowed_capabilities(brief: Brief) -> frozenset[str]:
     return frozenset(each.name for each in delegates).union(*(each.capabilities for each in delegates))
 
 
-def _among(codes: Collection[str], classified: ClassifiedText) -> ClassifiedText:
+def _restrict(codes: Collection[str], classified: ClassifiedText) -> ClassifiedText:
     """Return the scores whose capability is one of the *codes*."""
 
     def kept(scored: Sequence[ScoredCapability]) -> list[ScoredCapability]:

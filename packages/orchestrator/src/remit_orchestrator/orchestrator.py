@@ -411,9 +411,9 @@ class Orchestrator:
         if confirm:
             agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.stated}
             return await self._ask(brief, f"{filled.lead}{filled.said_back(confirm)}", agreed)
-        return await self._done(brief, intents, text, filled, talk)
+        return await self._perform(brief, intents, text, filled, talk)
 
-    async def _done(
+    async def _perform(
         self, brief: Brief, intents: Sequence[DetectedIntent], text: str, filled: FilledInputs, talk: Conversation
     ) -> Answer:
         """Have it done by whoever offers it, with what is known of the conversation, and remember what came of it."""

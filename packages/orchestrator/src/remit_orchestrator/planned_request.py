@@ -132,12 +132,12 @@ async def advance(
         await talk.keep(brief)
         confirms = not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state))
         purpose = f"{plan_text}? " if confirms else proposed
-        question = "\n".join((*cannot, f"{_before(lead)}{purpose}{question_for(missing, known)}"))
+        question = "\n".join((*cannot, f"{_spaced(lead)}{purpose}{question_for(missing, known)}"))
         topic: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
         return _asking(settings.words().clean_question(question)), replace(state, asked=topic)
     if not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state)):
         await talk.keep(brief)
-        question = " ".join((*cannot, f"{_before(lead)}{PHRASES.confirm.replace('{options}', plan_text)}"))
+        question = " ".join((*cannot, f"{_spaced(lead)}{PHRASES.confirm.replace('{options}', plan_text)}"))
         return _asking(question), replace(state, asked={"kind": "confirm"})
     answer, waiting = await _Run(settings, brief, state, offered, talk, filled).answer()
     before = "\n\n".join(each for each in (lead, "" if state.agreed else proposed.strip()) if each)
@@ -333,7 +333,7 @@ class _Run:
             return Ruling(None)
         wants = is_about_success(condition.clause)
         if wants is not None:
-            worked = _worked(ended.get(step_name(earlier[0])), responses.get(step_name(earlier[0])))
+            worked = _has_worked(ended.get(step_name(earlier[0])), responses.get(step_name(earlier[0])))
             return Ruling(worked == wants, "that worked" if worked else "that did not work")
         known = [each for each in earlier if step_name(each) in ended and ended[step_name(each)].usable]
         if not known:
@@ -414,12 +414,12 @@ def _missing(
     return schemas, known
 
 
-def _before(lead: str) -> str:
+def _spaced(lead: str) -> str:
     """Return a sentence with a space after it; an empty one stays empty."""
     return f"{lead} " if lead else ""
 
 
-def _worked(ended: StepOutcome | None, response: Response | None) -> bool:
+def _has_worked(ended: StepOutcome | None, response: Response | None) -> bool:
     if ended is None or not ended.usable:
         return False
     denied = rule("that worked", None if response is None else response.result)

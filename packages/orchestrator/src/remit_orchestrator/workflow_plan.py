@@ -194,7 +194,7 @@ def filled(value: Json, results: Mapping[str, Json]) -> Json:
         case str():
             whole = _REFERENCE.fullmatch(value)
             if whole is not None and len(whole[1]) == len(whole[4]) == 1 and whole[2] in results:
-                return _at(results[whole[2]], whole[3][1:])
+                return _value_at(results[whole[2]], whole[3][1:])
             return _REFERENCE.sub(lambda match: _substitute(match, results), value)
         case dict():
             return {
@@ -230,11 +230,11 @@ def _substitute(match: re.Match[str], results: Mapping[str, Json]) -> str:
         return match[0][1:-1]
     if match[2] not in results:
         return match[0]
-    value = _at(results[match[2]], match[3][1:])
+    value = _value_at(results[match[2]], match[3][1:])
     return match[1][1:] + ("" if value is None else text_of(value)) + match[4][1:]
 
 
-def _at(value: Json, path: str) -> Json:
+def _value_at(value: Json, path: str) -> Json:
     for part in path.split(".") if path else ():
         match value:
             case dict():
@@ -343,7 +343,7 @@ def _looked_up(path: str, ended: Mapping[str, StepOutcome], given: Json) -> Any:
     if not rest and name in CONSTANTS:
         return CONSTANTS[name]
     if name == INPUT:
-        return _at(given, rest)
+        return _value_at(given, rest)
     step = ended[name]
     match rest:
         case "ok":
@@ -357,7 +357,7 @@ def _looked_up(path: str, ended: Mapping[str, StepOutcome], given: Json) -> Any:
         case "confidence":
             return step.confidence
         case _:
-            return _at(step.result, rest)
+            return _value_at(step.result, rest)
 
 
 def condition_steps(step: Step) -> Iterator[tuple[str, str]]:
@@ -411,14 +411,14 @@ def _problems(workflow: Workflow, agents: Offered | None, capabilities: Collecti
         yield Problem("steps", "the shares of all steps add up to more than 1")
     sound = True
     for step in workflow.steps:
-        for problem in _of_step(step, names, agents, capabilities):
+        for problem in _step_problems(step, names, agents, capabilities):
             sound = False
             yield problem
     if sound:
         yield from _circles(workflow.steps)
 
 
-def _of_step(
+def _step_problems(
     step: Step, names: Collection[str], agents: Offered | None, capabilities: Collection[str] | None
 ) -> Iterator[Problem]:
     place = f"steps.{step.name}"

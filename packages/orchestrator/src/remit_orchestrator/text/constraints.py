@@ -235,16 +235,16 @@ def breaches(demands: Demands, results: Sequence[Json]) -> list[str]:
         for each in demands.constraints:
             match each:
                 case Limit():
-                    broken = _over(each, statements)
+                    broken = _over_limit(each, statements)
                 case Prohibition():
                     broken = _forbidden(each, statements)
                 case Requirement():
-                    broken = _otherwise(each, statements)
+                    broken = _against_choice(each, statements)
             messages |= dict.fromkeys(
                 f"You said “{each.text}”, but this does not keep to it: “{statement.quote}”." for statement in broken
             )
         for decided in demands.decided:
-            messages |= dict.fromkeys(_undone(decided, statements))
+            messages |= dict.fromkeys(_decided_against(decided, statements))
     return list(messages)
 
 
@@ -284,7 +284,7 @@ def _statements(value: Json, name: tuple[str, ...], depth: int) -> Iterator[Resu
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _over(limit: Limit, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
+def _over_limit(limit: Limit, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
     """Yield the statements with a figure beyond a limit."""
     measured = [figure for each in statements for figure in _measured(each, limit.quantity)]
     alike = [figure for figure in measured if _is_comparable(limit, figure)]
@@ -371,7 +371,7 @@ def _forbidden(constraint: Prohibition, statements: Sequence[ResultStatement]) -
             yield each
 
 
-def _otherwise(constraint: Requirement, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
+def _against_choice(constraint: Requirement, statements: Sequence[ResultStatement]) -> Iterator[ResultStatement]:
     """Yield the statements that say that something is not what the user chose."""
     if constraint.means:
         chosen = groups_of(constraint)
@@ -435,7 +435,7 @@ def _is_opposed(choice: Requirement, statement: ResultStatement) -> bool:
 # ── settled conflicts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _undone(decided: DecidedConflict, statements: Sequence[ResultStatement]) -> Iterator[str]:
+def _decided_against(decided: DecidedConflict, statements: Sequence[ResultStatement]) -> Iterator[str]:
     """Yield a field with a value that the user decided against."""
     for each in statements:
         about = in_words("_".join(each.name)).casefold()

@@ -472,11 +472,11 @@ def check(
         one in objections and other not in objections and spans[other][0].hangs
         for one, other in pairwise(range(len(spans)))
     )
-    rest = "" if missing or hanging or not any(each.segments for each in kept) else _without(text, spans, objections)
+    rest = "" if missing or hanging or not any(each.segments for each in kept) else _cut_out(text, spans, objections)
     return Faithfulness(text=rest, objections=tuple(objections.values()), missing=missing)
 
 
-def _without(text: str, spans: Sequence[tuple["ReadSentence", int, int]], dropped: Mapping[int, Objection]) -> str:
+def _cut_out(text: str, spans: Sequence[tuple["ReadSentence", int, int]], dropped: Mapping[int, Objection]) -> str:
     parts: list[str] = []
     end = 0
     for place, (_, start, stop) in enumerate(spans):

@@ -53,8 +53,8 @@ def gist(text: str) -> tuple[str, ...]:
     while words and words[-1] in _MARKS:
         words.pop()
     phrase = " ".join(words)
-    phrase = _without(_LEADING.match(phrase), phrase)
-    phrase = _without(_TRAILING.search(phrase), phrase)
+    phrase = _cut_match(_LEADING.match(phrase), phrase)
+    phrase = _cut_match(_TRAILING.search(phrase), phrase)
     words = phrase.split()
     less = [word for word in words if word != "the"]
     words = less if _count(less) >= FEWEST else words
@@ -63,7 +63,7 @@ def gist(text: str) -> tuple[str, ...]:
     return tuple(words)  # a comma may decide what is negated
 
 
-def _without(match: re.Match[str] | None, phrase: str) -> str:
+def _cut_match(match: re.Match[str] | None, phrase: str) -> str:
     if match is None:
         return phrase
     rest = phrase[: match.start()] + phrase[match.end() :]

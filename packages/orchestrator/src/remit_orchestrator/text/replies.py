@@ -38,7 +38,7 @@ def read_reply(reply: str, expected: Mapping[str, Schema], fits: Fits, today: da
     found_values = find_values(reply, expected, frozenset(expected), fits, today, reply=True)
     left = [name for name in expected if name not in found_values]
     values: dict[str, Json] = {name: each.value for name, each in found_values.items()}
-    rest = _without(reply, found_values)
+    rest = _cut_values(reply, found_values)
     numbers = [name for name in left if field_of(name, expected[name], required=True).kind == "number"]
     if len(numbers) == 1 and (number := only_number(rest, field_of(numbers[0], expected[numbers[0]], required=True))):
         value, start, end = number
@@ -93,7 +93,7 @@ def as_text(piece: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:
     return (piece,) if schema.get("type", "string") == "string" and fits(schema, piece) else ()
 
 
-def _without(reply: str, found_values: Mapping[str, FoundValue]) -> str:
+def _cut_values(reply: str, found_values: Mapping[str, FoundValue]) -> str:
     """Return a reply with a comma in place of each value that was found."""
     for each in sorted(found_values.values(), key=lambda value: -value.start):
         reply = f"{reply[: each.start]},{reply[each.end :]}"

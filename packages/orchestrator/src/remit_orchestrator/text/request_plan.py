@@ -171,17 +171,17 @@ class _Reader:
             self._temporal(chunk, marks)
         elif marks.opener == "otherwise":
             self._finish_clause()
-            self._scope = self._otherwise(marks.opening_words)
+            self._scope = self._opposite_condition(marks.opening_words)
             if marks.text:
                 self._part(chunk, marks, opens=True)
         elif marks.opener == "so":
             self._finish_clause()
             self._trailing = False
-            self._scope = self._last = self._so(marks.opening_words, holds=True)
+            self._scope = self._last = self._same_condition(marks.opening_words, holds=True)
             if marks.text:
                 self._part(chunk, marks, opens=True)
         elif self._clause is not None or self._later:
-            self._main(chunk, marks)
+            self._read_consequence(chunk, marks)
         else:
             self._part(chunk, marks, heading=heading)
 
@@ -208,16 +208,16 @@ class _Reader:
         if start is not None and not trailing:
             clause, rest = clause[:start].strip(" ,"), clause[start:]
         self._trailing = trailing
-        self._clause = self._made(clause, marks)
+        self._clause = self._read_condition(clause, marks)
         if rest:
-            self._main(Chunk("comma", rest), Marks(rest, order=marks.order), certain=True)
+            self._read_consequence(Chunk("comma", rest), Marks(rest, order=marks.order), certain=True)
         elif marks.order and not trailing:
             self._pending_order = marks.order
 
     _trailing = False
     _pending_order = ""
 
-    def _made(self, clause: str, marks: Marks) -> Condition:
+    def _read_condition(self, clause: str, marks: Marks) -> Condition:
         """Return the condition of a clause; "if so" and "if not" ask what was asked before."""
         wording = f"{marks.opening_words} {clause}".strip()
         holds = marks.opener != "unless"
@@ -229,24 +229,24 @@ class _Reader:
             if self._last is not None and by_answer:
                 # "If not, …, and if so, …": both ask the same.
                 return Condition(self._last.clause, holds != denied, wording)
-            return self._so(wording, holds=holds != denied)
+            return self._same_condition(wording, holds=holds != denied)
         self._by_answer = False
         return Condition(clause, holds, wording)
 
-    def _so(self, wording: str, *, holds: bool) -> Condition:
+    def _same_condition(self, wording: str, *, holds: bool) -> Condition:
         # "I take it if so": not the part itself, but the one before it.
         candidates = self._parts[:-1] if self._trailing and len(self._parts) > 1 else self._parts
         earlier = next((each.text for each in reversed(candidates) if not each.checks), "")
         whether = WHETHER_CLAUSE.search(earlier)
         return Condition((whether[1] if whether else earlier).strip(" ?.,"), holds, wording)
 
-    def _otherwise(self, wording: str) -> Condition | None:
+    def _opposite_condition(self, wording: str) -> Condition | None:
         if self._last is None:
             before = next((each.text for each in reversed(self._parts) if each.sure), "")
             return Condition("that works", holds=False, said=wording) if before else None
         return Condition(self._last.clause, not self._last.holds, wording)
 
-    def _main(self, chunk: Chunk, marks: Marks, *, certain: bool = False) -> None:
+    def _read_consequence(self, chunk: Chunk, marks: Marks, *, certain: bool = False) -> None:
         """Read what follows a condition: more of it, or what depends on it."""
         opens = certain or opening.opens_request(marks.text, first=False) or marks.order == "then"
         clause = self._clause

@@ -208,13 +208,13 @@ def written(summary: Summary, *, room: int | None = None, count: Callable[[str],
     Oldest first: a later line may correct an earlier one, and is read last.
     """
     for most in (max(_KEPT.values()), 8, 4, 2, 1):
-        text = _text(summary, most)
+        text = _render(summary, most)
         if room is None or count(text) <= room:
             return text
     return ""
 
 
-def _text(summary: Summary, most: int) -> str:
+def _render(summary: Summary, most: int) -> str:
     lines: list[str] = []
     shown: set[str] = set()
     for name, heading in _HEADINGS.items():

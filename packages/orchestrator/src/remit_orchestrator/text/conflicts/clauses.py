@@ -293,7 +293,7 @@ def _tokens(text: str, figures: Sequence[Figure]) -> list[str]:
     if end < len(text):
         words += tokens(text[end:])
     if "frei" in text or "free" in text:
-        words = [word for token in words for word in _without(token)]
+        words = [word for token in words for word in _split_free_of(token)]
     return words
 
 
@@ -301,7 +301,7 @@ def _tokens(text: str, figures: Sequence[Figure]) -> list[str]:
 _FREE_OF = re.compile(r"([^\W\d_]{4,})(?:-free|-?frei(?:e[nmrs]?)?)")
 
 
-def _without(token: str) -> tuple[str, ...]:
+def _split_free_of(token: str) -> tuple[str, ...]:
     match = _FREE_OF.fullmatch(token)
     return ("lacks", match[1]) if match else (token,)
 
@@ -319,9 +319,9 @@ def _standardize(words: list[str]) -> list[str]:
     if switched or (len(words) > 2 and words[-2] in _BEING and words[-1] in _LAST):
         words = [*words[:-1], _LAST[words[-1]]]
     if "than" in words:
-        words = _with_more(words)
+        words = _split_comparative(words)
     if not PHRASE_STARTS.keys().isdisjoint(words):
-        words = _with_phrases(words)
+        words = _join_phrases(words)
     if GERMAN_SIGNS.isdisjoint(words) or not _ENGLISH.isdisjoint(words):
         return words
     if words[-1] == "mehr" and not _NOT_ANY.isdisjoint(words):
@@ -334,7 +334,7 @@ def _standardize(words: list[str]) -> list[str]:
     return [_in_english(token) for token in words]
 
 
-def _with_more(words: list[str]) -> list[str]:
+def _split_comparative(words: list[str]) -> list[str]:
     """Return the words with "funnier than" as "more funny than"; those with a known opposite stay as they are."""
     place = words.index("than") - 1
     word = words[place] if place >= 0 else ""
@@ -347,7 +347,7 @@ def _with_more(words: list[str]) -> list[str]:
 _NOT_MORE = frozenset({"rather", "other", "further", "either", "neither", "whether", "number", "together"})
 
 
-def _with_phrases(words: list[str]) -> list[str]:
+def _join_phrases(words: list[str]) -> list[str]:
     read: list[str] = []
     end = 0
     for place, token in enumerate(words):

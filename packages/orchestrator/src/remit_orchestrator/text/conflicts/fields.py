@@ -320,7 +320,7 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     if bare in _TRUTHS:
         return Meaning(truth=_TRUTHS[bare])
     if numbers:
-        rest = frozenset(word for _, word in content(_without(value, numbers)))
+        rest = frozenset(word for _, word in content(_cut_figures(value, numbers)))
         # "The answer is 42" says no more than 42. "30 staff" is a sentence in prose, but a value in a field.
         if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(CLAUSE_VERBS)):
             return Meaning(numbers, rest)
@@ -342,7 +342,7 @@ def _is_sentence(text: str, words: frozenset[str]) -> bool:
     )
 
 
-def _without(text: str, numbers: Sequence[Figure]) -> str:
+def _cut_figures(text: str, numbers: Sequence[Figure]) -> str:
     parts, end = list[str](), 0
     for figure in numbers:
         parts.append(text[end : figure.start])
