@@ -73,14 +73,14 @@ def test_the_frames_of_presence_are_read_as_they_are_written() -> None:
 def test_a_device_was_last_heard_from_when_it_wrote_or_was_last_there() -> None:
     now = 100
     book = PresenceBook(now_ms=lambda: now)
-    book.heard(B, 40)
-    book.heard(B, 30)
+    book.note_message(B, 40)
+    book.note_message(B, 30)
     assert book.of(B) == DevicePresence(last_heard_ms=40)
     book.reported({B: False})
     assert book.of(B) == DevicePresence(present=False, last_heard_ms=40)
     book.reported({B: True})
     now = 200
-    book.heard(C, 500)  # its clock is ahead
+    book.note_message(C, 500)  # its clock is ahead
     book.lose()
     assert (book.of(B), book.of(C)) == (DevicePresence(last_heard_ms=200), DevicePresence(last_heard_ms=200))
 

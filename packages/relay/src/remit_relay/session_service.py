@@ -174,7 +174,7 @@ class DeliveryFollower:
 
 def awaits(run: Overlay, opened: Opened, message: AnswerMessage | DeclineMessage | ReadReceipt) -> bool:
     """Return whether a run waits for this answer: the first one to its last message, from the device that it asked."""
-    return run.session == message.session and run.device == opened.sender and message.to == run.asked
+    return run.session == message.session and run.device == opened.sender and message.to == run.unanswered_message
 
 
 # ── the service ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -437,7 +437,7 @@ class SessionService:
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
                 )
                 return run
-        unanswered = run.asked if run.state in ENDED else None
+        unanswered = run.unanswered_message if run.state in ENDED else None
         if unanswered is not None:
             with suppress(RemitError):  # nothing is sent to a device that was revoked meanwhile
                 withdraw = WithdrawMessage(to=unanswered, session=run.session)

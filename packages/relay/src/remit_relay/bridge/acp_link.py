@@ -462,7 +462,7 @@ class AcpLink(AgentLink):
 
     def _refused(self, error: acp.RequestError) -> DraftFailure:
         if error.code != _AUTH_REQUIRED:
-            return _said(str(error))
+            return _reported_failure(str(error))
         ways = [
             f"{method.name} ({method.description})" if method.description else method.name
             for method in self._greeted.auth_methods or ()
@@ -523,14 +523,14 @@ def _outcome(turn: AcpTurn, response: schema.PromptResponse, duration_ms: int) -
             return DraftFailure(reason=f"{recorded}: {shown(response.stop_reason, 100)}", recorded=recorded, hard=False)
         return DraftFailure(reason=why, hard=False)
     if turn.is_broken:
-        return _said(text)
+        return _reported_failure(text)
     draft = Draft(
         text=text, done=done, tokens=tokens_of(turn, response), tool_rounds=turn.tool_rounds, duration_ms=duration_ms
     )
     return held(draft, turn.request.constraints)
 
 
-def _said(words: str) -> DraftFailure:
+def _reported_failure(words: str) -> DraftFailure:
     """Return the failure that the agent reports in its own words."""
     recorded = "the local agent reported an error"
     return DraftFailure(reason=f"the local agent says: {shown(words)}", recorded=recorded, hard=False)

@@ -386,7 +386,7 @@ def tokens_in(meta: Any) -> int | None:
     An agent that reports the sum of its session is counted too high, never too low.
     """
     for place in _PLACES:
-        counts = _at(meta, *place)
+        counts = _lookup(meta, *place)
         if (total := _number(counts, _TOTAL)) is not None:
             return total
         parts = [part for part in (_number(counts, names) for names in _PARTS) if part is not None]
@@ -397,15 +397,15 @@ def tokens_in(meta: Any) -> int | None:
 
 def is_broken(meta: Any) -> bool:
     """Return whether a turn failed: Codex reports that here, and ends the turn normally with the error as its text."""
-    return _at(meta, "codex", "threadStatus", "type") == "systemError"
+    return _lookup(meta, "codex", "threadStatus", "type") == "systemError"
 
 
 def _number(counts: Any, names: tuple[str, ...]) -> int | None:
-    values = (_at(counts, name) for name in names)
+    values = (_lookup(counts, name) for name in names)
     return next((each for each in values if isinstance(each, int) and each >= 0), None)
 
 
-def _at(table: Any, *names: str) -> Any:
+def _lookup(table: Any, *names: str) -> Any:
     for name in names:
         table = cast("Mapping[str, Any]", table).get(name) if isinstance(table, Mapping) else None
     return table

@@ -89,7 +89,7 @@ class NdjsonLink(AgentLink):
     async def open(self) -> None:
         self._child = Child(self._program)
         await self._child.connect()
-        self._reading = asyncio.get_running_loop().create_task(self._read(self._child))
+        self._reading = asyncio.get_running_loop().create_task(self._read_output(self._child))
 
     @property
     def is_up(self) -> bool:
@@ -139,7 +139,7 @@ class NdjsonLink(AgentLink):
 
     # ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read(self, child: Child) -> None:
+    async def _read_output(self, child: Child) -> None:
         lines = LineSplitter(MAX_LINE)
         while chunk := await child.output.read(65_536):
             self._noise += len(chunk)

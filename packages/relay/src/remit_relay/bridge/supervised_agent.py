@@ -140,10 +140,10 @@ def _find_program(program: Program, environ: dict[str, str]) -> str:
     if folder is not None and not os.path.isdir(folder):
         raise MissingError(f"the local agent's folder {folder} does not exist")
     if os.sep not in program.command:
-        found = shutil.which(program.command, path=environ.get("PATH"))
-        if found is None:
+        executable = shutil.which(program.command, path=environ.get("PATH"))
+        if executable is None:
             raise MissingError(f"the local agent's program {program.command} was not found")
-        return os.path.abspath(found)
+        return os.path.abspath(executable)
     path = os.path.abspath(os.path.join(folder or os.curdir, program.command))
     if not os.path.exists(path):
         raise MissingError(f"the local agent's program {path} was not found")

@@ -121,7 +121,7 @@ class PresenceBook:
         """Note that the gateway says nothing any more, so that the presence of all devices is unknown."""
         self.reported(dict.fromkeys(self._known))
 
-    def heard(self, device: str, at_ms: int) -> None:
+    def note_message(self, device: str, at_ms: int) -> None:
         """Note a message of a device that was written at a time, by its own clock."""
         was, at_ms = self.of(device), min(at_ms, self._now_ms())
         if was.last_heard_ms is None or at_ms > was.last_heard_ms:
@@ -476,7 +476,7 @@ class GatewayConnection:
 
     async def _stay(self, socket: ClientWebSocketResponse) -> Bye:
         """Read, write and watch for silence, until one of these ends."""
-        reading = asyncio.create_task(self._read(socket))
+        reading = asyncio.create_task(self._read_frames(socket))
         tasks = {reading, asyncio.create_task(self._write(socket)), asyncio.create_task(self._watch(socket))}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -496,7 +496,7 @@ class GatewayConnection:
         self._calls.begin_again()
         self._wake.set()
 
-    async def _read(self, socket: ClientWebSocketResponse) -> Bye:
+    async def _read_frames(self, socket: ClientWebSocketResponse) -> Bye:
         receive, now = socket.receive, self._loop.time
         while True:
             message = await receive()

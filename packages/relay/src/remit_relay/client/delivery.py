@@ -393,12 +393,12 @@ class MessageDelivery:
     async def _key_of(self, device: str) -> PreKey | None:
         """Return a key to open a session with; None if there is none, which is reported."""
         try:
-            found = await self._link.fetch(device)
-            if isinstance(found, wire.BundleReply):
+            reply = await self._link.fetch(device)
+            if isinstance(reply, wire.BundleReply):
                 peer = await self.do(self._sealer.peers.get, device)
                 assert peer is not None, "messages are held only for known devices"
-                return choose_prekey(peer.card, found.bundle, found.one_time)
-            self._troubles.wrong(device, fault_of(found))
+                return choose_prekey(peer.card, reply.bundle, reply.one_time)
+            self._troubles.wrong(device, fault_of(reply))
         except StoreError:
             raise
         except RemitError as error:
@@ -444,7 +444,7 @@ class MessageDelivery:
         for delivery in deliveries[: came.count]:
             self._owed.add(delivery.sender)
             # Its number is the time at which it was sealed, in microseconds.
-            self._link.presence.heard(delivery.sender, delivery.number // 1_000)
+            self._link.presence.note_message(delivery.sender, delivery.number // 1_000)
             self._link.acknowledge(delivery)
         self._moved()
         self._hand_on(came.opened)
@@ -535,8 +535,8 @@ class MessageDelivery:
                         await self._renew(device)
                 now, asks_from = asyncio.get_running_loop().time(), self._asks_from
                 if asks_from is not None and asks_from <= now and self._link.state == "connected":
-                    asked = await self.do(self._sealer.ask)
-                    self._asks_from = None if asked else now + ASK_S
+                    all_asked = await self.do(self._sealer.ask)
+                    self._asks_from = None if all_asked else now + ASK_S
 
     # ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -145,7 +145,7 @@ class OutboxWriter:
         return structs.replace(streams, long_since_ms=now_ms, long_count=1)
 
     def _is_long(self, row: int) -> bool:
-        count, total = self._held(row)
+        count, total = self._count_held(row)
         return count > LITTLE_HELD or total > LITTLE_HELD_BYTES
 
     def catch_up(self, row: int, peer: PeerDevice, streams: StreamPair) -> StreamPair:
@@ -267,12 +267,12 @@ class OutboxWriter:
         sequence = self._state.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
         return max(self._now_us(), sequence[0] + 1 if sequence else 1)
 
-    def _held(self, row: int) -> tuple[int, float]:
+    def _count_held(self, row: int) -> tuple[int, float]:
         ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM held WHERE peer = ?", row)
         return count, total
 
     def _room(self, row: int, peer: PeerDevice, size: int) -> None:
-        count, total = self._held(row)
+        count, total = self._count_held(row)
         if count >= MAX_HELD or total + size > MAX_HELD_BYTES:
             why = f"{count} messages wait for {peer.card.name!r}, which has not received them"
             todo = "Wait until the device connects again, or revoke it."

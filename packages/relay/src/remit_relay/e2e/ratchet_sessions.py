@@ -109,13 +109,15 @@ class OlmSessions:
             return RejectionReason.GARBAGE
         if self.is_marked(row, "sealed", digest_of(sealed)):
             return RejectionReason.REPLAY
-        read = self._read(row, peer, frame.kind, frame.ratchet, current)
+        read = self._decrypt_message(row, peer, frame.kind, frame.ratchet, current)
         if isinstance(read, RejectionReason):
             return read
         plain = frame.opened(read.plain)
         return RejectionReason.UNREADABLE if plain is None else structs.replace(read, plain=plain)
 
-    def _read(self, row: int, peer: PeerDevice, kind: int, ratchet: bytes, current: int) -> Read | RejectionReason:
+    def _decrypt_message(
+        self, row: int, peer: PeerDevice, kind: int, ratchet: bytes, current: int
+    ) -> Read | RejectionReason:
         try:
             message = olm().AnyOlmMessage.from_parts(kind, ratchet)
             pre_key = message.to_pre_key()

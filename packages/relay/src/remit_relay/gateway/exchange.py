@@ -557,7 +557,7 @@ class Exchange:
         if not connection.acknowledge(min(place, connection.sent), connection.last_heard):
             return
         # The current place: what was delivered after it may not be in the store yet, and would stay there.
-        self._store.acknowledge(connection.key, connection.acked, _done)
+        self._store.acknowledge(connection.key, connection.acked, _do_nothing)
         if not connection.live:
             self._next_page(connection)
 
@@ -615,4 +615,4 @@ class Exchange:
             connection.flush(now)
 
 
-def _done(_: None) -> None: ...
+def _do_nothing(_: None) -> None: ...

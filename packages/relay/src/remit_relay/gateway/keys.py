@@ -57,7 +57,7 @@ class _Held(NamedTuple):
         return self.bundle + self.one_time + ROW_BYTES * self.rows
 
 
-async def _held(database: SqlConnection, device: int) -> _Held:
+async def _count_stored(database: SqlConnection, device: int) -> _Held:
     row = await database.fetchrow(_HELD, device)
     assert row, "its device is connected"
     return _Held(*row)
@@ -76,7 +76,7 @@ async def publish_keys(
     Publishing a key again changes nothing, even if it is used up. Beyond the limit the newest keys take the place of
     the oldest, which the device may have forgotten.
     """
-    before = await _held(database, device)
+    before = await _count_stored(database, device)
     over = before.left if request.replace else max(0, before.left + len(request.one_time) - limits.one_time_keys)
     old = await database.fetch(_OLDEST, device, over) if over else []
     added = sum(map(len, request.one_time)) + (0 if request.bundle is None else len(request.bundle) - before.bundle)
@@ -91,7 +91,7 @@ async def publish_keys(
         digests = [hashlib.blake2b(body, digest_size=16).digest() for body in request.one_time]
         rows = [(device, digest, body) for digest, body in zip(digests, request.one_time, strict=True)]
         await database.executemany(_ADD, rows)
-    after = await _held(database, device)
+    after = await _count_stored(database, device)
     return KeyChange(Done(request=request.request, one_time_left=after.left), after.size - before.size)
 
 

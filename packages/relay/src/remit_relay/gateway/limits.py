@@ -145,7 +145,7 @@ class Addresses:
 
     def objection(self, address: str, now: float) -> str:
         """Count a connection attempt; return the name of the limit that it exceeds, or an empty string."""
-        limits, known = self._limits, self._of(address, now)
+        limits, known = self._limits, self._usage(address, now)
         left = known.attempts.fill(limits.address_attempts, now)
         # The level may go below zero, so that a client that keeps trying is rejected when it connects (`is_hammering`).
         known.attempts.level = max(-limits.address_attempts.burst, left - 1)
@@ -167,26 +167,26 @@ class Addresses:
 
     def enter(self, address: str, now: float) -> None:
         """Count a connection that was accepted."""
-        self._of(address, now).open += 1
+        self._usage(address, now).open += 1
 
     def greet(self, address: str, now: float) -> None:
         """Count a connection that was authenticated."""
-        self._of(address, now).greeted += 1
+        self._usage(address, now).greeted += 1
 
     def leave(self, address: str, now: float, *, greeted: bool) -> None:
         """Stop counting a connection that has ended."""
-        known = self._of(address, now)
+        known = self._usage(address, now)
         known.open -= 1
         known.greeted -= greeted
 
     def fail(self, address: str, now: float) -> None:
         """Count a failed authentication."""
-        known = self._of(address, now)
+        known = self._usage(address, now)
         known.failures.level = max(0.0, known.failures.fill(self._limits.address_failures, now) - 1)
 
     def take_device(self, address: str, now: float) -> bool:
         """Count a new device from an address; return False if it has used up its share."""
-        bucket = self._of(address, now).devices
+        bucket = self._usage(address, now).devices
         if bucket.fill(self._limits.address_devices, now) < 1:
             return False
         bucket.level -= 1
@@ -194,12 +194,12 @@ class Addresses:
 
     def give_back_device(self, address: str, now: float) -> None:
         """Undo `take_device`: the device was known already."""
-        bucket = self._of(address, now).devices
+        bucket = self._usage(address, now).devices
         bucket.level = min(self._limits.address_devices.burst, bucket.level + 1)
 
     def begin_pairing(self, address: str, now: float) -> bool:
         """Count a connection that opens or joins a mailbox; return False if the address has used up its share."""
-        known = self._of(address, now)
+        known = self._usage(address, now)
         left = known.pairings.fill(self._limits.address_pairings, now)
         if left < 1 or known.pairing >= self._limits.address_mailboxes:
             return False
@@ -209,7 +209,7 @@ class Addresses:
 
     def end_pairing(self, address: str, now: float) -> None:
         """Stop counting a connection that paired."""
-        self._of(address, now).pairing -= 1
+        self._usage(address, now).pairing -= 1
 
     def sweep(self, now: float) -> None:
         """Forget addresses without open connections whose limits are fully refilled."""
@@ -223,7 +223,7 @@ class Addresses:
             ):
                 del self._known[address]
 
-    def _of(self, address: str, now: float) -> _Address:
+    def _usage(self, address: str, now: float) -> _Address:
         known = self._known.get(address)
         if known is None:
             if len(self._known) >= MOST_ADDRESSES:

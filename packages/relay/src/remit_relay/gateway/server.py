@@ -209,7 +209,7 @@ class Gateway:
             connection = await self._enter(socket, address)
             if connection is not None:
                 self.addresses.greet(address, now())
-                await self._read(socket, connection)
+                await self._read_frames(socket, connection)
         except OSError as error:
             # The cause is in the gateway's log; a device can only reconnect.
             _log.debug("a connection ended: %s", error)
@@ -304,7 +304,7 @@ class Gateway:
             return Bye(code="unauthenticated", reason="invalid signature for this key, gateway and connection")
         return device, hello.looks
 
-    async def _read(self, socket: WebSocket, connection: DeviceConnection) -> None:
+    async def _read_frames(self, socket: WebSocket, connection: DeviceConnection) -> None:
         """Read frames of a device, within its rate and as fast as they can be written, until its connection ends."""
         exchange, limits, now = self._exchange, self.limits, self._clock.now
         pace = self._paces.setdefault(connection.device, DeviceRateLimit(limits, now()))

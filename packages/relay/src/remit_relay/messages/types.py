@@ -168,13 +168,13 @@ class CatalogSender:
     def tell(self, peers: Iterable[PeerDevice], offered: Callable[[str], tuple[AgentOffer, ...]]) -> None:
         """Send each device the list from *offered* if it changed; devices that are not allowed get it later."""
         for peer in peers:
-            if peer.may_talk and self._known(peer.device) != (now := offered(peer.device)):
+            if peer.may_talk and self._last_sent(peer.device) != (now := offered(peer.device)):
                 try:
                     self._seal(peer.device, now)
                 except RemitError as error:  # it was revoked, or its queue is full: the next call tries again
                     _log.info("the list of shared agents is not sent to %s: %s", peer.device, error.fault.message)
 
-    def _known(self, device: str) -> tuple[AgentOffer, ...] | None:
+    def _last_sent(self, device: str) -> tuple[AgentOffer, ...] | None:
         if device not in self._sent_offers:
             row, _ = self._sealer.peers.row(device)
             self._sent_offers[device] = self._state.fact(f"told/{row}", tuple[AgentOffer, ...])

@@ -232,7 +232,7 @@ class PairingExchange:
 
     def third(self, second: bytes) -> bytes:
         """Return note 3; raise `WrongCode` if the guest has another code."""
-        note = self._read(second, _Second)
+        note = self._decode_note(second, _Second)
         self._agree(note.element)
         self._check(note.proof)
         return msgspec.msgpack.encode(
@@ -241,18 +241,18 @@ class PairingExchange:
 
     def guest_card(self, fourth: bytes) -> Card:
         """Return the card in note 4, or raise `PairingDeclined`."""
-        return self._card_in(self._read(fourth, _Sealed).sealed)
+        return self._card_in(self._decode_note(fourth, _Sealed).sealed)
 
     # ── the notes of the guest ────────────────────────────────────────────────────────────────────────────────────────
 
     def second(self, first: bytes) -> bytes:
         """Return note 2."""
-        self._agree(self._read(first, _First).element)
+        self._agree(self._decode_note(first, _First).element)
         return msgspec.msgpack.encode(_Second(element=self._element, proof=self._proofs[self._side]))
 
     def host_card(self, third: bytes) -> Card:
         """Return the card in note 3; raise `WrongCode` if the host has another code."""
-        note = self._read(third, _Third)
+        note = self._decode_note(third, _Third)
         self._check(note.proof)
         return self._card_in(note.sealed)
 
@@ -272,7 +272,7 @@ class PairingExchange:
 
     def check_recorded(self, note: bytes) -> None:
         """Raise a `RemitError` unless the other device says that this one is paired there."""
-        content = self._open(self._read(note, _Sealed).sealed, "end")
+        content = self._open(self._decode_note(note, _Sealed).sealed, "end")
         if isinstance(content, _Declined):
             raise PairingDeclined
         if not isinstance(content, _Recorded):
@@ -324,7 +324,7 @@ class PairingExchange:
             raise PairingBroken("an unexpected note")
         return read_card(encode(content.card))
 
-    def _read(self, note: bytes, kind: type[Any]) -> Any:
+    def _decode_note(self, note: bytes, kind: type[Any]) -> Any:
         try:
             decoded = _notes.decode(note)
         except _UNREADABLE as error:

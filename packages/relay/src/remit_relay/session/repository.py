@@ -89,7 +89,10 @@ class RunRepository:
                 file.execute("DELETE FROM facts WHERE name = ?", f"{place}/said/{name}")
             if names != was and (any(names) or was):
                 file.keep(f"{place}/said", names)
-            file.keep(place, _with(run, ["" if name else text for text, name in zip(_texts(run), names, strict=True)]))
+            file.keep(
+                place,
+                _replace_texts(run, ["" if name else text for text, name in zip(_texts(run), names, strict=True)]),
+            )
 
     def all(self) -> list[Overlay]:
         """Return the stored runs, oldest first."""
@@ -110,7 +113,7 @@ class RunRepository:
         for run, names in named.items():
             try:
                 pairs = zip(_texts(runs[run]), names, strict=True)
-                runs[run] = _with(runs[run], [texts[run, name] if name else text for text, name in pairs])
+                runs[run] = _replace_texts(runs[run], [texts[run, name] if name else text for text, name in pairs])
             except (KeyError, ValueError) as error:
                 raise self._file.damage(f"a part of the run {run} is missing") from error
             self._names[run] = {texts[run, name]: name for name in names if name}
@@ -124,7 +127,7 @@ def _texts(run: Overlay) -> tuple[str, ...]:
     return (run.result, *written, *(draft.text for draft in run.rejected))
 
 
-def _with(run: Overlay, texts: Sequence[str]) -> Overlay:
+def _replace_texts(run: Overlay, texts: Sequence[str]) -> Overlay:
     """Return the run with its texts replaced."""
     left = iter(texts)
 

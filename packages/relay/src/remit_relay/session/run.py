@@ -171,7 +171,7 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return self.decides == "person" and not self.prompts
 
     @property
-    def asked(self) -> str | None:
+    def unanswered_message(self) -> str | None:
         """The id of the last message, if it has no answer yet and was not lost."""
         entries = reversed((*self.timeline, *self.kept))
         last = next((entry for entry in entries if entry.role == "remote_agent" or entry.id), None)
@@ -254,7 +254,7 @@ def followed_message(run: Overlay) -> TimelineEntry | None:
 
     A run sends nothing more before the answer, so there is never a second one.
     """
-    entry = None if run.asked is None else _entry(run, run.asked)
+    entry = None if run.unanswered_message is None else _entry(run, run.unanswered_message)
     if entry is None or entry.delivery is None or entry.delivery.state not in _FOLLOWED:
         return None
     return entry

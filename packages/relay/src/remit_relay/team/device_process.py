@@ -126,7 +126,7 @@ def device_lock(path: Path) -> Generator[None]:
                 break
             except OSError as error:
                 if attempt == _ATTEMPTS - 1:
-                    raise _held(_number(path.read_bytes()[:20])) from error
+                    raise _already_running(_number(path.read_bytes()[:20])) from error
             time.sleep(_AGAIN_S)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -134,7 +134,7 @@ def device_lock(path: Path) -> Generator[None]:
         yield
 
 
-def _held(pid: int) -> RemitError:
+def _already_running(pid: int) -> RemitError:
     why = f"this device is already running, in process {pid or 'unknown'}"
     todo = (
         "Only one process at a time can run a device: stop that one first. "

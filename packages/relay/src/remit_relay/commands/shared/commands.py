@@ -96,7 +96,7 @@ def understood(text: str, run: SharedRunView) -> Meaning | None:
         return None
     if text.startswith("/") and not text.startswith("//"):
         meaning = _replaced(typed.lstrip()[1:], run) or _command(text[1:], run)
-        return _kept(meaning, text)
+        return _keep_text(meaning, text)
     if run.decides == "person":
         return _say(text.removeprefix("/"), run)
     word, _, rest = text.partition(" ")
@@ -105,7 +105,7 @@ def understood(text: str, run: SharedRunView) -> Meaning | None:
     return Tell(("Your agent writes the messages. /take over lets you write; /help lists the commands.",))
 
 
-def _kept(meaning: Meaning, text: str) -> Meaning:
+def _keep_text(meaning: Meaning, text: str) -> Meaning:
     """Return the meaning of a command; a text that was typed with one that is not possible now is kept."""
     name, _, rest = text[1:].partition(" ")
     if isinstance(meaning, Tell) and name.lower() in ("edit", "reject", "objective") and rest.strip():

@@ -102,7 +102,7 @@ def _edit_at(editor: RowEditor, act: str, typed: str) -> Edited | NotUnderstood:
     if not text.strip():
         return NotUnderstood((f"Row {first} was not changed: type its new text after the number, or d {first}.",))
     if act == "i":
-        return _changed(editor, _with(editor.rows, first, text)) if first == last else NotUnderstood(HELP)
+        return _changed(editor, _insert_row(editor.rows, first, text)) if first == last else NotUnderstood(HELP)
     new = Row(text.rstrip(), editor.rows[last - 1].end)
     rows = (*editor.rows[: first - 1], new, *editor.rows[last:])
     after = RowEditor(editor.draft, rows, changed=True)
@@ -124,7 +124,7 @@ def _without(rows: tuple[Row, ...], first: int, last: int) -> tuple[Row, ...]:
     return before + after
 
 
-def _with(rows: tuple[Row, ...], place: int, text: str) -> tuple[Row, ...]:
+def _insert_row(rows: tuple[Row, ...], place: int, text: str) -> tuple[Row, ...]:
     before, after = rows[: place - 1], rows[place - 1 :]
     if not after:
         *rest, row = before or (Row("", ""),)

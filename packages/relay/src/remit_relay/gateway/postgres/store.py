@@ -260,23 +260,23 @@ class PostgresGatewayStore:
         self._do(Acknowledging(receiver, place), then, urgent=False)
 
     def page(self, receiver: int, after: int, messages: int, size: int, then: Callable[[Page], None]) -> None:
-        self._read(partial(read_page, receiver=receiver, after=after, messages=messages, size=size), then)
+        self._run_query(partial(read_page, receiver=receiver, after=after, messages=messages, size=size), then)
 
     def presence(self, pairs: Sequence[PresencePair], then: Callable[[dict[PresencePair, bool]], None]) -> None:
         if self._takes_jobs:
-            self._read(partial(presence, pairs=pairs, gateway=self._gateway), then)
+            self._run_query(partial(presence, pairs=pairs, gateway=self._gateway), then)
 
-    def _read(self, query: Callable[[PgConnection], Awaitable[T]], then: Callable[[T], None]) -> None:
+    def _run_query(self, query: Callable[[PgConnection], Awaitable[T]], then: Callable[[T], None]) -> None:
         connected = self._connection
 
         async def read() -> None:
             try:
-                found = await self._connections.read(query)
+                result = await self._connections.read(query)
             except FAULTS as error:
                 if self._connection is connected:
                     self._fail(error)
                 return
-            self._settle([(then, found)])
+            self._settle([(then, result)])
 
         task = asyncio.create_task(read())
         self._reading.add(task)

@@ -11,12 +11,15 @@ QUESTIONS = (
 
 for line in sys.stdin:
     request = json.loads(line)
-    asked: int = request["turn_index"] - 1
-    if asked < len(QUESTIONS):
-        draft, done = QUESTIONS[asked], False
+    question_count: int = request["turn_index"] - 1
+    if question_count < len(QUESTIONS):
+        draft, done = QUESTIONS[question_count], False
     else:
-        said = request["remote_message"] or "nothing"
-        draft, done = f"{request['objective']}: {asked} questions were asked. The last answer was: {said}", True
+        answer = request["remote_message"] or "nothing"
+        draft, done = (
+            f"{request['objective']}: {question_count} questions were asked. The last answer was: {answer}",
+            True,
+        )
     response = {"type": "desktop.local_prompt.response", "request_id": request["request_id"], "status": "ok"}
     response |= {"draft_message": draft, "done": done, "confidence": 0.9, "metrics": {"tool_rounds": 0}}
     sys.stdout.write(json.dumps(response) + "\n")
