@@ -127,12 +127,12 @@ async def share(home: Path, _: str, die_at: int, log: int) -> None:
             rate=Rate(calls=1_000, seconds=60),
         )
 
-        def told(what: SharingEvent) -> None:
+        def report(what: SharingEvent) -> None:
             os.write(log, json.dumps([what.event, what.shared]).encode() + b"\n")
             recording.wake()
 
         shared = {"helper": Shared(agent="helper", profile=profile)}
-        sharing = Sharing(hub, bob, post, shared, now_ms=LoopClock().wall_ms, reported=told)
+        sharing = Sharing(hub, bob, post, shared, now_ms=LoopClock().wall_ms, reported=report)
         reading = asyncio.create_task(route_messages(post, None, sharing, sealer=bob, now_ms=LoopClock().wall_ms))
         while await post.do(bob.inbox):
             await asyncio.sleep(0.001)

@@ -99,9 +99,9 @@ async def anna(folder: Path, url: str) -> None:
     device, bob = sealer(folder, "anna"), sealer(folder, "bob")
 
     def note(run: Overlay) -> None:
-        if (found := last_delivery(run)) is not None:
+        if (delivery := last_delivery(run)) is not None:
             with (folder / "states").open("a", encoding="ascii") as file:
-                file.write(f"{found.state}\n")
+                file.write(f"{delivery.state}\n")
 
     async with there(device, url) as post:
         host = SessionService(

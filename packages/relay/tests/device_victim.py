@@ -50,8 +50,8 @@ def work(order: dict[str, Any]) -> None:
     home = Path(order["home"])
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
-    def tell(said: Any) -> None:
-        os.write(log, json.dumps(list(said)).encode() + b"\n")
+    def tell(answer: Any) -> None:
+        os.write(log, json.dumps(list(answer)).encode() + b"\n")
 
     # By default this signal ends a process as SIGKILL does: at once, and with nothing tidied up.
     signal.setitimer(signal.ITIMER_REAL, order["die_after_us"] / 1_000_000)
@@ -79,9 +79,9 @@ def work(order: dict[str, Any]) -> None:
             case ["acknowledge"]:
                 return sealer.acknowledge(peer)
             case ["take"]:
-                found = sealer.inbox()
-                tell([each.id, each.body.decode()] for each in found)
-                sealer.taken(*(each.id for each in found))
+                opened = sealer.inbox()
+                tell([each.id, each.body.decode()] for each in opened)
+                sealer.taken(*(each.id for each in opened))
                 return None
             case ["outbox"]:
                 return [[each.id, b64encode(each.sealed).decode()] for each in sealer.outbox(limit=40)]
@@ -100,8 +100,8 @@ def work(order: dict[str, Any]) -> None:
     for together, deeds in groupby(order["deeds"], lambda deed: order["together"] and deed[0] in TOGETHER):
         if together:
             with state.writing():
-                said = [refused(deed) for deed in deeds]
-            for each in said:
+                answers = [refused(deed) for deed in deeds]
+            for each in answers:
                 tell([each])
         else:
             for deed in deeds:

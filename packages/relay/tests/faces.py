@@ -35,14 +35,14 @@ class Face:
         async with self.session.post(path, json=body, headers=headers) as reply:
             return await self._kept(reply)
 
-    async def act(self, run: str, act: str, **said: Any) -> Any:
-        status, shown = await self.post(f"/v1/shared/runs/{run}/{act}", said or None)
+    async def act(self, run: str, act: str, **body: Any) -> Any:
+        status, shown = await self.post(f"/v1/shared/runs/{run}/{act}", body or None)
         assert status == 200, shown
         return shown
 
     async def start(self, objective: str = "review this API", **more: Any) -> Any:
-        asked = {"profile": "mine", "device": self.sides.bob.device.id, "objective": objective, **more}
-        status, shown = await self.post("/v1/shared/runs", asked)
+        body = {"profile": "mine", "device": self.sides.bob.device.id, "objective": objective, **more}
+        status, shown = await self.post("/v1/shared/runs", body)
         assert status == 201, shown
         return shown
 
@@ -83,8 +83,8 @@ class Reading:
                 self._face.keep(data)
                 self._rest += data
         frame, _, self._rest = self._rest.partition(b"\n\n")
-        found = parsed(frame.decode())
-        return found[0] if found else await self.anything()
+        events = parsed(frame.decode())
+        return events[0] if events else await self.anything()
 
     async def until(self, state: SessionState, but: Any = "") -> Event:
         """Return the next event of a run in this state, with another draft than *but*."""

@@ -59,11 +59,11 @@ class Events:
     """What a store told its gateway."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.events: list[tuple[object, ...]] = []
         self.changed = asyncio.Event()
 
     def _tell(self, *event: object) -> None:
-        self.told.append(event)
+        self.events.append(event)
         self.changed.set()
 
     def settled(self) -> None:
@@ -79,11 +79,11 @@ class Events:
         self._tell("recovered")
 
     def arrived(self, device: str, place: int) -> None:
-        if ("arrived", device, place) not in self.told:  # polls repeat it
+        if ("arrived", device, place) not in self.events:  # polls repeat it
             self._tell("arrived", device, place)
 
     def replaced(self, device: str, session: int) -> None:
-        if ("replaced", device, session) not in self.told:
+        if ("replaced", device, session) not in self.events:
             self._tell("replaced", device, session)
 
     def keys_left(self, device: str, one_time_left: int) -> None:
@@ -94,7 +94,7 @@ class Events:
 
     async def until(self, *event: object) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while event not in self.told:
+            while event not in self.events:
                 self.changed.clear()
                 await self.changed.wait()
 
@@ -136,8 +136,8 @@ class OpenStore:
         return [each.body for each in (await self.page(name)).deliveries]
 
     async def fetch(self, sender: str, device: str) -> Fetched:
-        asked = Fetch(request=1, device=id_of(device))
-        return await self.wait(lambda then: self.store.fetch(id_of(sender), asked, then))
+        request = Fetch(request=1, device=id_of(device))
+        return await self.wait(lambda then: self.store.fetch(id_of(sender), request, then))
 
     async def presence(self, pairs: Sequence[PresencePair]) -> dict[PresencePair, bool]:
         return await self.wait(lambda then: self.store.presence(pairs, then))

@@ -15,9 +15,9 @@ async def recorded(device: MessageCipher, file: Path) -> list[Record]:
     await store.open()
     async with Recording(device.device.state, store, device=device.device.id):
         pass
-    found = await store.records()
+    records = await store.records()
     await store.close()
-    return found
+    return records
 
 
 def steps(records: Sequence[Record]) -> list[SharedStep]:

@@ -59,9 +59,9 @@ def waiting(sealer: MessageCipher) -> list[OutboundMessage]:
 
 def take(sealer: MessageCipher) -> list[bytes]:
     """Return what is in the inbox, and take it."""
-    found: list[Opened] = sealer.inbox(limit=10_000)
-    sealer.taken(*(each.id for each in found))
-    return [each.body for each in found]
+    opened: list[Opened] = sealer.inbox(limit=10_000)
+    sealer.taken(*(each.id for each in opened))
+    return [each.body for each in opened]
 
 
 def carry(sender: MessageCipher, receiver: MessageCipher) -> list[str]:
@@ -128,8 +128,8 @@ class World:
             self.devices[side].begin(self.ids[1 - side], prekey_of(self.devices[1 - side]))
         self.flight += [(side, each) for each in waiting(self.devices[side])]
 
-    def deliver(self, index: int, *, told: bool) -> None:
-        """Bring over any of the messages on the way; its sender may not be *told*, and will send it again."""
+    def deliver(self, index: int, *, confirmed: bool) -> None:
+        """Bring over any of the messages on the way; unless *confirmed*, its sender sends it again."""
         if not self.flight:
             return
         side, each = self.flight.pop(index % len(self.flight))
@@ -141,8 +141,8 @@ class World:
                 receiver.renew(self.ids[side], prekey_of(sender))
             if error.remedy == "acknowledge":
                 receiver.acknowledge(self.ids[side], always=True)
-            told = told and error.remedy != "later"
-        if told:
+            confirmed = confirmed and error.remedy != "later"
+        if confirmed:
             sender.sent(each.id)
 
     def reopen(self, side: int) -> None:
@@ -172,8 +172,8 @@ class World:
                 self.seal(side, size)
             case "connect", int(side):
                 self.connect(side)
-            case "deliver", int(index), bool(told):
-                self.deliver(index, told=told)
+            case "deliver", int(index), bool(confirmed):
+                self.deliver(index, confirmed=confirmed)
             case "lose", int(index):
                 if self.flight:
                     self.flight.pop(index % len(self.flight))
@@ -201,7 +201,7 @@ class World:
             for side in (0, 1):
                 self.connect(side)
                 while self.flight:
-                    self.deliver(0, told=True)
+                    self.deliver(0, confirmed=True)
                 self.take(side)
                 for _ in self.devices[side].stuck():
                     self.devices[side].renew(self.ids[1 - side], prekey_of(self.devices[1 - side]))

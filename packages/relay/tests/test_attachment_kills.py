@@ -123,7 +123,7 @@ class World:
         """Return what kills a process and starts it again."""
 
         async def strike() -> None:
-            assert self.heard() == [], "the file is still on its way"
+            assert self.received() == [], "the file is still on its way"
             self.killed.append(name)
             victim.kill()
             self._restarting = asyncio.create_task(victim.start())
@@ -135,18 +135,18 @@ class World:
         token = (team_in(self.annas).store_path.parent / TOKEN_FILE).read_text().strip()
         headers = {"authorization": f"Bearer {token}"}
         method = "GET" if given is None and data is None else "POST"
-        async with ClientSession(self.anna.said.strip(), headers=headers) as session:
+        async with ClientSession(self.anna.first_line.strip(), headers=headers) as session:
             sending: dict[str, Any] = {"data": io.BytesIO(data)} if data is not None else {"json": given}
             async with session.request(method, f"/v1/shared/runs{path}", **sending) as reply:
-                found = await reply.json()
-                assert reply.status < 300, found
-                return found
+                content = await reply.json()
+                assert reply.status < 300, content
+                return content
 
     async def run(self) -> Any:
         (line,) = (await self.call(""))["runs"]
         return await self.call(f"/{line['id']}")
 
-    def heard(self) -> list[list[str]]:
+    def received(self) -> list[list[str]]:
         """Return the run, the text, and the name and digest of the file of each question to the shared agent."""
         file = self.bobs / "heard"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -172,7 +172,7 @@ async def test_a_large_file_arrives_once_and_whole_whoever_is_killed_on_its_way(
     async with world_in(tmp_path) as (world, annas_way, bobs_way):
         start = {"profile": "mine", "device": device_of(world.bobs), "objective": "it"}
         run = (await world.call("", start))["id"]
-        found = await eventually(world.run, when=lambda now: now["draft"])
+        record = await eventually(world.run, when=lambda now: now["draft"])
         await world.call(f"/{run}/files?name=photo.bin", data=CONTENT)
         size = len(CONTENT)
         annas_way.strikes = [
@@ -184,9 +184,9 @@ async def test_a_large_file_arrives_once_and_whole_whoever_is_killed_on_its_way(
             (size * 3 // 4, world.again(world.gateway, "gateway")),
         ]
         with suppress(ClientError):  # the process that answers may be dead by now
-            await world.call(f"/{run}/approve", {"draft": found["draft"]["id"]})
+            await world.call(f"/{run}/approve", {"draft": record["draft"]["id"]})
         await eventually(lambda: len(world.killed) == 4)
-        await eventually(world.heard)
+        await eventually(world.received)
 
         async def answered() -> Any:
             try:
@@ -198,11 +198,11 @@ async def test_a_large_file_arrives_once_and_whole_whoever_is_killed_on_its_way(
                 return {}
             return now
 
-        found = await eventually(answered, when=lambda now: now.get("turn") == 1 and now["draft"])
-        assert [(each["role"], each["failed"]) for each in found["timeline"]] == [
+        record = await eventually(answered, when=lambda now: now.get("turn") == 1 and now["draft"])
+        assert [(each["role"], each["failed"]) for each in record["timeline"]] == [
             ("local_agent", ""),
             ("remote_agent", ""),
         ]
-    (heard,) = {tuple(each) for each in world.heard()}
-    assert heard[1:] == ("message 1 about it", "photo.bin", hashlib.sha256(CONTENT).hexdigest())
+    (question,) = {tuple(each) for each in world.received()}
+    assert question[1:] == ("message 1 about it", "photo.bin", hashlib.sha256(CONTENT).hexdigest())
     assert sorted(world.killed) == ["anna", "bob", "gateway", "gateway"]

@@ -53,8 +53,8 @@ class Reader:
 
     async def __call__(self, brief: Brief) -> str:
         await self.go.wait()
-        said: Any = brief.input  # pyright: ignore[reportUnknownMemberType]
-        given = cast("dict[str, Any]", said if isinstance(said, dict) else {})
+        brief_input: Any = brief.input  # pyright: ignore[reportUnknownMemberType]
+        given = cast("dict[str, Any]", brief_input if isinstance(brief_input, dict) else {})
         self.given.append(given)
         texts: list[str] = []
         for each in given.get("attachments", ()):
@@ -275,9 +275,9 @@ HOSTILE = {
 async def test_files_that_break_a_rule_are_refused_on_arrival_and_nothing_is_written(tmp_path: Path) -> None:
     async with stranger(tmp_path, files=RULES) as anna:
         for what, files in HOSTILE.items():
-            said = await anna.ask(asking(anna, what, *files))
-            assert isinstance(said, DeclineMessage), what
-            assert said.code in ("INPUT_VALIDATION_FAILED", "TOO_LARGE", "PERMISSION_DENIED"), what
+            reply = await anna.ask(asking(anna, what, *files))
+            assert isinstance(reply, DeclineMessage), what
+            assert reply.code in ("INPUT_VALIDATION_FAILED", "TOO_LARGE", "PERMISSION_DENIED"), what
         assert not list(tmp_path.rglob(FOLDER)), "not even a folder"
         allowed = AttachedFile(name="a.txt", media_type="text/plain", data=b"x" * 6_000_000)
         assert isinstance(await anna.ask(asking(anna, "good", allowed)), AnswerMessage)

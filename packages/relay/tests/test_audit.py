@@ -144,12 +144,12 @@ async def test_what_is_wished_from_another_process_is_on_record_with_who_wished_
         await eventually(lambda: any(each.event == "Reject" for each in pair.notes))
         repository.leave(file, RemoteCommand(run=run.id, event=moves.Stop()))
         await pair.until(run, SessionState.STOPPED)
-        found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
-    assert [(each.event, each.by, each.via) for each in found if each.via] == [
+        shared_steps = steps(await recorded(pair.anna, tmp_path / "annas.db"))
+    assert [(each.event, each.by, each.via) for each in shared_steps if each.via] == [
         ("Reject", "eve", "pending"),
         ("Stop", "", "pending"),
     ]
-    assert CANARY not in encode(found).decode()
+    assert CANARY not in encode(shared_steps).decode()
 
 
 async def test_why_something_failed_is_on_record_without_what_is_secret(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ async def test_why_something_failed_is_on_record_without_what_is_secret(tmp_path
 
     async with together(tmp_path, fails) as pair:
         await pair.until(await pair.start(), SessionState.ERROR)
-        found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
-    (failure,) = {each.failure for each in found if each.failure}
+        shared_steps = steps(await recorded(pair.anna, tmp_path / "annas.db"))
+    (failure,) = {each.failure for each in shared_steps if each.failure}
     assert failure.startswith("cannot write to [EMAIL] today xxx")
     assert len(failure) <= audit.LONGEST_REASON
 
@@ -180,8 +180,8 @@ async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_
     async with together(tmp_path, canaries, mode="full_auto") as pair:
         await pair.host.act(run.id, moves.Resume())
         await pair.until(run, SessionState.COMPLETED)
-        found = steps(await recorded(pair.bob, tmp_path / "bobs.db"))
-    assert [each.event for each in found] == ["asked", "answered"] * 2
+        shared_steps = steps(await recorded(pair.bob, tmp_path / "bobs.db"))
+    assert [each.event for each in shared_steps] == ["asked", "answered"] * 2
     with pair.bob.device.state.writing():
         assert not pair.bob.device.state.rows("SELECT name FROM facts WHERE name LIKE 'asked/%'")
 
@@ -192,8 +192,8 @@ async def test_starts_do_not_fill_the_record_with_runs_that_stand_still(tmp_path
     for _ in range(3):
         async with together(tmp_path, canaries, mode="full_auto") as pair:
             await pair.until(run, SessionState.PAUSED)
-    found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
-    assert [each.event for each in found].count("Restarted") == 1
+    shared_steps = steps(await recorded(pair.anna, tmp_path / "annas.db"))
+    assert [each.event for each in shared_steps].count("Restarted") == 1
 
 
 async def test_words_of_the_local_agent_are_shown_and_not_recorded(tmp_path: Path) -> None:
@@ -205,10 +205,10 @@ async def test_words_of_the_local_agent_are_shown_and_not_recorded(tmp_path: Pat
     async with together(tmp_path, failing, mode="full_auto") as pair:
         run = await pair.host.start("mine", pair.bob.device.id, CANARY)
         run = await pair.until(run, SessionState.ERROR)
-        found = await recorded(pair.anna, tmp_path / "annas.db")
+        records = await recorded(pair.anna, tmp_path / "annas.db")
     assert run.failure == f"it ended: {CANARY}"
-    assert [each.failure for each in steps(found) if each.event == "LocalFailed"] == ["it ended"]
-    assert CANARY not in encode(found).decode()
+    assert [each.failure for each in steps(records) if each.event == "LocalFailed"] == ["it ended"]
+    assert CANARY not in encode(records).decode()
 
 
 def test_what_another_device_gives_as_a_code_is_not_on_record() -> None:
@@ -229,12 +229,12 @@ async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tm
     question = QuestionMessage(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
     async with together(tmp_path) as pair:
         await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, types.write(question), requester="anna")
-        found = await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=lambda rows: len(rows) >= 2)
-    assert [(each.event, each.profile, each.requester, each.hops, each.code) for each in steps(found)] == [
+        records = await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=lambda rows: len(rows) >= 2)
+    assert [(each.event, each.profile, each.requester, each.hops, each.code) for each in steps(records)] == [
         ("asked", "", "anna", 2, ""),
         ("declined", "", "anna", 2, "AGENT_NOT_FOUND"),
     ]
-    assert CANARY not in encode(found).decode()
+    assert CANARY not in encode(records).decode()
 
 
 async def test_what_is_asked_of_a_device_that_shares_nothing_is_on_record(tmp_path: Path) -> None:
@@ -249,10 +249,10 @@ async def test_what_is_asked_of_a_device_that_shares_nothing_is_on_record(tmp_pa
     carry(anna, bob)
     (opened,) = bob.inbox()
     decline(bob, opened, asks, NOTHING_SHARED, 1_000)
-    (found,) = await recorded(bob, tmp_path / "bobs.db")
-    assert isinstance(found.body, SharedStep)
-    assert (found.run, found.body.event, found.body.code) == (f"{anna.device.id}/t", "declined", "AGENT_NOT_FOUND")
-    assert found.at_ms == 1_000
+    (record,) = await recorded(bob, tmp_path / "bobs.db")
+    assert isinstance(record.body, SharedStep)
+    assert (record.run, record.body.event, record.body.code) == (f"{anna.device.id}/t", "declined", "AGENT_NOT_FOUND")
+    assert record.at_ms == 1_000
     for each in (anna, bob):
         each.device.state.close()
 
@@ -298,8 +298,8 @@ async def test_what_was_brought_to_the_record_is_taken_out_of_the_device(tmp_pat
     file = anna.device.state
     for turn in range(1, audit.TOGETHER + 3):
         note(file, turn)
-    found = await recorded(anna, tmp_path / "hub.db")
-    assert turns(found) == list(range(1, audit.TOGETHER + 3))
+    records = await recorded(anna, tmp_path / "hub.db")
+    assert turns(records) == list(range(1, audit.TOGETHER + 3))
     assert audit.left(file, 0) == []
     note(file, 500)
     assert turns(await recorded(anna, tmp_path / "hub.db"))[-1] == 500
@@ -405,12 +405,12 @@ async def proven(home: Path, name: str) -> list[Record]:
     file = home / f"{name}s-hub.db"
     store = SqliteStore(file)
     await store.open()
-    found = await store.records(limit=100_000)
+    records = await store.records(limit=100_000)
     await store.close()
     assert verify_file(file).ok
-    assert len(found) == noted, "each number of the device once"
-    assert CANARY not in encode(found).decode()
-    return found
+    assert len(records) == noted, "each number of the device once"
+    assert CANARY not in encode(records).decode()
+    return records
 
 
 async def test_killed_between_a_step_and_its_record_nothing_is_missing_and_nothing_is_there_twice(
@@ -425,14 +425,14 @@ async def test_killed_between_a_step_and_its_record_nothing_is_missing_and_nothi
         ends = [work(die_at) for die_at in range(1, 160, 4)]
         assert work(0) == 0
     assert ends.count(-9) > 20
-    found = await proven(tmp_path, "anna")
+    records = await proven(tmp_path, "anna")
     # What was told to be done is there, in order; what was done and could not be told any more, besides.
-    record = iter([[step.event, step.state] for step in steps(found)])
+    record = iter([[step.event, step.state] for step in steps(records)])
     assert all(each in record for each in map(json.loads, (tmp_path / "log").read_text().splitlines()))
     state = sealer(tmp_path, "anna").device.state
     runs = {run.id: run.state for run in repository.kept_runs(state)}
     state.close()
-    last = {each.run: step.state for each, step in zip(found, steps(found), strict=True)}
+    last = {each.run: step.state for each, step in zip(records, steps(records), strict=True)}
     assert last == runs, "each run ends on record where it is"
 
 
@@ -457,8 +457,8 @@ async def test_killed_while_it_answers_a_device_has_each_question_on_record_as_a
         ends = [work(die_at) for die_at in range(3, 120, 4)]
         assert work(0) == 0
     assert ends.count(-9) > 10
-    found = await proven(tmp_path, "bob")
+    records = await proven(tmp_path, "bob")
     for event in ("asked", "answered"):
-        these = [each.run for each in found if isinstance(each.body, SharedStep) and each.body.event == event]
+        these = [each.run for each in records if isinstance(each.body, SharedStep) and each.body.event == event]
         assert sorted(these) == [f"{anna.device.id}/{name}" for name in names]
-    assert len(found) == 2 * len(names)
+    assert len(records) == 2 * len(names)

@@ -58,7 +58,7 @@ def steps(*done: tuple[str, Any], number: int = 1, **changed: Any) -> PromptRequ
     return request(number, objective=json.dumps(done), **changed)
 
 
-def said(outcome: Draft | DraftFailure) -> Draft:
+def as_draft(outcome: Draft | DraftFailure) -> Draft:
     assert isinstance(outcome, Draft), outcome
     return outcome
 
@@ -67,8 +67,8 @@ def said(outcome: Draft | DraftFailure) -> Draft:
 
 
 async def test_the_pieces_of_its_message_are_the_draft(make: Make) -> None:
-    asked = steps(("think", "hm"), ("say", "Which endpoints "), ("say", "need no login?"))
-    outcome = said(await make().prompt(asked))
+    prompt = steps(("think", "hm"), ("say", "Which endpoints "), ("say", "need no login?"))
+    outcome = as_draft(await make().prompt(prompt))
     assert outcome == Draft(text="Which endpoints need no login?", tool_rounds=0, duration_ms=outcome.duration_ms)
 
 
@@ -86,21 +86,21 @@ async def test_it_is_greeted_with_version_one_and_offered_neither_files_nor_term
 async def test_each_session_of_the_overlay_is_one_of_the_agents_and_every_prompt_says_everything(make: Make) -> None:
     agent = make()
     for number, (session, theirs) in enumerate([("s-1", 1), ("s-2", 2), ("s-1", 1)], 1):
-        asked = steps(("repeat", ""), number=number, session_id=session, remote_message="Hello\nagain")
-        assert drafted(await agent.prompt(asked)) == f"theirs-{theirs}: {in_words(asked)}"
+        prompt = steps(("repeat", ""), number=number, session_id=session, remote_message="Hello\nagain")
+        assert drafted(await agent.prompt(prompt)) == f"theirs-{theirs}: {in_words(prompt)}"
 
 
 async def test_what_it_says_of_its_work_is_not_sent(make: Make) -> None:
     """Only what comes after the last tool call is the message: the rest may tell of the user's own files."""
     agent = make(sdk=True)
-    asked = steps(("say", "Let me look into /home/me."), ("tool", "a"), ("say", "And there."), ("tool", "b"))
-    outcome = said(await agent.prompt(steps(*json.loads(asked.objective), ("say", "Is it safe?"))))
+    prompt = steps(("say", "Let me look into /home/me."), ("tool", "a"), ("say", "And there."), ("tool", "b"))
+    outcome = as_draft(await agent.prompt(steps(*json.loads(prompt.objective), ("say", "Is it safe?"))))
     assert (outcome.text, outcome.tool_rounds) == ("Is it safe?", 2)
-    assert drafted(await agent.prompt(asked)) == "And there."
+    assert drafted(await agent.prompt(prompt)) == "And there."
 
 
 async def test_its_last_line_says_that_all_is_done(make: Make) -> None:
-    outcome = said(await make().prompt(steps(("say", "Thank you.\n[DO"), ("say", "NE]"))))
+    outcome = as_draft(await make().prompt(steps(("say", "Thank you.\n[DO"), ("say", "NE]"))))
     assert (outcome.text, outcome.done) == ("Thank you.", True)
 
 
@@ -118,7 +118,7 @@ async def test_what_it_spent_is_found_where_agents_put_it_or_not_known(make: Mak
             (("say", "!"), None),
         ]
     ):
-        assert said(await agent.prompt(steps(("say", "Hello"), step, number=number))).tokens == tokens, step
+        assert as_draft(await agent.prompt(steps(("say", "Hello"), step, number=number))).tokens == tokens, step
 
 
 async def test_a_turn_that_ends_otherwise_fails_and_the_next_may_succeed(make: Make) -> None:
@@ -160,8 +160,8 @@ async def test_one_tool_call_too_many_cancels_the_turn(
 
 async def test_a_text_that_is_too_long_cancels_the_turn(make: Make, tmp_path: Path) -> None:
     agent = make()
-    asked = steps(*[("say", "x" * 60)] * 3, ("wait", ""), max_output_chars=50)
-    assert failed(await agent.prompt(asked), hard=False) == (
+    prompt = steps(*[("say", "x" * 60)] * 3, ("wait", ""), max_output_chars=50)
+    assert failed(await agent.prompt(prompt), hard=False) == (
         "the local agent's message is longer than the limit of 50 characters"
     )
     assert "cancelled theirs-1" in (tmp_path / "notes").read_text()
@@ -173,15 +173,15 @@ ALL = ["allow_always", "allow_once", "reject_always", "reject_once"]
 
 
 async def test_what_it_asks_leave_for_is_put_to_the_user_in_words_that_are_safe_to_show(make: Make) -> None:
-    asked: list[PermissionRequest] = []
+    questions: list[PermissionRequest] = []
 
     async def ask_user(question: PermissionRequest) -> str | None:
-        asked.append(question)
+        questions.append(question)
         return "id-allow_once"
 
-    outcome = said(await make(sdk=True, ask_user=ask_user).prompt(steps(("ask", ALL))))
+    outcome = as_draft(await make(sdk=True, ask_user=ask_user).prompt(steps(("ask", ALL))))
     assert (outcome.text, outcome.tool_rounds) == ("id-allow_once", 1)
-    assert asked == [
+    assert questions == [
         PermissionRequest(
             session_id="s-1",
             title="rm -rf",
@@ -213,15 +213,15 @@ async def test_without_a_yes_the_answer_is_no(make: Make, ask_user: Any, caplog:
 
 
 async def test_where_no_tools_may_be_used_the_user_is_not_even_asked(make: Make) -> None:
-    asked: list[PermissionRequest] = []
+    questions: list[PermissionRequest] = []
 
     async def ask_user(question: PermissionRequest) -> str | None:
-        asked.append(question)
+        questions.append(question)
         return "id-allow_once"
 
     outcome = await make(ask_user=ask_user).prompt(steps(("ask", ALL), allow_tool_use=False))
     assert failed(outcome, hard=False) == "the local agent used tools once in one turn; tools are not allowed"
-    assert asked == []
+    assert questions == []
 
 
 async def test_while_the_user_thinks_no_time_passes(make: Make) -> None:
@@ -293,13 +293,13 @@ async def test_one_that_asks_its_user_for_ever_is_cancelled(make: Make) -> None:
 
 
 async def test_the_user_sees_what_a_tool_is_used_with_wherever_the_agent_says_so(make: Make) -> None:
-    asked: list[PermissionRequest] = []
+    questions: list[PermissionRequest] = []
 
     async def ask_user(question: PermissionRequest) -> str | None:
-        asked.append(question)
+        questions.append(question)
         return "allow_once"
 
-    told = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Write \x1b[1mit", "kind": "edit"}
+    tool_call = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Write \x1b[1mit", "kind": "edit"}
     diff = {"type": "diff", "path": "/a.txt", "oldText": "x" * 3_000, "newText": "new"}
     words = {"type": "content", "content": {"type": "text", "text": "because"}}
     cases: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
@@ -312,22 +312,22 @@ async def test_the_user_sees_what_a_tool_is_used_with_wherever_the_agent_says_so
     ]
     agent = make("script", ask_user=ask_user)
     for known, call, shown in cases:
-        update = {**told, **known}
+        update = {**tool_call, **known}
         ended = ("result", {"stopReason": "end_turn"})
         say = ("update", {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hello"}})
         assert drafted(await agent.prompt(steps(("update", update), ("ask", {"toolCallId": "t", **call}), say, ended)))
-        question = asked.pop()
+        question = questions.pop()
         assert (question.title, question.kind) == ("Write it", "edit")
         assert (json.loads(question.details) if question.details else None) == shown
-    assert asked == []
+    assert questions == []
 
 
 @pytest.mark.parametrize("how", [("stop", "cancelled"), ("think", "hm")], ids=["cancelled", "silent"])
 async def test_one_that_stops_after_a_no_is_said_to_have_been_stopped_by_it(make: Make, how: tuple[str, str]) -> None:
     agent = make("script")
     reason = how[1] if how[0] == "stop" else "end_turn"
-    asked = steps(("ask", {"toolCallId": "t", "title": "Write it"}), ("result", {"stopReason": reason}))
-    assert failed(await agent.prompt(asked), hard=False) == (
+    prompt = steps(("ask", {"toolCallId": "t", "title": "Write it"}), ("result", {"stopReason": reason}))
+    assert failed(await agent.prompt(prompt), hard=False) == (
         "the local agent stopped because this was not allowed: Write it"
     )
 
@@ -340,14 +340,14 @@ async def test_it_may_read_the_files_of_its_folder_where_the_profile_says_so(
 ) -> None:
     (tmp_path / "a.txt").write_text("All is well.")
     agent = make(sdk=True, reads_files=True)
-    asked = ("read", str(tmp_path / "a.txt"))
-    assert drafted(await agent.prompt(steps(asked))) == "All is well."
+    step = ("read", str(tmp_path / "a.txt"))
+    assert drafted(await agent.prompt(steps(step))) == "All is well."
     assert (tmp_path / "notes").read_text().splitlines()[0] == "greeted 1 True False False"
     assert drafted(await agent.prompt(steps(("read", "/etc/passwd")))) == f"only files in {tmp_path} can be read"
-    outcome = drafted(await agent.prompt(steps(asked, allow_tool_use=False)))
+    outcome = drafted(await agent.prompt(steps(step, allow_tool_use=False)))
     assert outcome == "tools are not allowed in this turn"
     monkeypatch.setattr(acp_link, "MAX_FILES", 1)
-    outcome = drafted(await agent.prompt(steps(asked, asked)))
+    outcome = drafted(await agent.prompt(steps(step, step)))
     assert outcome == "All is well.the limit of 1 files in one turn is reached"
 
 
@@ -524,7 +524,7 @@ async def test_an_error_that_is_told_as_a_message_is_not_sent(make: Make) -> Non
 async def test_what_it_spent_may_be_told_along_the_way(make: Make) -> None:
     spent = {"usage": {"totalTokens": 30}}
     turn = steps(chunk("Hello", _meta=spent), chunk("", _meta=spent), ("result", {"stopReason": "end_turn"}))
-    assert said(await make("script").prompt(turn)).tokens == 60
+    assert as_draft(await make("script").prompt(turn)).tokens == 60
 
 
 @pytest.mark.parametrize(

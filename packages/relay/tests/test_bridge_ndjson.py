@@ -74,8 +74,8 @@ async def test_a_request_has_the_names_and_the_shape_of_the_document(make: Make)
         ConversationTurn(role="local_agent", text="Hello"),
         ConversationTurn(role="remote_agent", text="Ja — 😀"),
     )
-    asked = request(4, remote_message="Ja — 😀", history=history, history_summary="They met.", mode="semi_auto")
-    assert json.loads(drafted(await make(rogue("echo")).prompt(asked))) == {
+    prompt = request(4, remote_message="Ja — 😀", history=history, history_summary="They met.", mode="semi_auto")
+    assert json.loads(drafted(await make(rogue("echo")).prompt(prompt))) == {
         "type": "desktop.local_prompt.request",
         "request_id": "r-4",
         "profile_id": "p-1",
@@ -133,13 +133,13 @@ async def test_a_request_is_written_as_in_the_document(make: Make) -> None:
 
 async def test_the_response_of_the_document_is_read(make: Make) -> None:
     """S3: the frame of a response, word for word."""
-    said = {"status": "ok", "draft_message": "next outbound message to remote agent", "reason": ""}
-    agent = make(rogue(json.dumps({**said, "metrics": {"latency_ms": 842}})))
+    response = {"status": "ok", "draft_message": "next outbound message to remote agent", "reason": ""}
+    agent = make(rogue(json.dumps({**response, "metrics": {"latency_ms": 842}})))
     assert await agent.prompt(request()) == Draft(text="next outbound message to remote agent")
 
 
 @pytest.mark.parametrize(
-    ("said", "draft"),
+    ("response", "draft"),
     [
         ({"reason": None, "confidence": None, "done": None, "metrics": None}, Draft(text="Review this API!")),
         ({"metrics": {"latency_ms": 842.5, "tokens": None}}, Draft(text="Review this API!")),
@@ -153,8 +153,8 @@ async def test_the_response_of_the_document_is_read(make: Make) -> None:
     ],
     ids=["null", "fractions", "floats", "unknown", "done without words", "all"],
 )
-async def test_what_another_program_would_write_is_read(make: Make, said: dict[str, Any], draft: Draft) -> None:
-    assert await make(rogue(json.dumps(said))).prompt(request()) == draft
+async def test_what_another_program_would_write_is_read(make: Make, response: dict[str, Any], draft: Draft) -> None:
+    assert await make(rogue(json.dumps(response))).prompt(request()) == draft
 
 
 async def test_one_process_serves_all_prompts(make: Make) -> None:
@@ -283,7 +283,7 @@ async def test_what_it_prints_is_passed_over_and_logged_once_without_its_words(
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("response", "reason"),
     [
         ({"status": "fine"}, "Invalid enum value 'fine' - at `$.status`"),
         ({"draft_message": ["x"]}, "Expected `str | null`, got `array` - at `$.draft_message`"),
@@ -294,9 +294,9 @@ async def test_what_it_prints_is_passed_over_and_logged_once_without_its_words(
     ],
 )
 async def test_a_response_with_wrong_types_fails_hard_and_names_the_field(
-    make: Make, said: dict[str, Any], reason: str
+    make: Make, response: dict[str, Any], reason: str
 ) -> None:
-    outcome = await make(rogue(json.dumps(said))).prompt(request())
+    outcome = await make(rogue(json.dumps(response))).prompt(request())
     assert failed(outcome, hard=True) == f"invalid response from the local agent: {reason}"
 
 

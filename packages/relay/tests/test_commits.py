@@ -49,12 +49,12 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    found = Desk(tmp_path)
-    yield found
-    found.go.set()
-    await found.commits.close()
-    found.state.close()
-    found.outside.close()
+    desk = Desk(tmp_path)
+    yield desk
+    desk.go.set()
+    await desk.commits.close()
+    desk.state.close()
+    desk.outside.close()
 
 
 def failing(desk: Desk, error: Exception) -> Callable[[], None]:
@@ -119,17 +119,17 @@ async def test_what_was_wanted_is_done_though_nobody_waits_for_it_any_more(desk:
 
 
 async def test_the_company_of_a_commit_hears_of_it_before_the_next_one_begins(desk: Desk) -> None:
-    heard: list[tuple[object, int]] = []
-    desk.extra = [Work(desk.keep("extra"), lambda outcome: heard.append((outcome, len(desk.batches))))]
+    outcomes: list[tuple[object, int]] = []
+    desk.extra = [Work(desk.keep("extra"), lambda outcome: outcomes.append((outcome, len(desk.batches))))]
     held = desk.hold()
     one = desk.commits.do(desk.keep("one"))
     desk.go.set()
     await held
     await one
-    assert heard == [("extra", 1), ("extra", 2)]
-    desk.extra = [Work(failing(desk, KeyError("x")), lambda outcome: heard.append((outcome, 0)))]
+    assert outcomes == [("extra", 1), ("extra", 2)]
+    desk.extra = [Work(failing(desk, KeyError("x")), lambda outcome: outcomes.append((outcome, 0)))]
     await desk.commits.do(desk.keep("two"))
-    assert isinstance(heard[-1][0], FailedWork)
+    assert isinstance(outcomes[-1][0], FailedWork)
     assert desk.kept() == ["extra", "one", "two"]
 
 

@@ -100,12 +100,12 @@ class Conversing:
         """Ask the local API of the device that converses."""
         token = (team_in(self.annas).store_path.parent / TOKEN_FILE).read_text().strip()
         headers = {"authorization": f"Bearer {token}"}
-        async with ClientSession(self.anna.said.strip(), headers=headers) as session:
+        async with ClientSession(self.anna.first_line.strip(), headers=headers) as session:
             method = "GET" if given is None else "POST"
             async with session.request(method, f"/v1/shared/runs{path}", json=given) as reply:
-                found = await reply.json()
-                assert reply.status < 300, found
-                return found
+                content = await reply.json()
+                assert reply.status < 300, content
+                return content
 
     async def begin(self) -> None:
         for each in self.everyone:
@@ -136,7 +136,7 @@ class Conversing:
                 return entries
             page = await self.call(f"/{run}/entries?before={page['next']}")
 
-    def heard(self) -> list[tuple[str, str]]:
+    def received(self) -> list[tuple[str, str]]:
         """Return the runs and texts that the shared agent has written down."""
         file = self.bobs / "heard"
         return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
@@ -147,9 +147,9 @@ class Conversing:
         before = file.stat().st_size if file.exists() else 0
 
         def of_each() -> bool:
-            with file.open() as heard:
-                heard.seek(before)
-                more = heard.read()
+            with file.open() as reader:
+                reader.seek(before)
+                more = reader.read()
             return all(f"count {name} " in more for name in PROFILES)
 
         await eventually(lambda: file.exists() and of_each())
@@ -186,18 +186,18 @@ async def test_three_conversations_lose_no_turn_and_have_none_twice_whoever_is_k
 
         await eventually(completed)
         runs = {each["profile"]: await world.entries(each["id"]) for each in await world.runs()}
-        heard = world.heard()
-    once = list(dict.fromkeys(heard))
+        received = world.received()
+    once = list(dict.fromkeys(received))
     # An agent that was killed before it had answered is asked again, within the same run of its hub.
-    assert len(heard) - len(once) <= bobs_deaths * len(PROFILES)
+    assert len(received) - len(once) <= bobs_deaths * len(PROFILES)
     assert len({run for run, _ in once}) == len(once)
     turns, ours, theirs = 0, "local_agent", "remote_agent"
     for name in PROFILES:
-        said = [text for _, text in once if text.startswith(f"count {name} ")]
-        turns += len(said)
-        assert said == [f"count {name} {turn + 1}" for turn in range(len(said))]
+        questions = [text for _, text in once if text.startswith(f"count {name} ")]
+        turns += len(questions)
+        assert questions == [f"count {name} {turn + 1}" for turn in range(len(questions))]
         timeline = [(each["role"], each["text"], each["failed"]) for each in runs[name]]
-        assert timeline == [each for text in said for each in ((ours, text, ""), (theirs, f"heard: {text}", ""))]
+        assert timeline == [each for text in questions for each in ((ours, text, ""), (theirs, f"heard: {text}", ""))]
     assert turns == len(once)
     await assert_recorded(team_in(world.bobs).store_path, turns, "asked", "answered")
 
@@ -207,11 +207,11 @@ async def assert_recorded(store: Path, turns: int, *events: str) -> None:
     opened = SqliteStore(store, durability="process")
     await opened.open()
     try:
-        found: list[str] = []
+        recorded_events: list[str] = []
         after = 0
         while page := await opened.records(after=after, limit=1_000):
-            found += [each.body.event for each in page if isinstance(each.body, SharedStep)]
+            recorded_events += [each.body.event for each in page if isinstance(each.body, SharedStep)]
             after = page[-1].seq
     finally:
         await opened.close()
-    assert {event: found.count(event) for event in events} == dict.fromkeys(events, turns)
+    assert {event: recorded_events.count(event) for event in events} == dict.fromkeys(events, turns)

@@ -48,9 +48,9 @@ def test_a_state_is_never_overwritten_by_an_earlier_one(states: list[DeliverySta
     run, seen = OUT, ["waiting"]
     for now_ms, state in enumerate(states, start=10):
         run = mark_progress(run, "r.m1", state, now_ms)
-        found = last_delivery(run)
-        assert found is not None
-        seen.append(found.state)
+        delivery = last_delivery(run)
+        assert delivery is not None
+        seen.append(delivery.state)
     assert all(ORDER.index(one) <= ORDER.index(other) for one, other in pairwise(seen))  # pyright: ignore[reportArgumentType]
     assert seen[-1] == max(("waiting", *states), key=ORDER.index)
 
@@ -76,9 +76,9 @@ def test_a_message_that_expired_has_failed_until_it_is_delivered_all_the_same() 
     taken = mark_progress(OUT, "r.m1", "taken", 7)
     assert mark_expired(taken, 4, "gone", 8) is taken  # it was released later
     gone = mark_expired(taken, 5, "gone", 8)
-    found = last_delivery(gone)
-    assert found is not None
-    assert (found.state, found.why) == ("failed", "gone")
+    delivery = last_delivery(gone)
+    assert delivery is not None
+    assert (delivery.state, delivery.why) == ("failed", "gone")
     assert followed_message(gone) is not None
     back = last_delivery(mark_progress(gone, "r.m1", "delivered", 9))
     assert back is not None

@@ -51,13 +51,13 @@ def asker(neighbour: Neighbour, name: str, whom: str) -> None:
     neighbour.hub.add(name, passing_on(whom), may_call=[whom])
 
 
-async def heard(brief: Brief) -> str:
+async def echo(brief: Brief) -> str:
     return f"heard: {brief.text}"
 
 
 async def test_an_agent_of_another_device_is_asked_and_answers(tmp_path: Path) -> None:
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
-    bob.hub.add("expert", heard)
+    bob.hub.add("expert", echo)
     bob.shares("expert", anna)
     anna.knows("bobs-expert", bob)
     asker(anna, "boss", "bobs-expert")
@@ -77,7 +77,7 @@ def three(path: Path, bob: dict[str, Any] | None = None, carl: dict[str, Any] | 
     """Return Anna, whose agent asks Bob's, which asks Carl's: *bob* says how he asks, *carl* how he shares."""
     crew = [Neighbour(path, name) for name in ("anna", "bob", "carl")]
     first, second, third = crew
-    third.hub.add("oracle", heard)
+    third.hub.add("oracle", echo)
     third.shares("oracle", second, **(carl or {}))
     second.knows("carls-oracle", third, **(bob or {}))
     asker(second, "expert", "carls-oracle")
@@ -137,7 +137,7 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
     bob.hub.add("expert", slow)
     bob.shares("expert", anna, carl)
     anna.knows("bobs-expert", bob)
-    said: list[PeerMessage] = []
+    replies: list[PeerMessage] = []
     async with (
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob, anna]),
@@ -155,13 +155,13 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
             orchestrator_profile_id="mine",
         )
         await post.send(bob.id, types.write(QuestionMessage(id="1", session="s", text="you do it", control=own)))
-        reading = asyncio.create_task(collect(post, said))
-        await eventually(lambda: said)
+        reading = asyncio.create_task(collect(post, replies))
+        await eventually(lambda: replies)
         reading.cancel()
         await asyncio.wait({reading})
         slow.go_on.set()
         assert (await asking).unwrap() == "heard: which one?"
-    (declined,) = said
+    (declined,) = replies
     assert isinstance(declined, DeclineMessage)
     assert declined.code == Code.LOOP_DETECTED
 
@@ -192,7 +192,7 @@ async def test_a_task_that_would_come_back_is_a_loop(tmp_path: Path) -> None:
     """S11: refused where it would be sent; and where it arrives, should it be sent."""
     anna, bob, carl = crew = three(tmp_path)
     for name, whom, back in (("to-anna", "annas-own", anna), ("to-bob", "bobs-own", bob)):
-        back.hub.add(whom.split("-")[1], heard)
+        back.hub.add(whom.split("-")[1], echo)
         back.shares(whom.split("-")[1], carl, max_hop_count=9)
         carl.knows(whom, back, max_hop_count=9, remote=whom.split("-")[1])
         asker(carl, name, whom)
@@ -267,7 +267,7 @@ async def test_a_cancel_crosses_every_device_and_the_question_is_answered_once(t
         await slow.stopped.wait()
         await empty(*crew)
         for each in (bob, carl):
-            assert [told.event for told in each.told] == ["asked", "declined"]
+            assert [event.event for event in each.told] == ["asked", "declined"]
             assert each.told[-1].code == Code.CANCELLED
             (run,) = await each.hub.store.runs(limit=10)
             assert run.response is not None
@@ -286,7 +286,7 @@ async def test_a_deadline_crosses_every_device(tmp_path: Path) -> None:
         assert (response.fault and response.fault.code) is Code.TIMEOUT
         await slow.stopped.wait()
         await empty(*crew)
-        assert [told.event for told in carl.told] == ["asked", "declined"]
+        assert [event.event for event in carl.told] == ["asked", "declined"]
 
 
 async def test_the_time_and_tokens_that_are_left_go_along(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_a_run_that_is_handed_back_when_its_hub_closes_goes_on_there_and_i
             slow.go_on.set()
             assert (await anna.hub.store.wait(run.run)).unwrap() == "heard: which one?"
         assert len(await bob.hub.store.runs(limit=10)) == 1
-        assert {told.event for told in bob.told} == {"asked", "answered"}
+        assert {event.event for event in bob.told} == {"asked", "answered"}
 
 
 async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
     bob.hub.add("expert", slow)
     bob.shares("expert", anna)
     control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
-    said: list[PeerMessage] = [
+    messages: list[PeerMessage] = [
         QuestionMessage(id="1", session="s", text="which one?", control=control),
         WithdrawMessage(to="1", session="s"),
         WithdrawMessage(to="of another time", session="s"),
@@ -364,9 +364,9 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
     answers: list[PeerMessage] = []
     async with bob.hub, gateway(tmp_path) as serving, asyncio.timeout(PATIENCE_S):
         async with there(bob.sealer, serving.url) as away, there(anna.sealer, serving.url) as post:
-            for each in said:
+            for each in messages:
                 await post.send(bob.id, types.write(each))
-            await eventually(lambda: away.do(bob.sealer.inbox), when=lambda found: len(found) >= 3)
+            await eventually(lambda: away.do(bob.sealer.inbox), when=lambda opened: len(opened) >= 3)
         async with bob.at_work(serving.url), there(anna.sealer, serving.url) as post:
             reading = asyncio.create_task(collect(post, answers))
             await empty(bob)
@@ -410,12 +410,12 @@ class Plain:
     def __init__(self, neighbour: Neighbour, answer: Callable[[QuestionMessage], PeerMessage]) -> None:
         self._neighbour = neighbour
         self._answer = answer
-        self.asked: list[PeerMessage] = []
+        self.messages: list[PeerMessage] = []
 
     async def __call__(self, post: MessageDelivery) -> None:
         async for opened in post:
             message = types.decode_message(opened.body)
-            self.asked.append(message)
+            self.messages.append(message)
             await post.taken(opened)
             if isinstance(message, QuestionMessage):
                 await post.send(opened.sender, types.write(self._answer(message)))
@@ -435,7 +435,7 @@ async def answered_by(path: Path, answer: Callable[[QuestionMessage], PeerMessag
 
 
 @pytest.mark.parametrize(
-    ("said", "ended", "code"),
+    ("decline_fields", "ended", "code"),
     [
         ({"code": "RATE_LIMITED", "reason": "come back later"}, Status.REFUSED, Code.RATE_LIMITED),
         ({"code": "DELEGATION_FAILED", "status": "failed", "tokens": 7}, Status.FAILED, Code.DELEGATION_FAILED),
@@ -447,18 +447,18 @@ async def answered_by(path: Path, answer: Callable[[QuestionMessage], PeerMessag
     ],
 )
 async def test_why_there_is_no_answer_is_told_as_far_as_it_is_known(
-    tmp_path: Path, said: dict[str, Any], ended: Status, code: Code
+    tmp_path: Path, decline_fields: dict[str, Any], ended: Status, code: Code
 ) -> None:
     def decline(asks: QuestionMessage) -> DeclineMessage:
-        return DeclineMessage(to=asks.id, session=asks.session, **said)
+        return DeclineMessage(to=asks.id, session=asks.session, **decline_fields)
 
     async with answered_by(tmp_path, decline) as anna:
         response = await anna.hub.ask("bobs-expert", "which one?", user=USER)
     assert response.fault is not None
     assert (response.status, response.fault.code) == (ended, code)
-    reason = said.get("reason")
+    reason = decline_fields.get("reason")
     assert response.fault.message == (f"bob says: {reason}" if reason else "bob gives no reason")
-    assert response.usage.total == said.get("tokens", 0)
+    assert response.usage.total == decline_fields.get("tokens", 0)
 
 
 async def test_words_alone_are_an_answer_and_one_that_costs_too_much_fails(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ async def test_words_alone_are_an_answer_and_one_that_costs_too_much_fails(tmp_p
 async def test_the_guards_of_the_hub_come_first(tmp_path: Path) -> None:
     """K9, S10: who may not call it, has no tokens for it, or asks too often, has nothing sent."""
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
-    bob.hub.add("expert", heard)
+    bob.hub.add("expert", echo)
     bob.shares("expert", anna)
     rate = Rate(calls=2, seconds=3_600)
     anna.knows("bobs-expert", bob, card={"tokens": 400})
@@ -525,17 +525,17 @@ async def test_who_waits_is_told_that_the_gateway_is_not_there(tmp_path: Path) -
         serving = await away.enter_async_context(gateway(tmp_path))
         async with all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
             await away.aclose()
-            told = await told_first(anna.hub, "bobs-expert")
-    assert told.startswith("cannot reach bob: cannot reach the gateway: ")
-    assert told.endswith("; retrying")
+            notice = await told_first(anna.hub, "bobs-expert")
+    assert notice.startswith("cannot reach bob: cannot reach the gateway: ")
+    assert notice.endswith("; retrying")
 
 
 async def test_who_waits_is_told_that_the_other_device_does_not_let_them_in(tmp_path: Path) -> None:
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
     anna.knows("bobs-expert", bob)
     async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
-        told = await told_first(anna.hub, "bobs-expert")
-    assert told == (
+        notice = await told_first(anna.hub, "bobs-expert")
+    assert notice == (
         "cannot reach bob: the device does not exist, or does not accept messages from this device; retrying"
     )
 
@@ -556,10 +556,10 @@ async def test_a_hub_without_a_device_at_work_says_so(tmp_path: Path) -> None:
 async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) -> None:
     """What could not be read from the record again is not put there; what is too long is shortened."""
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob", Hub(store=tmp_path / "hub.db"))
-    bob.hub.add("expert", heard)
+    bob.hub.add("expert", echo)
     bob.shares("expert", anna)
     control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
-    said = [
+    questions = [
         QuestionMessage(id="a\n1", session="s" * 256, text="x" * 200_000, control=control),
         QuestionMessage(id="2", session="with\x1b[31m colour", text="hello", control=control),
         QuestionMessage(id="3", session="s", text="hello", control=control),
@@ -571,7 +571,7 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
         there(anna.sealer, serving.url) as post,
         asyncio.timeout(PATIENCE_S),
     ):
-        for asks, requester in zip(said, ("u" * 256, "anna", "an\x00na"), strict=True):
+        for asks, requester in zip(questions, ("u" * 256, "anna", "an\x00na"), strict=True):
             await post.send(bob.id, types.write(asks), requester=requester)
             async for opened in post:
                 await post.taken(opened)

@@ -54,8 +54,8 @@ class _DiskFile(apsw.VFSFile):
 
 def brief(request: PromptRequest) -> Draft:
     """Say one thing, and be done after its answer."""
-    said = polite(request)
-    return Draft(text=said.text, confidence=0.9, done=request.turn_index > 1, tokens=10)
+    draft = polite(request)
+    return Draft(text=draft.text, confidence=0.9, done=request.turn_index > 1, tokens=10)
 
 
 # The steps of such a run: Start, Prompted, Drafted with its message, Sent, Arrived, Prompted; the next one ends it.

@@ -163,9 +163,9 @@ async def test_the_newer_connection_of_a_device_wins_and_the_older_is_told(tmp_p
         with suppress(ConnectionError):
             await older.put(B, 1, b"old")
         await newer.put(B, 2, b"new")
-        found = await b.hear()
-        assert isinstance(found, Delivery)
-        assert found.body == b"new"
+        delivery = await b.hear()
+        assert isinstance(delivery, Delivery)
+        assert delivery.body == b"new"
         assert await older.hear() is None
 
 
@@ -227,14 +227,14 @@ async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
         for number in range(1, 21):
             await a.put(B, number, bytes(100))
-        found = [one for one in await b.hear_many(4) if isinstance(one, Delivery)]
+        deliveries = [one for one in await b.hear_many(4) if isinstance(one, Delivery)]
         # A question that is answered shows that nothing else was under way.
         assert isinstance(await answer(b, Publish(request=1)), Done)
-        numbers = [one.number for one in found]
+        numbers = [one.number for one in deliveries]
         while len(numbers) < 20:
-            await b.say(Ack(found[-1].place))
-            found = [one for one in [await b.hear()] if isinstance(one, Delivery)]
-            numbers += [one.number for one in found]
+            await b.say(Ack(deliveries[-1].place))
+            deliveries = [one for one in [await b.hear()] if isinstance(one, Delivery)]
+            numbers += [one.number for one in deliveries]
         assert numbers == list(range(1, 21))
 
 
@@ -305,10 +305,10 @@ async def test_a_device_is_read_no_faster_than_it_can_be_written(tmp_path: Path)
     async with gateway as at, client_at(at.url, "b"), client_at(at.url, "a") as a:
         for number in range(1, 41):
             await a.put(B, number, bytes(60))
-        found: list[Receipt] = []
-        while len(found) < 40:
-            found += await stored(a)
-    assert found == [Receipt(B, number) for number in range(1, 41)]
+        receipts: list[Receipt] = []
+        while len(receipts) < 40:
+            receipts += await stored(a)
+    assert receipts == [Receipt(B, number) for number in range(1, 41)]
     # Two are more than may wait, so no commit had more than two.
     assert commits >= 20
 
@@ -396,8 +396,8 @@ async def test_a_list_and_keys_survive_a_restart(tmp_path: Path) -> None:
         await answer(b, AllowSenders(request=2, senders=(A,)))
     async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a, client_at(at.url, "c") as c:
         assert isinstance(await answer(c, Fetch(request=1, device=B)), Denied)
-        found = await answer(a, Fetch(request=1, device=B))
-        assert found == BundleReply(request=1, device=B, bundle=b"signed", one_time=b"k1")
+        reply = await answer(a, Fetch(request=1, device=B))
+        assert reply == BundleReply(request=1, device=B, bundle=b"signed", one_time=b"k1")
 
 
 # ── the whole ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -448,13 +448,13 @@ async def test_trouble_with_the_disk_lets_everyone_go_and_loses_nothing(tmp_path
                 assert [await outcome for outcome in outcomes] == [
                     Receipt(B, turn * 10 + number) for number in range(1, 11)
                 ]
-        found: list[int] = []
+        numbers: list[int] = []
         for _ in range(200):
             async with asyncio.timeout(PATIENCE_S):
                 delivery = await b.receive()
             b.acknowledge(delivery)
-            found.append(delivery.number)
-        assert found == list(range(1, 201))
+            numbers.append(delivery.number)
+        assert numbers == list(range(1, 201))
 
 
 async def test_the_health_page_says_how_it_is(tmp_path: Path) -> None:
@@ -470,9 +470,9 @@ async def test_the_health_page_says_how_it_is(tmp_path: Path) -> None:
 
 async def test_two_gateways_cannot_share_a_folder(tmp_path: Path) -> None:
     async with gateway_at(tmp_path):
-        with pytest.raises(RemitError, match="in use by another gateway process") as told:
+        with pytest.raises(RemitError, match="in use by another gateway process") as raised:
             await Gateway(tmp_path, name=NAME).open()
-        assert told.value.fault.code is Code.STORE_UNAVAILABLE
+        assert raised.value.fault.code is Code.STORE_UNAVAILABLE
 
 
 async def test_a_file_of_another_version_is_not_touched(tmp_path: Path) -> None:
@@ -496,6 +496,6 @@ async def test_a_gateway_is_served_until_it_is_told_to_stop(tmp_path: Path) -> N
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with gateway_at(tmp_path / "one") as at:
         port = int(at.url.rsplit(":", 1)[1])
-        with pytest.raises(RemitError, match=f"port {port} is in use") as told:
+        with pytest.raises(RemitError, match=f"port {port} is in use") as raised:
             await serve_gateway(tmp_path / "two", name=NAME, port=port)
-        assert told.value.fault.code is Code.TEAM_INVALID
+        assert raised.value.fault.code is Code.TEAM_INVALID

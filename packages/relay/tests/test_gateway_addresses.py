@@ -263,24 +263,24 @@ async def test_a_proxy_that_was_not_named_is_warned_of_once(tmp_path: Path, capl
     async with gateway_at(tmp_path) as at, AsyncExitStack() as stack:
         for name in ("a", "b"):
             await greeted(stack, at, ONE, name)
-    said = [each.getMessage() for each in caplog.records if "sends X-Forwarded-For" in each.getMessage()]
-    assert len(said) == 1
-    assert "--behind-proxy 127.0.0.1" in said[0]
+    warnings = [each.getMessage() for each in caplog.records if "sends X-Forwarded-For" in each.getMessage()]
+    assert len(warnings) == 1
+    assert "--behind-proxy 127.0.0.1" in warnings[0]
 
 
 async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) -> None:
-    heard = asyncio.Queue[tuple[str, str]]()
+    changes = asyncio.Queue[tuple[str, str]]()
 
     def changed(state: str, why: str) -> None:
-        heard.put_nowait((state, why))
+        changes.put_nowait((state, why))
 
     async with gateway_at(tmp_path, GatewayLimits(address_connections=1)) as at, client_at(at.url, "a"):
         link = link_to(at.url, "b", changed=changed)
         async with link, asyncio.timeout(PATIENCE_S):
-            while (said := await heard.get())[0] != "waiting":
+            while (change := await changes.get())[0] != "waiting":
                 pass
-    assert "accepts no more connections from this network address for now (status 429)" in said[1]
-    assert "next attempt in 30." in said[1]
+    assert "accepts no more connections from this network address for now (status 429)" in change[1]
+    assert "next attempt in 30." in change[1]
 
 
 # ── those who only look ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -289,9 +289,9 @@ async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) 
 async def test_a_device_can_look_how_it_stands_and_nothing_changes(tmp_path: Path) -> None:
     async def looked(at: GatewayListener, name: str) -> DeviceStatus | Bye:
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
-            found = await look(socket, pair_of(name), gateway=NAME)
+            status = await look(socket, pair_of(name), gateway=NAME)
             assert (await socket.receive()).data == 1000
-            return found
+            return status
 
     async with gateway_at(tmp_path) as at:
         unknown = DeviceStatus(known=False, connected=False, waiting=0, one_time_left=0)

@@ -107,9 +107,9 @@ async def unaffected(at: GatewayListener) -> AsyncGenerator[None]:
     async with client_at(at.url, "a") as a, client_at(at.url, "b") as b:
         yield
         await a.put(id_of("b"), 1, b"still here")
-        found = await b.hear()
-        assert isinstance(found, Delivery)
-        assert found.body == b"still here"
+        delivery = await b.hear()
+        assert isinstance(delivery, Delivery)
+        assert delivery.body == b"still here"
     await no_longer(at.gateway.connected)
 
 

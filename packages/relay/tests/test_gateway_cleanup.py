@@ -64,11 +64,11 @@ async def come_and_go(url: str, *names: str) -> None:
 
 
 async def stored(client: Client, count: int) -> None:
-    found = 0
-    while found < count:
+    receipt_count = 0
+    while receipt_count < count:
         frame = await client.hear()
         assert isinstance(frame, Stored), frame
-        found += len(frame.receipts)
+        receipt_count += len(frame.receipts)
 
 
 # ── messages that nobody fetches ──────────────────────────────────────────────────────────────────────────────────────
@@ -107,8 +107,8 @@ async def test_much_that_is_old_is_deleted_in_many_small_steps(tmp_path: Path, m
         clock.advance(MONTH_S)
         await gateway.tidy()
         async with client_at(url, "a") as a:
-            told = [await a.hear() for _ in names]
-            assert {each.to: each.number for each in told if isinstance(each, Expired)} == {
+            frames = [await a.hear() for _ in names]
+            assert {each.to: each.number for each in frames if isinstance(each, Expired)} == {
                 id_of(name): 9 + place for place, name in enumerate(names)
             }
         clock.advance(MONTH_S)

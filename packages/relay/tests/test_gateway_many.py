@@ -53,7 +53,7 @@ from waiting import PATIENCE_S, eventually
 A, B = id_of("a"), id_of("b")
 
 
-async def heard(client: Client, kind: type[FromGateway | Delivery]) -> object:
+async def next_frame(client: Client, kind: type[FromGateway | Delivery]) -> object:
     """The next frame of a kind, whatever else comes before."""
     while not isinstance(frame := await client.hear(), kind):
         assert frame is not None
@@ -65,13 +65,13 @@ async def test_a_message_reaches_a_device_at_another_gateway_at_once(monkeypatch
     url = await empty_database()
     async with gateways_on(url, 2) as (one, two), client_at(one, "a") as a, client_at(two, "b") as b:
         await a.say(Publish(request=1, bundle=b"keys"))
-        await heard(a, Done)
+        await next_frame(a, Done)
         for number in range(1, 6):
             await a.put(B, number, b"%d" % number)
-            delivery = await heard(b, Delivery)
+            delivery = await next_frame(b, Delivery)
             assert delivery == Delivery(number, A, number, b"%d" % number)
         await b.put(A, 1, b"back")
-        assert await heard(a, Delivery) == Delivery(1, B, 1, b"back")
+        assert await next_frame(a, Delivery) == Delivery(1, B, 1, b"back")
         await b.say(Ack(5))
         async with asyncio.timeout(PATIENCE_S):
             while await rows(url, "SELECT 1 FROM remit_gateway.message WHERE number > 1"):
@@ -88,10 +88,10 @@ async def test_what_no_notification_told_of_is_found_by_the_poll(monkeypatch: py
     url = await empty_database()
     async with gateways_on(url, 2) as (one, two), client_at(one, "a") as a, client_at(two, "b") as b:
         await a.put(B, 1, b"sealed")
-        assert await heard(b, Delivery) == Delivery(1, A, 1, b"sealed")
+        assert await next_frame(b, Delivery) == Delivery(1, A, 1, b"sealed")
         async with client_at(one, "b") as again:
             assert isinstance(again.answer, Welcome)
-            assert code_of(Bye, await heard(b, Bye)) == "replaced"
+            assert code_of(Bye, await next_frame(b, Bye)) == "replaced"
 
 
 async def test_through_a_pooler_a_poll_is_enough() -> None:
@@ -100,7 +100,7 @@ async def test_through_a_pooler_a_poll_is_enough() -> None:
     async with gateways_on(url, 2, pooler=True) as (one, two), client_at(one, "a") as a, client_at(two, "b") as b:
         for number in (1, 2):
             await a.put(B, number, b"sealed")
-            assert await heard(b, Delivery) == Delivery(number, A, number, b"sealed")
+            assert await next_frame(b, Delivery) == Delivery(number, A, number, b"sealed")
         listening = "SELECT query FROM pg_stat_activity WHERE query ILIKE 'listen%' AND datname = current_database()"
         assert await rows(url, listening) == []
 
@@ -110,9 +110,9 @@ async def test_the_newer_connection_wins_at_whichever_gateway(monkeypatch: pytes
     url = await empty_database()
     async with gateways_on(url, 2) as (one, two), client_at(one, "a") as first, client_at(two, "a") as second:
         assert isinstance(second.answer, Welcome)
-        assert code_of(Bye, await heard(first, Bye)) == "replaced"
+        assert code_of(Bye, await next_frame(first, Bye)) == "replaced"
         await second.put(A, 1, b"to itself")
-        assert await heard(second, Delivery) == Delivery(1, A, 1, b"to itself")
+        assert await next_frame(second, Delivery) == Delivery(1, A, 1, b"to itself")
 
 
 async def test_a_device_is_connected_wherever_one_looks() -> None:
@@ -121,13 +121,13 @@ async def test_a_device_is_connected_wherever_one_looks() -> None:
         await a.publish(one_time=(b"k",))
 
         async with ClientSession() as session, session.ws_connect(two + PATH) as socket:
-            found = await look(socket, pair_of("a"), gateway=NAME)
-        assert found == DeviceStatus(known=True, connected=True, waiting=0, one_time_left=1)
+            status = await look(socket, pair_of("a"), gateway=NAME)
+        assert status == DeviceStatus(known=True, connected=True, waiting=0, one_time_left=1)
     # Its gateways have ended, and its leases with them.
     async with open_store(PostgresGatewayStore(url)) as at:
-        found = await at.store.look(A)
-        assert found is not None
-        assert not found.connected
+        status = await at.store.look(A)
+        assert status is not None
+        assert not status.connected
 
 
 async def test_keys_and_lists_hold_at_every_gateway() -> None:
@@ -135,18 +135,18 @@ async def test_keys_and_lists_hold_at_every_gateway() -> None:
     keys = tuple(b"%d" % number for number in range(20))
     async with gateways_on(url, 2) as (one, two), client_at(one, "b") as b:
         await b.say(Publish(request=1, bundle=b"bundle", one_time=keys))
-        await heard(b, Done)
+        await next_frame(b, Done)
         async with link_to(one, "a") as a, link_to(two, "c") as c:
-            found = await asyncio.gather(*(link.fetch(B) for _ in range(10) for link in (a, c)))
-            handed = [each.one_time for each in found if isinstance(each, BundleReply)]
+            replies = await asyncio.gather(*(link.fetch(B) for _ in range(10) for link in (a, c)))
+            handed = [each.one_time for each in replies if isinstance(each, BundleReply)]
             assert sorted(each for each in handed if each) == sorted(keys), "each once"
             left = 20
             while left:
-                told = await heard(b, KeysLeft)
-                assert isinstance(told, KeysLeft)
-                left = min(left, told.one_time_left)
+                notice = await next_frame(b, KeysLeft)
+                assert isinstance(notice, KeysLeft)
+                left = min(left, notice.one_time_left)
             await b.say(AllowSenders(request=2, senders=(A,)))
-            await heard(b, Done)
+            await next_frame(b, Done)
             assert isinstance(await a.put(B, 1, b"x"), Receipt)
             assert not isinstance(await c.put(B, 1, b"x"), Receipt)
 
@@ -252,10 +252,10 @@ async def test_without_its_database_a_gateway_is_not_ready_and_devices_come_back
         gateway = Gateway(PostgresGatewayStore(near), name=NAME, limits=GatewayLimits(back_ms=1))
         async with GatewayListener(gateway) as at, link_to(at.url, "a") as a, client_at(at.url, "b") as b:
             assert isinstance(await a.put(B, 1, b"before"), Receipt)
-            assert await heard(b, Delivery) == Delivery(1, A, 1, b"before")
+            assert await next_frame(b, Delivery) == Delivery(1, A, 1, b"before")
             target, network.target = network.target, "ws://127.0.0.1:1"
             network.cut()
-            bye = await heard(b, Bye)
+            bye = await next_frame(b, Bye)
             assert bye == Bye(code="trouble", reason="the gateway cannot write", retry_after_ms=1)
             assert await health(at.url) == (503, "unavailable")
             sending = a.put(B, 2, b"meanwhile")
@@ -265,7 +265,7 @@ async def test_without_its_database_a_gateway_is_not_ready_and_devices_come_back
             assert isinstance(await sending, Receipt)
             assert await health(at.url) == (200, "ok")
             async with client_at(at.url, "b") as again:
-                deliveries = [await heard(again, Delivery) for _ in range(2)]
+                deliveries = [await next_frame(again, Delivery) for _ in range(2)]
                 assert [each.body for each in deliveries if isinstance(each, Delivery)] == [b"before", b"meanwhile"]
 
 
@@ -320,11 +320,11 @@ async def test_a_database_that_cannot_be_used_is_named(change: str, message: str
     broken = server.url(name, password=password)
     if change == "port":
         broken = broken.replace(f":{server.port}/", ":1/")
-    with pytest.raises(RemitError) as told:
+    with pytest.raises(RemitError) as raised:
         await Gateway(PostgresGatewayStore(broken), name=NAME).open()
-    assert message in str(told.value)
-    assert PASSWORD not in str(told.value)
-    assert "wrong" not in str(told.value)
+    assert message in str(raised.value)
+    assert PASSWORD not in str(raised.value)
+    assert "wrong" not in str(raised.value)
 
 
 async def test_the_database_holds_nothing_that_can_be_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -358,12 +358,12 @@ async def test_a_receipt_comes_only_after_the_commit() -> None:
                 # The gateway cannot commit while another transaction has the receiver's row.
                 await held.execute("SELECT 1 FROM remit_gateway.device WHERE id = $1 FOR UPDATE", B)
                 await a.put(B, 1, b"sealed")
-                receipt = asyncio.create_task(heard(a, Stored))
+                receipt = asyncio.create_task(next_frame(a, Stored))
                 done, _ = await asyncio.wait([receipt], timeout=0.2)
                 assert not done
         finally:
             await held.close()
-        assert await heard(b, Delivery) == Delivery(1, A, 1, b"sealed")
+        assert await next_frame(b, Delivery) == Delivery(1, A, 1, b"sealed")
         assert await receipt == Stored((Receipt(B, 1),))
 
 

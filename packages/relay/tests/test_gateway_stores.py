@@ -176,13 +176,13 @@ async def test_only_listed_senders_reach_a_device_and_get_its_keys(at: OpenStore
 
 async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(at: OpenStore) -> None:
     async def publish(*keys: bytes) -> Done | Denied:
-        asked = Publish(request=1, bundle=b"bundle", one_time=keys)
-        return await at.wait(lambda then: at.store.publish(at.keys["b"], asked, then))
+        request = Publish(request=1, bundle=b"bundle", one_time=keys)
+        return await at.wait(lambda then: at.store.publish(at.keys["b"], request, then))
 
     async def fetch() -> tuple[bytes | None, int]:
-        found = await at.fetch("a", "b")
-        assert isinstance(found.answer, BundleReply)
-        return found.answer.one_time, found.one_time_left
+        fetched = await at.fetch("a", "b")
+        assert isinstance(fetched.answer, BundleReply)
+        return fetched.answer.one_time, fetched.one_time_left
 
     assert await publish(b"k1", b"k2") == Done(request=1, one_time_left=2)
     assert [await fetch(), await fetch(), await fetch()] == [(b"k1", 1), (b"k2", 0), (None, 0)]
@@ -194,8 +194,8 @@ async def test_keys_have_limits(maker: StoreMaker) -> None:
     async with open_store(maker.again(), GatewayLimits(one_time_keys=2, key_bytes=20)) as at:
         await at.enter("b")
         for keys, bundle in (((b"1", b"2", b"3"), None), ((), bytes(21))):
-            asked = Publish(request=1, bundle=bundle, one_time=keys)
-            denied = await at.wait(lambda then, asked=asked: at.store.publish(at.keys["b"], asked, then))
+            request = Publish(request=1, bundle=bundle, one_time=keys)
+            denied = await at.wait(lambda then, request=request: at.store.publish(at.keys["b"], request, then))
             assert isinstance(denied, Denied)
             assert denied.code == "full"
 
@@ -207,13 +207,13 @@ async def test_the_newest_keys_take_the_place_of_the_oldest(maker: StoreMaker) -
             await at.enter(name)
 
         async def publish(*keys: bytes, replace: bool = False) -> Done | Denied:
-            asked = Publish(request=1, bundle=b"bundle", one_time=keys, replace=replace)
-            return await at.wait(lambda then: at.store.publish(at.keys["b"], asked, then))
+            request = Publish(request=1, bundle=b"bundle", one_time=keys, replace=replace)
+            return await at.wait(lambda then: at.store.publish(at.keys["b"], request, then))
 
         async def fetch() -> bytes | None:
-            found = await at.fetch("a", "b")
-            assert isinstance(found.answer, BundleReply)
-            return found.answer.one_time
+            fetched = await at.fetch("a", "b")
+            assert isinstance(fetched.answer, BundleReply)
+            return fetched.answer.one_time
 
         assert await publish(b"k1", b"k2") == Done(request=1, one_time_left=2)
         assert await publish(b"k3", b"k4") == Done(request=1, one_time_left=3)
@@ -246,11 +246,11 @@ async def test_what_nobody_fetches_is_deleted_and_its_sender_is_told_until_it_se
         assert await cleaned(at) == [], "its receiver is connected"
         await at.leave(2)
         clock.advance(DAY_S)
-        told = Expired(to=B, number=2, reason="not fetched for 30 days")
-        assert await cleaned(at) == [CleanupResult(full=False, notices=((A, told),), expired=2)]
+        notice = Expired(to=B, number=2, reason="not fetched for 30 days")
+        assert await cleaned(at) == [CleanupResult(full=False, notices=((A, notice),), expired=2)]
         assert (await at.bodies("b"), at.store.size().messages) == ([], 0)
-        assert (await at.enter("a")).expired == (told,)
-        assert (await at.enter("a")).expired == (told,)
+        assert (await at.enter("a")).expired == (notice,)
+        assert (await at.enter("a")).expired == (notice,)
         await at.put("a", "b", 3)
         assert (await at.enter("a")).expired == ()
 

@@ -136,13 +136,13 @@ def test_of_those_that_offer_the_agent_a_connected_one_is_asked_or_the_one_heard
     best: str | None,
 ) -> None:
     called = {each.device: each.card.name for each in known.list()}
-    found = best_member(
+    member = best_member(
         known.list(),
         "helper",
         lambda device: offers[called[device]],
         lambda device: presence.get(called[device], DevicePresence()),
     )
-    assert (found and found.card.name) == best
+    assert (member and member.card.name) == best
 
 
 async def test_a_call_that_continues_after_a_restart_never_goes_to_another_device(tmp_path: Path) -> None:
@@ -157,26 +157,26 @@ async def test_a_call_that_continues_after_a_restart_never_goes_to_another_devic
     def calls() -> GroupCalls:
         return GroupCalls(anna, post, now_ms=lambda: 1)
 
-    def asked(made: Request, *, sent: bool = False) -> str:
+    def chosen_member(made: Request, *, sent: bool = False) -> str:
         return calls().member("bobs", "far", "", made, sent=sent).card.name
 
     first, second = a_request(run="run-1"), a_request(run="run-2")
-    assert asked(first) == "desktop"
+    assert chosen_member(first) == "desktop"
     presence.reported({laptop.device: True})
-    assert (asked(first, sent=True), asked(second)) == ("desktop", "laptop")
+    assert (chosen_member(first, sent=True), chosen_member(second)) == ("desktop", "laptop")
     anna.peers.ungroup("bobs", [desktop.device])
-    assert asked(first, sent=True) == "desktop", "it may have carried it out"
+    assert chosen_member(first, sent=True) == "desktop", "it may have carried it out"
     anna.peers.revoke(desktop.device)
     for made in (first, a_request(run="run-3")):
         with pytest.raises(RemitError, match="which one is not known any more") as refused:
-            asked(made, sent=True)
+            chosen_member(made, sent=True)
         assert code_of(refused) is Code.OUTCOME_UNKNOWN
     calls().ended("far", second)
     with pytest.raises(RemitError, match="which one is not known any more"):
-        asked(second, sent=True)
+        chosen_member(second, sent=True)
     anna.peers.ungroup("bobs")
     with pytest.raises(RemitError, match="no device of the group bobs may be asked from here"):
-        asked(second)
+        chosen_member(second)
 
 
 async def test_a_session_stays_with_its_device_as_long_as_that_is_in_the_group(tmp_path: Path) -> None:

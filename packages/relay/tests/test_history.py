@@ -43,46 +43,46 @@ constraints = st.builds(
 )
 
 
-def said(*texts: str) -> list[ConversationTurn]:
+def conversation(*texts: str) -> list[ConversationTurn]:
     """Return turns in which both sides speak by turns, the local agent first."""
     return [ConversationTurn(role=ROLES[place % 2], text=text) for place, text in enumerate(texts)]
 
 
-def without_the_latest_reply(said: list[ConversationTurn]) -> list[ConversationTurn]:
-    for place in reversed(range(len(said))):
-        if said[place].role == "remote_agent":
-            return said[:place] + said[place + 1 :]
-    return said
+def without_the_latest_reply(history: list[ConversationTurn]) -> list[ConversationTurn]:
+    for place in reversed(range(len(history))):
+        if history[place].role == "remote_agent":
+            return history[:place] + history[place + 1 :]
+    return history
 
 
 # ── laws ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(turns, constraints)
-@example(said("a" * 50_000), PromptConstraints())
-@example(said("👩‍👩‍👧‍👦" * 10_000, "ok", "e\u0301" * 30_000), PromptConstraints())
+@example(conversation("a" * 50_000), PromptConstraints())
+@example(conversation("👩‍👩‍👧‍👦" * 10_000, "ok", "e\u0301" * 30_000), PromptConstraints())
 def test_what_is_shown_is_bounded_the_newest_and_the_last_reply_verbatim(
-    said: list[ConversationTurn], held: PromptConstraints
+    history: list[ConversationTurn], held: PromptConstraints
 ) -> None:
     """S5: by turns and by characters, the summary included; deterministically."""
-    shown = bounded(said, held)
+    shown = bounded(history, held)
     assert len(shown.history) <= held.max_history_turns
     assert len(shown.history_summary) <= held.max_history_chars // 4
     assert sum(len(turn.text) for turn in shown.history) + len(shown.history_summary) <= held.max_history_chars
-    others = without_the_latest_reply(said)
+    others = without_the_latest_reply(history)
     assert list(shown.history) == others[len(others) - len(shown.history) :]
-    replies = [turn.text for turn in said if turn.role == "remote_agent"]
+    replies = [turn.text for turn in history if turn.role == "remote_agent"]
     assert shown.remote_message == (replies[-1] if replies else "")
     left_out = len(others) - len(shown.history)
     assert left_out or not shown.history_summary
     if left_out and held.max_history_chars >= 4 * len("Left out: 10 earlier turns."):
         assert f"{left_out} earlier turn" in shown.history_summary
-    assert shown == bounded(tuple(ConversationTurn(role=turn.role, text=turn.text) for turn in said), held)
+    assert shown == bounded(tuple(ConversationTurn(role=turn.role, text=turn.text) for turn in history), held)
 
 
 @given(turns)
-def test_negative_bounds_show_nothing_but_the_reply(said: list[ConversationTurn]) -> None:
-    shown = bounded(said, PromptConstraints(max_history_turns=-1, max_history_chars=-1))
+def test_negative_bounds_show_nothing_but_the_reply(history: list[ConversationTurn]) -> None:
+    shown = bounded(history, PromptConstraints(max_history_turns=-1, max_history_chars=-1))
     assert (shown.history, shown.history_summary) == ((), "")
 
 
@@ -94,18 +94,18 @@ def test_before_anything_was_said_there_is_nothing_to_show() -> None:
 
 
 def test_what_fits_is_shown_as_it_is_and_the_reply_stands_apart() -> None:
-    run = said("Which endpoints are there?", "Three.", "Name them.", "a, b, c")
+    run = conversation("Which endpoints are there?", "Three.", "Name them.", "a, b, c")
     assert bounded(run, PromptConstraints()) == Bounded(remote_message="a, b, c", history=tuple(run[:3]))
 
 
 def test_what_came_after_the_reply_is_shown_in_its_order() -> None:
-    run = [*said("Which?", "Three."), ConversationTurn(role="user", text="Ask for their names.")]
+    run = [*conversation("Which?", "Three."), ConversationTurn(role="user", text="Ask for their names.")]
     assert bounded(run, PromptConstraints()) == Bounded(remote_message="Three.", history=(run[0], run[2]))
 
 
 def test_older_turns_are_summed_up_a_line_each_oldest_first() -> None:
     """S5: older turns become `history_summary`."""
-    run = said("Which endpoints\nare there?", "Three.", "Name them.", "a, b, c", "Is b safe?", "Yes.")
+    run = conversation("Which endpoints\nare there?", "Three.", "Name them.", "a, b, c", "Is b safe?", "Yes.")
     assert bounded(run, PromptConstraints(max_history_turns=2)) == Bounded(
         remote_message="Yes.",
         history=(run[3], run[4]),
@@ -119,7 +119,7 @@ def test_older_turns_are_summed_up_a_line_each_oldest_first() -> None:
 
 
 def test_of_more_than_can_be_summed_up_the_newest_are_told() -> None:
-    run = said(*(f"message {number} " + "and so on " * 20 for number in range(20)))
+    run = conversation(*(f"message {number} " + "and so on " * 20 for number in range(20)))
     summary = bounded(run, PromptConstraints(max_history_turns=1, max_history_chars=1_200)).history_summary
     lines = summary.splitlines()
     assert lines[0] == "18 earlier turns, the last 3 in short:"
@@ -134,7 +134,7 @@ def test_of_more_than_can_be_summed_up_the_newest_are_told() -> None:
 def test_a_turn_too_large_to_be_shown_is_told_by_its_beginning() -> None:
     run = [
         ConversationTurn(role="local_agent", text="Here is the log: " + "all is well. " * 5_000),
-        *said("", "I see.")[1:],
+        *conversation("", "I see.")[1:],
     ]
     shown = bounded(run, PromptConstraints())
     assert shown.history == ()
@@ -143,7 +143,7 @@ def test_a_turn_too_large_to_be_shown_is_told_by_its_beginning() -> None:
 
 
 def test_what_fits_exactly_is_shown_whole() -> None:
-    run = said("x" * 50, "", "y" * 50)
+    run = conversation("x" * 50, "", "y" * 50)
     assert bounded(run, PromptConstraints(max_history_chars=100)).history == (run[0], run[2])
     assert bounded(run, PromptConstraints(max_history_chars=99)).history == (run[2],)
 
@@ -154,19 +154,19 @@ def test_a_summary_is_not_used_up_by_spaces() -> None:
 
 
 def test_a_text_of_spaces_is_not_taken_for_the_whole_of_it() -> None:
-    run = [ConversationTurn(role="local_agent", text=" " * 40_000 + "and then this"), *said("", "I see.")[1:]]
+    run = [ConversationTurn(role="local_agent", text=" " * 40_000 + "and then this"), *conversation("", "I see.")[1:]]
     assert bounded(run, PromptConstraints()).history_summary.endswith("local_agent: …")
 
 
 @pytest.mark.parametrize(("chars", "summary"), [(40, "Left out…"), (120, "Left out: 1 earlier turn."), (3, "")])
 def test_where_there_is_hardly_any_room_the_summary_says_at_least_that_there_was_more(chars: int, summary: str) -> None:
-    shown = bounded(said("x" * 200), PromptConstraints(max_history_chars=chars))
+    shown = bounded(conversation("x" * 200), PromptConstraints(max_history_chars=chars))
     assert shown == Bounded(history_summary=summary)
 
 
 def test_a_request_holds_what_is_left_of_the_turns_and_the_bounds_that_were_kept() -> None:
     """S3, S5: the frame of the document, with the history bounded before each prompt."""
-    run, held = said("Which?", "Three.", "Name them.", "a, b, c"), PromptConstraints(max_history_turns=1)
+    run, held = conversation("Which?", "Three.", "Name them.", "a, b, c"), PromptConstraints(max_history_turns=1)
     prompt = Prompt(id="r.p3", turn_index=3, mode="manual", objective="review", turns=tuple(run))
     assert request(prompt, profile="p", session="s", constraints=held) == PromptRequest(
         request_id="r.p3",

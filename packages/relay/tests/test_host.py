@@ -145,8 +145,8 @@ async def test_who_stops_a_run_that_waits_has_the_other_side_stop_too(tmp_path: 
         await stopped.wait()
         for post, sealer in ((sides.ours, sides.anna), (sides.theirs, sides.bob)):
             await no_longer(lambda post=post, sealer=sealer: post.do(sealer.inbox))
-        said = sides.now(run).timeline
-        assert [each.text for each in said] == [each.text for each in run.timeline]
+        timeline = sides.now(run).timeline
+        assert [each.text for each in timeline] == [each.text for each in run.timeline]
         now = replace(sides.now(run), timeline=run.timeline)
         assert now == run, "what comes back of it changes nothing but how far the message has come"
 

@@ -51,7 +51,7 @@ async def answer_to(post: MessageDelivery) -> PeerMessage:
 
 
 @asynccontextmanager
-async def asked(path: Path, bob: Neighbour, *askers: Neighbour) -> AsyncGenerator[list[MessageDelivery]]:
+async def connected_askers(path: Path, bob: Neighbour, *askers: Neighbour) -> AsyncGenerator[list[MessageDelivery]]:
     async with (
         gateway(path) as serving,
         all_at_work(serving.url, [bob]),
@@ -82,7 +82,7 @@ def test_a_number_that_nobody_can_write_down_is_no_message(number: int) -> None:
 async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> None:
     """Whoever may ask something else, or nothing more, does not use up how much may be under way at once."""
     anna, eve, bob = (Neighbour(tmp_path, name) for name in ("anna", "eve", "bob"))
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     async def expert(brief: Brief) -> str:
         return f"heard: {brief.text}"
@@ -91,7 +91,7 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
     bob.hub.add("other", expert)
     bob.shares("expert", anna, max_concurrent_shared_calls=1)
     bob.shares("other", eve)
-    async with asked(tmp_path, bob, anna, eve) as (mine, theirs):
+    async with connected_askers(tmp_path, bob, anna, eve) as (mine, theirs):
         await theirs.send(bob.id, types.write(question(eve, "met", agent="other")))
         await answer_to(theirs)
         await mine.send(bob.id, types.write(question(anna, "met")))
@@ -101,14 +101,14 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
 
         async def slowly(question: Any, message: Any, shared: Any) -> None:
             if question.opened.sender == eve.id:
-                told.set()
+                reported.set()
                 await gate.wait()
             await say(question, message, shared)
 
         bob.sharing._send_outcome = slowly  # pyright: ignore[reportPrivateUsage]
         for number in range(5):
             await theirs.send(bob.id, types.write(question(eve, f"e{number}", agent="expert")))
-        await told.wait()
+        await reported.wait()
         await mine.send(bob.id, types.write(question(anna, "mine")))
         answer = await answer_to(mine)
         gate.set()
@@ -128,15 +128,15 @@ async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
     bob.shares("expert", anna)
     many = RECORDED_REFUSALS.calls + 20
     asks = [question(anna, f"q{number}", agent="another") for number in range(many)]
-    async with asked(tmp_path, bob, anna) as (post,):
+    async with connected_askers(tmp_path, bob, anna) as (post,):
         for each in (*asks, question(anna, "mine", agent="expert")):
             await post.send(bob.id, types.write(each))
         came = answered(post)
         answers = [await anext(came) for _ in range(many + 1)]
-        found = await bob.post.do(audit.left, bob.sealer.device.state, 0, 1_000)
+        records = await bob.post.do(audit.left, bob.sealer.device.state, 0, 1_000)
         assert not await bob.post.do(bob.sealer.device.state.rows, "SELECT 1 FROM facts WHERE name LIKE 'asked/%'")
     assert sum(isinstance(each, DeclineMessage) for each in answers) == many, "each is told"
-    events = Counter(each.body.event for each in found if isinstance(each.body, SharedStep))
+    events = Counter(each.body.event for each in records if isinstance(each.body, SharedStep))
     assert events == {"asked": RECORDED_REFUSALS.calls + 1, "declined": RECORDED_REFUSALS.calls, "answered": 1}
     assert caplog.text.count(f"the device {anna.id} was refused too often; further refusals are not recorded") == 1
 
@@ -147,7 +147,7 @@ async def test_what_is_longer_than_any_request_may_be_is_not_on_record(tmp_path:
     bob.hub.add("expert", answer_help)
     bob.shares("expert", anna)
     long = [{"input": "x" * MAX_BYTES}, {"reason": "x" * MAX_BYTES}, {"hints": ("x",) * (MAX_BYTES // 4)}]
-    async with asked(tmp_path, bob, anna) as (post,):
+    async with connected_askers(tmp_path, bob, anna) as (post,):
         for number, each in enumerate(long):
             request = structs.replace(Submission(target="expert", objective="hello"), **each)
             await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
@@ -169,14 +169,14 @@ async def test_the_same_id_and_words_of_two_devices_are_two_questions(tmp_path: 
 
     bob.hub.add("expert", expert)
     bob.shares("expert", anna, eve)
-    async with asked(tmp_path, bob, anna, eve) as (mine, theirs):
-        said: list[PeerMessage] = []
+    async with connected_askers(tmp_path, bob, anna, eve) as (mine, theirs):
+        replies: list[PeerMessage] = []
         for asker, post in ((anna, mine), (eve, theirs)):
             await post.send(
                 bob.id, types.write(question(asker, "run.1", request=Submission(target="x"))), requester="u"
             )
-            said.append(await answer_to(post))
-    assert [each.answer and each.answer.result for each in said if isinstance(each, AnswerMessage)] == [
+            replies.append(await answer_to(post))
+    assert [each.answer and each.answer.result for each in replies if isinstance(each, AnswerMessage)] == [
         f"for {anna.id}/u",
         f"for {eve.id}/u",
     ]
@@ -203,12 +203,12 @@ async def test_a_request_reaches_nothing_but_what_is_shared_whatever_it_claims(t
         ({"chain": ("bob", "secret")}, None),
         ({"targets": frozenset({"secret"}), "parent_session": "bobs", "retry_of": "q", "refined_by": "bob"}, None),
     ]
-    async with asked(tmp_path, bob, anna) as (post,):
+    async with connected_askers(tmp_path, bob, anna) as (post,):
         for number, (claim, code) in enumerate(claims):
             request = structs.replace(Submission(target="expert", objective="hello"), **claim)
             await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
-            said = await answer_to(post)
-            assert (said.code if isinstance(said, DeclineMessage) else None) == code, (claim, said)
+            reply = await answer_to(post)
+            assert (reply.code if isinstance(reply, DeclineMessage) else None) == code, (claim, reply)
         records = await bob.hub.store.records()
     begun = [each.body for each in records if each.kind is Kind.STARTED and isinstance(each.body, Request)]
     assert {each.target for each in begun} == {"expert"}

@@ -70,13 +70,13 @@ async def both(url: str, **options: Any) -> AsyncGenerator[tuple[GatewayConnecti
 
 
 async def take(link: GatewayConnection, count: int) -> list[tuple[int, bytes]]:
-    found: list[tuple[int, bytes]] = []
+    received: list[tuple[int, bytes]] = []
     async with asyncio.timeout(PATIENCE_S):
         for _ in range(count):
             delivery = await link.receive()
             link.acknowledge(delivery)
-            found.append((delivery.number, delivery.body))
-    return found
+            received.append((delivery.number, delivery.body))
+    return received
 
 
 async def test_a_message_arrives_and_its_sender_has_a_receipt(tmp_path: Path) -> None:
@@ -109,15 +109,15 @@ async def test_a_device_that_was_away_gets_everything_in_order(tmp_path: Path) -
 async def test_after_a_broken_connection_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, Proxy(at.url) as network, both(network.url) as (a, b):
         outcomes: list[asyncio.Future[Outcome]] = []
-        found: list[tuple[int, bytes]] = []
+        received: list[tuple[int, bytes]] = []
         for number in range(1, 201):
             outcomes.append(a.put(b.device, number, b"%d" % number))
             if number % 20 == 0:
                 network.cut()
             if number % 7 == 0:
-                found += await take(b, 3)
-        found += await take(b, 200 - len(found))
-        assert found == [(number, b"%d" % number) for number in range(1, 201)]
+                received += await take(b, 3)
+        received += await take(b, 200 - len(received))
+        assert received == [(number, b"%d" % number) for number in range(1, 201)]
         # Those that were under way when it broke were put twice; that is no surprise, so no receipt says so.
         assert [await outcome for outcome in outcomes] == [Receipt(b.device, number) for number in range(1, 201)]
 
@@ -165,8 +165,8 @@ async def test_what_is_refused_for_good_comes_back_with_all_behind_it(tmp_path: 
     async with gateway_at(tmp_path) as at, both(at.url) as (a, b):
         await b.allow(())
         outcomes = [a.put(b.device, number, b"%d" % number) for number in (1, 2, 3)]
-        found = [await outcome for outcome in outcomes]
-        assert [(one.number, one.code) for one in found if isinstance(one, Refused)] == [
+        settled = [await outcome for outcome in outcomes]
+        assert [(one.number, one.code) for one in settled if isinstance(one, Refused)] == [
             (number, "unreachable") for number in (1, 2, 3)
         ]
         await b.allow((a.device,))
@@ -211,9 +211,9 @@ async def test_the_newer_link_wins_and_the_older_is_told(tmp_path: Path) -> None
         async with link_to(at.url, "a") as newer:
             await is_there(newer)
             async with asyncio.timeout(PATIENCE_S):
-                with pytest.raises(RemitError, match="connected again") as told:
+                with pytest.raises(RemitError, match="connected again") as raised:
                     await older.receive()
-            assert told.value.fault.code is Code.STATE_CONFLICT
+            assert raised.value.fault.code is Code.STATE_CONFLICT
             assert older.state == "ended"
             with pytest.raises(RemitError):
                 older.put(B, 1, b"x")
@@ -227,9 +227,9 @@ async def test_whoever_waits_hears_that_the_link_has_ended(tmp_path: Path) -> No
             url = network.url
         async with link_to(url, "a") as a:
             outcome = a.put(B, 1, b"x")
-            asked = asyncio.ensure_future(a.publish())
+            publishing = asyncio.ensure_future(a.publish())
             await asyncio.sleep(0)
-        for waiting in (outcome, asked, a.receive()):
+        for waiting in (outcome, publishing, a.receive()):
             with pytest.raises(RemitError, match="the connection is closed"):
                 await waiting
 
@@ -240,9 +240,9 @@ async def test_a_server_of_another_name_gets_no_signature(tmp_path: Path) -> Non
         async with link, asyncio.timeout(PATIENCE_S):
             with pytest.raises(
                 RemitError, match=r"the name of the server is 'relay.example', not 'other.example'"
-            ) as told:
+            ) as raised:
                 await link.receive()
-        assert told.value.fault.code is Code.UNAUTHENTICATED
+        assert raised.value.fault.code is Code.UNAUTHENTICATED
 
 
 @asynccontextmanager
@@ -288,26 +288,26 @@ async def odd_server(*frames: str | bytes, version: int = 1) -> AsyncGenerator[s
     ],
 )
 async def test_a_server_that_talks_nonsense_is_tried_again_later(frames: tuple[str | bytes, ...], why: str) -> None:
-    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    changes: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     def tell(state: str, why: str) -> None:
-        heard.put_nowait((state, why))
+        changes.put_nowait((state, why))
 
     async with odd_server(*frames) as url:
         link = link_to(url, "a", changed=tell)
         async with link, asyncio.timeout(PATIENCE_S):
-            while (news := await heard.get())[0] != "waiting":
+            while (news := await changes.get())[0] != "waiting":
                 pass
             assert why in news[1]
-            while (await heard.get())[0] != "waiting":
+            while (await changes.get())[0] != "waiting":
                 pass
 
 
 async def test_another_version_ends_the_link() -> None:
     async with odd_server(version=2) as url, link_to(url, "a") as link, asyncio.timeout(PATIENCE_S):
-        with pytest.raises(RemitError, match="uses protocol version 2") as told:
+        with pytest.raises(RemitError, match="uses protocol version 2") as raised:
             await link.receive()
-        assert told.value.fault.code is Code.VERSION_UNSUPPORTED
+        assert raised.value.fault.code is Code.VERSION_UNSUPPORTED
 
 
 async def test_a_silent_network_is_noticed_and_left(tmp_path: Path) -> None:
@@ -340,11 +340,11 @@ async def test_a_gateway_that_stands_still_is_said_not_to_answer(tmp_path: Path)
 
 
 async def test_a_connection_says_since_when_it_is_what_it_is_and_why(tmp_path: Path) -> None:
-    heard: list[ConnectionStatus] = []
+    statuses: list[ConnectionStatus] = []
     async with GatewayProcess(tmp_path) as gateway, Proxy(await gateway.start()) as network:
         gateway.networks.append(network)
         async with link_to(network.url, "a", ping_s=0.05, silence_s=1.0) as a:
-            stop = a.listen(heard.append)
+            stop = a.listen(statuses.append)
             await eventually(lambda: a.state == "connected")
             connected = a.status
             await gateway.pause()
@@ -354,22 +354,22 @@ async def test_a_connection_says_since_when_it_is_what_it_is_and_why(tmp_path: P
             lost = await eventually(lambda: a.status, when=lambda status: status.state in ("waiting", "connecting"))
             assert lost.since_ms > silent.since_ms
             # Every further attempt fails, and it is without a connection since the same time.
-            await eventually(lambda: sum(each.state == "waiting" for each in heard) > 1)
+            await eventually(lambda: sum(each.state == "waiting" for each in statuses) > 1)
             assert a.status.since_ms == lost.since_ms
             await gateway.resume()
             again = await eventually(lambda: a.status, when=lambda status: status.state == "connected")
             assert again.since_ms > lost.since_ms
             stop()
-            count = len(heard)
-        assert len(heard) == count
+            count = len(statuses)
+        assert len(statuses) == count
         assert (a.status.state, a.status.why) == ("ended", "closed by its user")
 
 
 async def test_keys_are_left_and_fetched_and_each_one_time_key_once(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, both(at.url) as (a, b):
         assert await b.publish(bundle=b"signed", one_time=(b"k1", b"k2")) == Done(request=2, one_time_left=2)
-        found = [await a.fetch(b.device) for _ in range(3)]
-        assert [one.one_time for one in found if isinstance(one, BundleReply)] == [b"k1", b"k2", None]
+        replies = [await a.fetch(b.device) for _ in range(3)]
+        assert [one.one_time for one in replies if isinstance(one, BundleReply)] == [b"k1", b"k2", None]
         await is_there(b)
         assert b.one_time_left == 0
         assert isinstance(await a.fetch(id_of("nobody")), Denied)
@@ -378,12 +378,12 @@ async def test_keys_are_left_and_fetched_and_each_one_time_key_once(tmp_path: Pa
 async def test_questions_survive_a_broken_connection(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, Proxy(at.url) as network, both(network.url) as (a, b):
         network.stall()
-        asked = asyncio.ensure_future(b.publish(bundle=b"signed", one_time=(b"k1",)))
+        publishing = asyncio.ensure_future(b.publish(bundle=b"signed", one_time=(b"k1",)))
         await asyncio.sleep(0)
         network.cut()
         network.flow()
         async with asyncio.timeout(PATIENCE_S):
-            assert await asked == Done(request=2, one_time_left=1)
+            assert await publishing == Done(request=2, one_time_left=1)
             assert isinstance(await a.fetch(b.device), BundleReply)
 
 
@@ -418,17 +418,17 @@ async def test_a_gateway_that_lost_its_file_is_told_anew_who_may_reach_the_devic
 
 
 async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
-    clock, heard = ManualClock(), asyncio.Queue[Expired]()
+    clock, notices = ManualClock(), asyncio.Queue[Expired]()
     gateway = Gateway(tmp_path, name=NAME, clock=clock)
     async with GatewayListener(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with link_to(at.url, "b") as b:
             await b.publish()
         async with link_to(at.url, "a") as a:
-            a.expired = heard.put_nowait
+            a.expired = notices.put_nowait
             await a.put(B, 1, b"x")
             clock.advance(31 * 86_400)
             await gateway.tidy()
-            assert await heard.get() == Expired(to=B, number=1, reason="not fetched for 30 days")
+            assert await notices.get() == Expired(to=B, number=1, reason="not fetched for 30 days")
             await a.put(B, 2, b"y")
             assert a.state == "connected"
 
@@ -474,11 +474,11 @@ async def queues_with(
 
 
 def sent(queues: SendQueues) -> list[tuple[str, int, bool]]:
-    found: list[tuple[str, int, bool]] = []
+    messages: list[tuple[str, int, bool]] = []
     while put := queues.next():
         assert isinstance(put, Put)
-        found.append((put.to, put.number, put.anew))
-    return found
+        messages.append((put.to, put.number, put.anew))
+    return messages
 
 
 async def test_send_queues_take_turns() -> None:

@@ -76,14 +76,14 @@ def test_each_failure_is_an_occasion_of_its_own() -> None:
     assert first.id != second.id
 
 
-class Told:
-    """Keeps what it is told."""
+class KeepsNotices:
+    """Keeps the notices that are sent."""
 
     def __init__(self) -> None:
-        self.heard: list[SentNotice] = []
+        self.sent_notices: list[SentNotice] = []
 
     async def __call__(self, sent: SentNotice) -> None:
-        self.heard.append(sent)
+        self.sent_notices.append(sent)
 
 
 def notifier(folder: Path, *deliverers: Deliver, texts: bool = False) -> Notifier:
@@ -91,25 +91,25 @@ def notifier(folder: Path, *deliverers: Deliver, texts: bool = False) -> Notifie
 
 
 async def test_each_occasion_is_told_once_also_after_a_restart(tmp_path: Path) -> None:
-    told = Told()
-    async with notifier(tmp_path, told) as one:
+    recorder = KeepsNotices()
+    async with notifier(tmp_path, recorder) as one:
         for run in (ASKED, ASKED, replace(ASKED, mode="semi_auto"), replace(FAILED, id="r2")):
             one.changed(run)
-    assert [(each.notice.kind, each.waiting) for each in told.heard] == [("draft", 1), ("error", 2)]
-    async with notifier(tmp_path, told) as one:
+    assert [(each.notice.kind, each.waiting) for each in recorder.sent_notices] == [("draft", 1), ("error", 2)]
+    async with notifier(tmp_path, recorder) as one:
         one.changed(ASKED)
         one.changed(replace(ASKED, pending=PendingDraft(id="r1.p2", text="another")))
-    assert [each.notice.id for each in told.heard][2:] == ["r1:draft:r1.p2"]
+    assert [each.notice.id for each in recorder.sent_notices][2:] == ["r1:draft:r1.p2"]
 
 
 async def test_the_words_of_the_agents_are_told_only_if_that_is_wanted(tmp_path: Path) -> None:
-    without, whole = Told(), Told()
+    without, whole = KeepsNotices(), KeepsNotices()
     async with notifier(tmp_path / "a", without) as one, notifier(tmp_path / "b", whole, texts=True) as other:
         one.changed(ASKED)
         other.changed(ASKED)
-    (sent,) = without.heard
+    (sent,) = without.sent_notices
     assert (sent.title, in_words(sent), sent.notice.text) == ("A draft needs your review", "mine, turn 1", "")
-    (sent,) = whole.heard
+    (sent,) = whole.sent_notices
     assert in_words(replace(sent, waiting=3)) == "mine, turn 1; 3 runs wait for you\nthe secret plan"
 
 
@@ -117,10 +117,10 @@ async def test_one_way_that_fails_does_not_keep_the_others_from_telling(tmp_path
     async def broken(_: SentNotice) -> None:
         raise ValueError("broken")
 
-    told = Told()
-    async with notifier(tmp_path, broken, told) as one:
+    recorder = KeepsNotices()
+    async with notifier(tmp_path, broken, recorder) as one:
         one.changed(ASKED)
-    assert len(told.heard) == 1
+    assert len(recorder.sent_notices) == 1
 
 
 def a_notice() -> SentNotice:
@@ -134,9 +134,9 @@ def a_notice() -> SentNotice:
 async def test_a_program_reads_the_notice_from_its_stdin(tmp_path: Path) -> None:
     code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
     await to_program([sys.executable, "-c", code, "$HOME; made.json"], tmp_path)(a_notice())
-    said = json.loads((tmp_path / "$HOME; made.json").read_text(encoding="utf-8"))
-    assert said["notice"]["kind"] == "limit"
-    assert (said["title"], said["waiting"]) == ("A run has ended at its limit", 0)
+    message = json.loads((tmp_path / "$HOME; made.json").read_text(encoding="utf-8"))
+    assert message["notice"]["kind"] == "limit"
+    assert (message["title"], message["waiting"]) == ("A run has ended at its limit", 0)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ async def test_a_desktop_shows_each_notice(tmp_path: Path, monkeypatch: pytest.M
         desktop = Desktop()
         connection.add_message_handler(desktop.answer)
         await connection.request_name("org.freedesktop.Notifications")
-        async with notifier(tmp_path, to_desktop()) as told:
-            told.changed(ASKED)
-            told.changed(FAILED)
+        async with notifier(tmp_path, to_desktop()) as sender:
+            sender.changed(ASKED)
+            sender.changed(FAILED)
         assert [app for app, *_ in desktop.shown] == ["Remit", "Remit"]
         assert [body for *_, body in desktop.shown] == ["mine, turn 1", "mine, turn 1"]
         connection.disconnect()

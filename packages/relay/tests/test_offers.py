@@ -96,7 +96,7 @@ def test_the_only_agent_need_not_be_named_and_of_several_one_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "agent", "code", "said"),
+    ("offer", "agent", "code", "message"),
     [
         (
             (EXPERT, HELPER),
@@ -116,11 +116,11 @@ def test_the_only_agent_need_not_be_named_and_of_several_one_is() -> None:
     ],
 )
 def test_what_is_not_shared_or_not_clear_is_refused_with_what_there_is(
-    offer: tuple[AgentOffer, ...], agent: str, code: Code, said: str
+    offer: tuple[AgentOffer, ...], agent: str, code: Code, message: str
 ) -> None:
     with pytest.raises(RemitError) as raised:
         choose(offer, agent, "bob")
-    assert (raised.value.fault.code, raised.value.fault.message) == (code, said)
+    assert (raised.value.fault.code, raised.value.fault.message) == (code, message)
 
 
 def test_of_very_many_agents_some_are_named() -> None:
@@ -147,11 +147,11 @@ def shared_with(*devices: MessageCipher, **more: Any) -> Shared:
 
 def test_a_device_is_told_once_and_again_when_it_is_something_else(pair: tuple[MessageCipher, MessageCipher]) -> None:
     anna, bob = pair
-    told: list[int] = []
+    unsettled_counts: list[int] = []
 
     def tell(*offer: AgentOffer, teller: CatalogSender) -> None:
         teller.tell(bob.peers.list(), lambda _: offer)
-        told.append(bob.unsettled(anna.device.id))
+        unsettled_counts.append(bob.unsettled(anna.device.id))
 
     teller = CatalogSender(bob)
     tell(teller=teller)
@@ -161,7 +161,7 @@ def test_a_device_is_told_once_and_again_when_it_is_something_else(pair: tuple[M
     tell(EXPERT, HELPER, teller=teller)
     tell(teller=teller)
     tell(teller=CatalogSender(bob))
-    assert told == [1, 2, 2, 2, 3, 4, 4], "the first time also that it is nothing"
+    assert unsettled_counts == [1, 2, 2, 2, 3, 4, 4], "the first time also that it is nothing"
 
 
 def test_who_was_revoked_or_is_not_allowed_is_told_nothing(pair: tuple[MessageCipher, MessageCipher]) -> None:
@@ -291,13 +291,13 @@ class Teams:
         self.hub = Hub(store=MemoryStore())
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked: list[str] = []
+        self.asked_agents: list[str] = []
         for name in ("helper", "expert", "secret"):
             self._add(name)
 
     def _add(self, name: str) -> None:
         async def answer(brief: Brief) -> str:
-            self.asked.append(name)
+            self.asked_agents.append(name)
             await self.gate.wait()
             return f"{name} heard: {brief.text}"
 
@@ -309,7 +309,7 @@ class Teams:
     def sharing(self) -> AbstractAsyncContextManager[Relaying]:
         return relaying(team_in(self.bobs), hub=self.hub, host=False, share=True)
 
-    def heard(self, at_work: Relaying) -> tuple[AgentOffer, ...] | None:
+    def known_offers(self, at_work: Relaying) -> tuple[AgentOffer, ...] | None:
         return latest_offers(at_work.device.state, self.bob)
 
 
@@ -323,9 +323,9 @@ async def teams(path: Path, more: str = TWO) -> AsyncGenerator[Teams]:
         with (bobs / "remit.toml").open("a") as file:
             file.write(more)
         introduce_teams(annas, bobs)
-        found = Teams(annas, bobs)
-        async with found.hub:
-            yield found
+        both = Teams(annas, bobs)
+        async with both.hub:
+            yield both
 
 
 async def start(at_work: Relaying, device: str, **more: Any) -> Overlay:
@@ -352,38 +352,38 @@ async def in_state(at_work: Relaying, run: Overlay, *states: SessionState) -> Ov
 
 async def test_what_is_shared_is_told_while_both_are_at_work_and_taken_back(tmp_path: Path) -> None:
     async with teams(tmp_path) as both, both.sharing() as bobs, both.asking() as annas:
-        await until(lambda: both.heard(annas) == (EXPERT, HELPER))
+        await until(lambda: both.known_offers(annas) == (EXPERT, HELPER))
         peers = Peers(bobs.device.state)
         await bobs.post.do(peers.share, both.anna)  # so that there still is something to say to her
         await bobs.post.do(peers.allow, both.anna, allowed=False)
         await bobs.refresh()
-        await until(lambda: both.heard(annas) == ())
+        await until(lambda: both.known_offers(annas) == ())
         with pytest.raises(RemitError) as raised:
             await start(annas, both.bob)
         assert raised.value.fault.message == "bob shares nothing with this device"
         await bobs.post.do(peers.allow, both.anna)
         await bobs.refresh()
-        await until(lambda: both.heard(annas) == (EXPERT, HELPER))
+        await until(lambda: both.known_offers(annas) == (EXPERT, HELPER))
 
 
 async def test_what_a_team_shares_no_more_is_taken_back_by_whatever_it_does_next(tmp_path: Path) -> None:
     async with teams(tmp_path) as both, both.asking() as annas:
         async with both.sharing():
-            await until(lambda: both.heard(annas) == (EXPERT, HELPER))
+            await until(lambda: both.known_offers(annas) == (EXPERT, HELPER))
         async with relaying(team_in(both.bobs), hub=None, host=True, share=False) as bobs:
             await bobs.ready.wait()
             row, _ = bobs.sealer.peers.row(both.anna)
-            told = bobs.device.state.fact(f"told/{row}", tuple[AgentOffer, ...])
-            assert told == (EXPERT, HELPER), "it is still shared, by another process"
+            offers = bobs.device.state.fact(f"told/{row}", tuple[AgentOffer, ...])
+            assert offers == (EXPERT, HELPER), "it is still shared, by another process"
         file = both.bobs / "remit.toml"
         file.write_text(file.read_text().partition("[shared.helper]")[0])
         async with relaying(team_in(both.bobs), hub=None, host=True, share=False):
-            await until(lambda: both.heard(annas) == ())
+            await until(lambda: both.known_offers(annas) == ())
 
 
 async def test_the_agent_that_is_named_is_asked_and_kept_in_the_run(tmp_path: Path) -> None:
     async with teams(tmp_path) as both, both.sharing(), both.asking() as annas:
-        await until(lambda: both.heard(annas))
+        await until(lambda: both.known_offers(annas))
         with pytest.raises(RemitError) as raised:
             await start(annas, both.bob)
         assert raised.value.fault.message == "bob shares several agents with this device: expert, helper"
@@ -391,12 +391,12 @@ async def test_the_agent_that_is_named_is_asked_and_kept_in_the_run(tmp_path: Pa
             await start(annas, both.bob, agent="secret")
         assert raised.value.fault.message == "bob shares no agent `secret` with this device; it shares: expert, helper"
         run = await ended(annas, await start(annas, both.bob, agent="expert"))
-        assert (run.state, run.agent, set(both.asked)) == (SessionState.COMPLETED, "expert", {"expert"})
+        assert (run.state, run.agent, set(both.asked_agents)) == (SessionState.COMPLETED, "expert", {"expert"})
 
 
 async def test_the_only_agent_that_is_offered_is_named_in_the_run(tmp_path: Path) -> None:
     async with teams(tmp_path, "") as both, both.sharing(), both.asking() as annas:
-        await until(lambda: both.heard(annas) == (HELPER,))
+        await until(lambda: both.known_offers(annas) == (HELPER,))
         run = await ended(annas, await start(annas, both.bob))
         assert (run.state, run.agent) == (SessionState.COMPLETED, "helper")
 
@@ -408,7 +408,7 @@ async def test_a_run_that_began_before_anything_was_said_is_told_later_which_age
         async with both.sharing():
             run = await ended(annas, run)
             assert run.failure.startswith("AGENT_NOT_FOUND: several agents are shared")
-            await until(lambda: both.heard(annas))
+            await until(lambda: both.known_offers(annas))
             with pytest.raises(RemitError) as raised:
                 await annas.host.act(run.id, Resume())
             assert raised.value.fault.message == "bob shares several agents with this device: expert, helper"
@@ -417,7 +417,7 @@ async def test_a_run_that_began_before_anything_was_said_is_told_later_which_age
             assert run.pending is not None
             await annas.host.act(run.id, Approve(run.pending.id))
             run = await ended(annas, run)
-            assert (run.state, run.agent, set(both.asked)) == (SessionState.COMPLETED, "helper", {"helper"})
+            assert (run.state, run.agent, set(both.asked_agents)) == (SessionState.COMPLETED, "helper", {"helper"})
 
 
 async def test_a_run_stays_with_its_agent(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ async def test_an_answer_that_comes_while_no_run_is_held_waits_for_its_run(tmp_p
         both.gate.clear()
         async with both.asking() as annas:
             run = await start(annas, both.bob)
-            await until(lambda: both.asked)
+            await until(lambda: both.asked_agents)
         async with both.asking(host=False) as annas:
             both.gate.set()
             await until(annas.sealer.inbox)
@@ -452,7 +452,7 @@ async def test_an_answer_that_comes_while_no_run_is_held_waits_for_its_run(tmp_p
             await until(lambda: not annas.sealer.inbox())
             await annas.host.act(run.id, Resume())
             assert (await ended(annas, run)).state is SessionState.COMPLETED
-    assert both.asked == ["helper", "helper"]
+    assert both.asked_agents == ["helper", "helper"]
 
 
 async def _unasked(both: Teams, annas: Relaying) -> None:
@@ -486,9 +486,9 @@ class Asking(Stranger):
     async def says(self, text: str = "hello", **more: Any) -> AnswerMessage | DeclineMessage:
         here = self.sealer.device.id
         control = ControlEnvelope(origin_agent_device_id=here, trace_id=text, hop_count=1, orchestrator_profile_id="x")
-        said = await self.ask(QuestionMessage(id=text, session="s", text=text, control=control, **more))
-        assert isinstance(said, AnswerMessage | DeclineMessage)
-        return said
+        reply = await self.ask(QuestionMessage(id=text, session="s", text=text, control=control, **more))
+        assert isinstance(reply, AnswerMessage | DeclineMessage)
+        return reply
 
 
 @asynccontextmanager
@@ -542,9 +542,9 @@ async def test_a_decline_names_what_that_device_may_ask_and_nothing_else(tmp_pat
 
 async def test_a_question_is_declined_by_a_device_that_shares_nothing(tmp_path: Path) -> None:
     async with stranger(tmp_path, None) as third:
-        said = await third.says("1")
-    assert isinstance(said, DeclineMessage)
-    assert (said.code, said.reason) == ("AGENT_NOT_FOUND", "the device shares no agent")
+        reply = await third.says("1")
+    assert isinstance(reply, DeclineMessage)
+    assert (reply.code, reply.reason) == ("AGENT_NOT_FOUND", "the device shares no agent")
 
 
 async def test_a_device_with_which_nothing_is_shared_learns_no_name(tmp_path: Path) -> None:

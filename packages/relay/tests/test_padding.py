@@ -68,10 +68,10 @@ def piece_of(part: MessagePart | None) -> Piece:
 def sizes_of(sender: MessageCipher, receiver: MessageCipher, body: bytes, requester: str = "") -> list[int]:
     """How long the sealed pieces of a message are."""
     sender.seal(receiver.device.id, body, requester=requester)
-    found = [len(each.sealed) for each in waiting(sender)]
+    sizes = [len(each.sealed) for each in waiting(sender)]
     settle(sender, receiver)
     assert take(receiver) == [body]
-    return found
+    return sizes
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_an_acknowledgement_looks_like_a_short_text(talking: tuple[MessageCipher
     (text,) = sizes_of(ada, bob, b"yes")
     for tell in (lambda: bob.acknowledge(ada.device.id), bob.ask):
         assert tell()
-        (told,) = waiting(bob)
-        assert len(told.sealed) == text
+        (acknowledgement,) = waiting(bob)
+        assert len(acknowledgement.sealed) == text
         settle(ada, bob)
 
 

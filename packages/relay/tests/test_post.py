@@ -35,14 +35,14 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def taken(post: MessageDelivery, count: int) -> list[Opened]:
-    found: list[Opened] = []
+    messages: list[Opened] = []
     async with asyncio.timeout(PATIENCE_S):
         async for opened in post:
             await post.taken(opened)
-            found.append(opened)
-            if len(found) == count:
+            messages.append(opened)
+            if len(messages) == count:
                 break
-    return found
+    return messages
 
 
 @pytest.fixture
@@ -118,20 +118,20 @@ async def test_who_cannot_be_reached_is_told_about_and_tried_again(
     tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]
 ) -> None:
     anna, bob = pair
-    told: list[tuple[str, Fault | None]] = []
+    troubles: list[tuple[str, Fault | None]] = []
     async with (
         gateway(tmp_path) as serving,
-        linked(anna, serving.url, trouble=lambda device, why: told.append((device, why))) as one,
+        linked(anna, serving.url, trouble=lambda device, why: troubles.append((device, why))) as one,
     ):
         await one.send(bob.device.id, b"hello?")
-        await eventually(lambda: told)
-        device, why = told[0]
+        await eventually(lambda: troubles)
+        device, why = troubles[0]
         assert device == bob.device.id
         assert why is not None
         assert why.code is Code.DELEGATION_UNAVAILABLE
         async with linked(bob, serving.url) as two:
             assert [each.body for each in await taken(two, 1)] == [b"hello?"]
-    assert told[-1] == (bob.device.id, None)
+    assert troubles[-1] == (bob.device.id, None)
 
 
 async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[MessageCipher, MessageCipher]) -> None:

@@ -23,8 +23,8 @@ class Side:
 
     def __init__(self, path: Path, name: str, other: str) -> None:
         self.path, self.name, self.other = path, name, other
-        self.heard: list[int] = []
-        self.said = 0
+        self.received: list[int] = []
+        self.sent_count = 0
         self.sealer: MessageCipher = sealer(path, name)
         self._stack = AsyncExitStack()
 
@@ -43,15 +43,15 @@ class Side:
 
     async def _hear(self) -> None:
         async for opened in self.post:
-            self.heard.append(int(opened.body))
+            self.received.append(int(opened.body))
             await self.post.taken(opened)
 
     async def _say(self, to: str) -> None:
         while True:
-            number = self.said
+            number = self.sent_count
             # Counted once it is sealed, under an id of its own: killed in between, it is said again and is the same.
             await self.post.send(to, b"%d" % number, message=f"{number:032x}")
-            self.said = number + 1
+            self.sent_count = number + 1
             await asyncio.sleep(0.002)
 
 
@@ -82,12 +82,12 @@ async def test_nothing_is_lost_repeated_or_reordered_whoever_dies(
         for side in sides:
             side._tasks[1].cancel()  # pyright: ignore[reportPrivateUsage]
         for side, other in (sides, reversed(sides)):
-            await eventually(lambda side=side, other=other: len(side.heard) >= other.said)
+            await eventually(lambda side=side, other=other: len(side.received) >= other.sent_count)
         for side in sides:
             await side.die()
     for side, other in (sides, reversed(sides)):
         # What was heard and not yet taken when this side died comes once more, and is the same.
-        once = [number for place, number in enumerate(side.heard) if number not in side.heard[:place]]
+        once = [number for place, number in enumerate(side.received) if number not in side.received[:place]]
         assert once == list(range(len(once)))
-        assert len(once) in (other.said, other.said + 1)
-        assert len(side.heard) - len(once) <= DEATHS
+        assert len(once) in (other.sent_count, other.sent_count + 1)
+        assert len(side.received) - len(once) <= DEATHS

@@ -34,15 +34,15 @@ async def watching(url: str, *devices: str, **options: Any) -> AsyncGenerator[Ga
 
 
 async def test_a_device_hears_when_another_comes_and_goes(tmp_path: Path) -> None:
-    heard: list[tuple[str, bool | None]] = []
+    reports: list[tuple[str, bool | None]] = []
     async with gateway_at(tmp_path) as at, watching(at.url, B) as a:
-        a.presence.listen(lambda device, now: heard.append((device, now.present)))
+        a.presence.listen(lambda device, now: reports.append((device, now.present)))
         for _ in range(2):
             async with link_to(at.url, "b"):
                 await known(a, B, True)
             await known(a, B, False)
         assert a.presence.of(B).last_heard_ms is not None
-    assert heard[:4] == [(B, True), (B, False)] * 2
+    assert reports[:4] == [(B, True), (B, False)] * 2
     assert a.presence.of(B).present is None, "a device without a connection knows nothing"
 
 
@@ -93,12 +93,12 @@ async def test_stores_tell_presence_to_those_who_may_know(kind: Kind, tmp_path: 
         for name in "abc":
             await at.enter(name)
         await at.allow("b", (A,))
-        found = await at.presence(pairs)
+        reported = await at.presence(pairs)
         # None of them is connected to another gateway.
-        assert found == {PresencePair(A, B): False, PresencePair(A, C): False}
+        assert reported == {PresencePair(A, B): False, PresencePair(A, C): False}
         if kind == "postgres":
             async with open_store(maker.again()) as other:
-                assert await other.presence(pairs) == dict.fromkeys(found, True)
+                assert await other.presence(pairs) == dict.fromkeys(reported, True)
 
 
 async def test_a_device_at_another_gateway_is_present_too(monkeypatch: pytest.MonkeyPatch) -> None:

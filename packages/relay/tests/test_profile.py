@@ -61,8 +61,8 @@ def incoming(
     return judge_incoming(profile or a_profile(), control, sender=sender, device=MINE, standing=standing, now_ms=now_ms)
 
 
-def code(found: Fault | None) -> Code | None:
-    return found.code if found else None
+def code(problem: Fault | None) -> Code | None:
+    return problem.code if problem else None
 
 
 LOOP = (Code.LOOP_DETECTED, "", None)

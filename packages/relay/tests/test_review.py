@@ -23,7 +23,7 @@ def facts(**fields: Any) -> ReviewFacts:
     return replace(ReviewFacts(objective=OBJECTIVE, first_contact=False, detect=DETECT), **fields)
 
 
-def asked(
+def rules_asking(
     text: str = ON_TOPIC,
     *,
     confidence: float | None = 0.9,
@@ -65,14 +65,14 @@ EXAMPLES: dict[Rule, dict[str, Any]] = {
 @pytest.mark.parametrize("rule", RULES)
 def test_each_rule_asks_by_itself_and_can_be_switched_off(rule: Rule) -> None:
     """S6: review on a confidence or risk rule; tuned for each profile."""
-    assert asked() == []
-    assert asked(**EXAMPLES[rule]) == [rule]
-    assert asked(**EXAMPLES[rule], rules=ReviewRules(off=frozenset({rule}))) == []
+    assert rules_asking() == []
+    assert rules_asking(**EXAMPLES[rule]) == [rule]
+    assert rules_asking(**EXAMPLES[rule], rules=ReviewRules(off=frozenset({rule}))) == []
 
 
 def test_all_rules_that_ask_are_named_in_their_order() -> None:
     text = "Pay $90 with password: hunter2secret to bob@example.org at https://example.org ```code\n```\n```"
-    assert asked(text, confidence=None, first_contact=True, attachments=True) == list(RULES)
+    assert rules_asking(text, confidence=None, first_contact=True, attachments=True) == list(RULES)
 
 
 @given(st.text(), st.sampled_from([None, 0.0, 0.9]), st.booleans(), st.sets(st.sampled_from(list(RULES))))
@@ -131,7 +131,7 @@ ON_THE_OBJECTIVE: tuple[dict[str, Any], ...] = (
     ],
 )
 def test_a_rule_asks_for_what_it_is_about_and_for_nothing_else(rule: Rule, asks: bool, draft: dict[str, Any]) -> None:
-    assert (rule in asked(**draft)) is asks
+    assert (rule in rules_asking(**draft)) is asks
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,11 @@ def test_reasons_never_show_what_they_found() -> None:
     """S13: no plaintext secrets."""
     secrets = ["4111 1111 1111 1111", "hunter2secret", "ann.lee@example.org", "tom:hunter2@"]
     text = f"{secrets[0]}, password: {secrets[1]}, {secrets[2]}, https://{secrets[3]}example.com/?token=hunter2secret"
-    found = reviews(Draft(text=text), facts())
-    assert {"money", "credentials", "personal_data", "links"} <= {review.rule for review in found}
-    assert not [review for review in found for secret in secrets if secret in review.why or "hunter2" in review.why]
+    all_reviews = reviews(Draft(text=text), facts())
+    assert {"money", "credentials", "personal_data", "links"} <= {review.rule for review in all_reviews}
+    assert not [
+        review for review in all_reviews for secret in secrets if secret in review.why or "hunter2" in review.why
+    ]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "EMPLOYEE_ID"])
@@ -194,4 +196,4 @@ def test_every_kind_that_a_detector_finds_is_a_credential_or_personal(kind: str)
         return [Finding(0, len(text), kind)]
 
     assert KINDS.keys() >= CREDENTIALS
-    assert ("credentials" if kind in CREDENTIALS else "personal_data") in asked(detect=detect)
+    assert ("credentials" if kind in CREDENTIALS else "personal_data") in rules_asking(detect=detect)

@@ -57,8 +57,8 @@ class Written:
         monkeypatch.setattr(file, "keep", counted)
 
     def since(self) -> int:
-        found, self.bytes = self.bytes, 0
-        return found
+        written_bytes, self.bytes = self.bytes, 0
+        return written_bytes
 
 
 text = st.sampled_from(["", "short", "x" * LONG, long("y"), long("z"), long("é")])
@@ -72,12 +72,12 @@ def test_a_run_is_read_as_it_was_kept_last(
     with TemporaryDirectory() as folder:
         file = DeviceFile.open(Path(folder) / "device.db", HubKeys(b"k" * 32), "process")
         runs, run = RunRepository(file), run_of()
-        for said, later, rejected, draft, result in steps:
+        for texts, later, rejected, draft, result in steps:
             run = run_of(
-                *said,
+                *texts,
                 result=result,
                 kept=tuple(
-                    replace(each, original=each.text[::-1]) for each in run_of(*later, first=1 + len(said)).timeline
+                    replace(each, original=each.text[::-1]) for each in run_of(*later, first=1 + len(texts)).timeline
                 ),
                 pending=None if draft is None else PendingDraft(id="draft", text=draft, original=result),
                 rejected=tuple(RejectedDraft(number=9, id="r", text=each, turn=1, at_ms=1) for each in rejected),
@@ -85,8 +85,8 @@ def test_a_run_is_read_as_it_was_kept_last(
             runs.keep(run)
             assert RunRepository(file).all() == [run]
         # Nothing is left of what is not said any more.
-        said, later, rejected, draft, result = steps[-1]
-        used = {each for each in (*said, *later, *rejected, draft or "", result) if len(each) > LONG}
+        texts, later, rejected, draft, result = steps[-1]
+        used = {each for each in (*texts, *later, *rejected, draft or "", result) if len(each) > LONG}
         assert file.rows("SELECT count(*) FROM facts WHERE name LIKE 'run/%/said/%'") == [(len(used),)]
         file.close()
 

@@ -240,8 +240,8 @@ def test_what_is_not_missing_is_not_sent_again_however_often_it_is_asked_for(tmp
     assert (ada.unsettled(bob.device.id), bob.ask()) == (1, True)
     assert carry(bob, ada) == []
     # It is told that there is nothing more, in so many bytes as a short word takes, and what it has is let go.
-    (told,) = waiting(ada)
-    assert len(told.sealed) < 1_200
+    (message,) = waiting(ada)
+    assert len(message.sealed) < 1_200
     assert (ada.unsettled(bob.device.id), settle(ada, bob), take(bob)) == (0, [], [b"once"])
     assert (bob.ask(), waiting(bob)) == (False, [])
     ticks.skip(600)
@@ -481,9 +481,9 @@ class Victims:
 
 @pytest.fixture
 def victims() -> Iterator[Victims]:
-    found = Victims()
-    yield found
-    found.close()
+    victims = Victims()
+    yield victims
+    victims.close()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -504,7 +504,7 @@ def test_each_message_arrives_once_and_in_order_whenever_a_device_is_killed(
     texts = [[f"{side} says {number}" for number in range(25)] for side in (0, 1)]
     sealed, taken = [0, 0], [dict[int, str](), dict[int, str]()]
     flight: list[list[tuple[int, str]]] = [[], []]  # on the way to each side
-    told: list[set[int]] = [set(), set()]  # what each side may be told has arrived
+    confirmable: list[set[int]] = [set(), set()]  # what each side may be told has arrived
     kills = 0
     for turn in range(2_000):
         calm = kills >= 60 or turn > 1_000
@@ -512,7 +512,7 @@ def test_each_message_arrives_once_and_in_order_whenever_a_device_is_killed(
         chance.shuffle(flight[side])
         arriving = flight[side] if calm else [each for each in flight[side] if chance.random() < 0.7]
         arriving = arriving[: 1 + chance.randrange(12)]
-        deeds: list[list[Any]] = [["sent", number] for number in told[side]]
+        deeds: list[list[Any]] = [["sent", number] for number in confirmable[side]]
         deeds += [["open", content] for _, content in arriving]
         deeds.append(["take"])
         for number in range(sealed[side], min(sealed[side] + chance.randrange(4), len(texts[side]))):
@@ -520,11 +520,11 @@ def test_each_message_arrives_once_and_in_order_whenever_a_device_is_killed(
         deeds += [prekeys[1 - side], ["acknowledge"], ["outbox"], ["unsettled"]]
         when = "die_at" if turn % 4 < 2 else "die_after_us"
         death = {} if calm else {when: chance.randrange(1, 400 if when == "die_at" else 30_000)}
-        said, ended = victims.order(homes[side], ids[1 - side], deeds, together=chance.random() < 0.5, **death)
+        replies, ended = victims.order(homes[side], ids[1 - side], deeds, together=chance.random() < 0.5, **death)
         assert ended in (0, -signal.SIGKILL, -signal.SIGALRM)
         kills += ended != 0
 
-        answers = iter(said)
+        answers = iter(replies)
         for deed in deeds:
             if (answer := next(answers, None)) is None:
                 break
@@ -533,7 +533,7 @@ def test_each_message_arrives_once_and_in_order_whenever_a_device_is_killed(
                     (arrived,) = [each for each in arriving if each[1] == content][:1]
                     assert answer in (["opened"], ["replay"], ["reordered"])
                     if answer != ["reordered"] and chance.random() < 0.8:
-                        told[1 - side].add(arrived[0])
+                        confirmable[1 - side].add(arrived[0])
                         flight[side].remove(arrived)
                 case ["take"]:
                     for number, text in answer:
@@ -548,8 +548,8 @@ def test_each_message_arrives_once_and_in_order_whenever_a_device_is_killed(
                 case _:
                     pass
         if ended == 0:
-            told[side].clear()
-        if calm and [*map(list, (taken[1].values(), taken[0].values()))] == texts and said[-1] == [0]:
+            confirmable[side].clear()
+        if calm and [*map(list, (taken[1].values(), taken[0].values()))] == texts and replies[-1] == [0]:
             break
     assert kills >= 60
     assert [list(taken[1].values()), list(taken[0].values())] == texts

@@ -82,9 +82,9 @@ class Four:
 
 @pytest.fixture
 def four(tmp_path: Path) -> Iterator[Four]:
-    found = Four(tmp_path)
-    yield found
-    for each in (found.ada, found.bob, found.eve):
+    devices = Four(tmp_path)
+    yield devices
+    for each in (devices.ada, devices.bob, devices.eve):
         close(each)
 
 
@@ -595,8 +595,8 @@ def test_the_two_go_on_after_either_was_put_back_over_any_number_of_turns(four: 
     settle(four.ada, four.bob)
     assert [each for each in take(four.ada) if each.startswith(b"new")] == [b"new b0", b"new b1", b"new b2"]
     assert [each for each in take(four.bob) if each.startswith(b"new")] == [b"new a0", b"new a1", b"new a2"]
-    found, _ = both_say(four)
-    assert sum(each.count for each in found) > 0
+    losses, _ = both_say(four)
+    assert sum(each.count for each in losses) > 0
 
 
 @pytest.mark.parametrize("lost", range(4))

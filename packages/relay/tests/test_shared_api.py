@@ -36,12 +36,12 @@ async def test_a_face_follows_a_run_from_its_start_to_its_end(tmp_path: Path) ->
         assert (ready.kind, ready.record) == ("ready", {"resumed": False})
         run = await face.start()
         assert (run["state"], run["mode"], run["turn"], run["max_turns"]) == ("planning", "manual", 0, 8)
-        asked = (await events.until(SessionState.READY_TO_SEND)).record
-        assert asked["draft"]["text"] == "turn 1: review this API"
-        assert [each["rule"] for each in asked["draft"]["reviews"]] == ["manual", "first_contact"]
-        assert {"approve", "reject", "pause", "stop", "take_over"} <= set(asked["acts"])
-        assert not {"say", "hand_back", "resume"} & set(asked["acts"])
-        await face.act(run["id"], "approve", draft=asked["draft"]["id"], text="in my words")
+        record = (await events.until(SessionState.READY_TO_SEND)).record
+        assert record["draft"]["text"] == "turn 1: review this API"
+        assert [each["rule"] for each in record["draft"]["reviews"]] == ["manual", "first_contact"]
+        assert {"approve", "reject", "pause", "stop", "take_over"} <= set(record["acts"])
+        assert not {"say", "hand_back", "resume"} & set(record["acts"])
+        await face.act(run["id"], "approve", draft=record["draft"]["id"], text="in my words")
         ended = (await events.until(SessionState.COMPLETED)).record
         assert [(each["role"], each["text"], each["label"]) for each in ended["timeline"]] == [
             ("local_agent", "in my words", "edited"),
@@ -65,8 +65,8 @@ async def test_who_a_face_says_it_speaks_for_is_on_record(tmp_path: Path) -> Non
         await face.act(run, "stop")
         status, shown = await face.post(f"/v1/shared/runs/{run}/stop", {"by": "x" * 257})
         assert (status, shown["fault"]["code"]) == (400, "MALFORMED_ENVELOPE")
-        found = steps(await recorded(face.sides.anna, tmp_path / "hub.db"))
-    assert [(each.event, each.label, each.by, each.via) for each in found if each.via] == [
+        shared_steps = steps(await recorded(face.sides.anna, tmp_path / "hub.db"))
+    assert [(each.event, each.label, each.by, each.via) for each in shared_steps if each.via] == [
         ("Start", "", "ann", "api"),
         ("Approve", "edited", "bea", "api"),
         ("Stop", "", "api", "api"),
@@ -77,7 +77,7 @@ async def test_each_entry_says_who_wrote_edited_approved_and_rejected_it_and_by_
     async with faced(tmp_path, "talk", "9") as face, face.events() as events:
         run = (await face.start(by="ann"))["id"]
         drafts: list[Any] = []
-        for act, said in (
+        for act, fields in (
             ("reject", {"reason": "too short", "by": "bea"}),
             ("approve", {"text": "in my words", "by": "ann"}),
             ("approve", {"by": "carl"}),
@@ -85,7 +85,7 @@ async def test_each_entry_says_who_wrote_edited_approved_and_rejected_it_and_by_
             drafts.append(
                 (await events.until(SessionState.READY_TO_SEND, drafts[-1] if drafts else "")).record["draft"]
             )
-            await face.act(run, act, draft=drafts[-1]["id"], **said)
+            await face.act(run, act, draft=drafts[-1]["id"], **fields)
         await events.until(SessionState.READY_TO_SEND, drafts[-1])
         await face.act(run, "take_over", by="ann")
         shown = await face.act(run, "say", text="and me", by="ann")
@@ -144,19 +144,19 @@ async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(t
     async with faced(tmp_path) as face:
         offer = (AgentOffer(name="expert", description="Knows the API."), AgentOffer(name="helper"))
         offers_message = OffersMessage(agents=offer)
-        said = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
-        await face.sides.ours.do(store_offers, face.sides.anna, said, offers_message)
+        opened = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
+        await face.sides.ours.do(store_offers, face.sides.anna, opened, offers_message)
         _, listed = await face.get("/v1/shared/devices")
         (bob,) = listed["devices"]
         assert (bob["shared"], bob["offers"]) == (
             True,
             [{"name": "expert", "description": "Knows the API."}, {"name": "helper", "description": ""}],
         )
-        asked = {"profile": "mine", "device": bob["id"], "objective": "x"}
-        status, shown = await face.post("/v1/shared/runs", asked)
+        body = {"profile": "mine", "device": bob["id"], "objective": "x"}
+        status, shown = await face.post("/v1/shared/runs", body)
         assert (status, shown["fault"]["code"]) == (400, "INPUT_VALIDATION_FAILED")
         assert "expert, helper" in shown["fault"]["message"]
-        status, shown = await face.post("/v1/shared/runs", asked | {"agent": "nobody"})
+        status, shown = await face.post("/v1/shared/runs", body | {"agent": "nobody"})
         assert (status, shown["fault"]["code"]) == (404, "AGENT_NOT_FOUND")
         run = await face.start(agent="helper")
         assert run["agent"] == "helper"
@@ -188,8 +188,8 @@ async def test_a_person_can_do_everything_with_a_run(tmp_path: Path) -> None:
 
 async def test_a_person_can_chat_with_a_shared_agent_alone_and_have_the_own_agent_join(tmp_path: Path) -> None:
     async with faced(tmp_path, "talk", "3") as face, face.events() as events:
-        asked = {"profile": "mine", "device": face.sides.bob.device.id, "decides": "person"}
-        status, run = await face.post("/v1/shared/runs", asked)
+        body = {"profile": "mine", "device": face.sides.bob.device.id, "decides": "person"}
+        status, run = await face.post("/v1/shared/runs", body)
         assert (status, run["objective"], run["decides"], run["state"]) == (201, "", "person", "planning")
         assert "say" in run["acts"]
         assert "hand_back" not in run["acts"]
@@ -275,8 +275,8 @@ async def test_who_comes_back_is_told_of_what_changed_meanwhile_and_of_nothing_e
         # A number of another process means nothing here: all that goes on is told anew.
         for stale in ("00000000-1", "1", "x" * 400):
             async with face.events(**{"last-event-id": stale}) as events:
-                told, ready = await events.next(), await events.next()
-                assert (told.record["id"], ready.record) == (quiet["id"], {"resumed": False})
+                change, ready = await events.next(), await events.next()
+                assert (change.record["id"], ready.record) == (quiet["id"], {"resumed": False})
         async with face.events(f"/v1/shared/events?run={other['id']}") as events:
             assert (await events.next()).record["id"] == other["id"]
             assert (await events.next()).kind == "ready"
@@ -286,12 +286,12 @@ async def test_a_reader_hears_numbers_that_grow_and_may_skip_states_but_never_th
     async with faced(tmp_path, "talk", "3", mode="full_auto") as face, face.events() as events:
         await events.next()
         await face.start()
-        heard = [await events.next()]
-        while heard[-1].record["state"] != "completed":
-            heard.append(await events.next())
-        numbers = [int((each.number or "").rpartition("-")[2]) for each in heard]
+        received = [await events.next()]
+        while received[-1].record["state"] != "completed":
+            received.append(await events.next())
+        numbers = [int((each.number or "").rpartition("-")[2]) for each in received]
         assert numbers == sorted(set(numbers))
-        assert len(heard[-1].record["timeline"]) == 6
+        assert len(received[-1].record["timeline"]) == 6
 
 
 async def test_readers_are_let_go_when_they_leave_and_when_the_service_ends(
@@ -427,16 +427,16 @@ async def test_no_key_token_ciphertext_or_control_frame_is_ever_in_what_a_face_g
 
 def _secrets(sides: Sides) -> set[str]:
     """Return what a device holds and shows nobody, as it would stand in JSON: keys, pickles, what is sealed."""
-    found: set[str] = set()
+    secret_texts: set[str] = set()
     for each in (sides.anna, sides.bob):
         state = each.device.state
-        found |= {each.device._pair.seed.hex(), state.fact("account", str) or ""}  # pyright: ignore[reportPrivateUsage]
-        found |= {state.keys.digest(b"x").hex()}
+        secret_texts |= {each.device._pair.seed.hex(), state.fact("account", str) or ""}  # pyright: ignore[reportPrivateUsage]
+        secret_texts |= {state.keys.digest(b"x").hex()}
         for (blob,) in state.rows("SELECT content FROM sessions WHERE content IS NOT NULL"):
-            found.add(bytes(blob).hex())
+            secret_texts.add(bytes(blob).hex())
         for (blob,) in state.rows("SELECT sealed FROM outbox"):
-            found |= {bytes(blob).hex()}
-    return {text[:40] for text in found if text}
+            secret_texts |= {bytes(blob).hex()}
+    return {text[:40] for text in secret_texts if text}
 
 
 def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:

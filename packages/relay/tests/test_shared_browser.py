@@ -53,19 +53,19 @@ async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_pa
         async with other.get("/v1/shared/runs") as reply:
             assert reply.status == 401
         async with own.get("/v1/console") as reply:
-            told = await reply.json()
-        assert told["views"] == ["chat"]
-        assert told["who"]["name"] == "local"
+            session = await reply.json()
+        assert session["views"] == ["chat"]
+        assert session["who"]["name"] == "local"
         here = {"origin": face.address}
-        asked = {"profile": "mine", "device": face.sides.bob.device.id, "objective": "x", "by": "ann"}
+        body = {"profile": "mine", "device": face.sides.bob.device.id, "objective": "x", "by": "ann"}
         for wrong in (
             {},
             {**here, "x-remit-page-key": "x"},
             {**here, "origin": "http://evil.example"},
         ):
-            async with own.post("/v1/shared/runs", json=asked, headers=wrong) as reply:
+            async with own.post("/v1/shared/runs", json=body, headers=wrong) as reply:
                 assert reply.status in (401, 403), wrong
-        async with own.post("/v1/shared/runs", json=asked, headers=here) as reply:
+        async with own.post("/v1/shared/runs", json=body, headers=here) as reply:
             assert reply.status == 201
         async with own.post("/v1/console/links", headers=here) as reply:
             assert reply.status == 403, "a page cannot make links for others"
@@ -84,8 +84,8 @@ async def test_a_link_signs_in_one_browser_once_and_a_session_can_be_left(tmp_pa
 async def test_the_token_typed_into_the_page_signs_in(tmp_path: Path) -> None:
     async with faced(tmp_path) as face, browser(face) as own:
         here = {"origin": face.address}
-        for said, status in ((face.token, 201), ("x" * 40, 401)):
-            async with own.post("/v1/console/session", json={"token": said}, headers=here) as reply:
+        for token, status in ((face.token, 201), ("x" * 40, 401)):
+            async with own.post("/v1/console/session", json={"token": token}, headers=here) as reply:
                 assert reply.status == status
                 if status == 201:
                     own.headers["x-remit-page-key"] = (await reply.json())["page_key"]
@@ -224,16 +224,16 @@ async def test_no_secret_of_the_device_is_in_any_byte_of_the_api_in_any_form(tmp
 
 def _secrets(face: Face) -> list[bytes]:
     """Return what both devices hold: keys, pickles, tokens, sessions, everything sealed, every stored value."""
-    found = [face.token.encode()]
+    secret_values = [face.token.encode()]
     for each in (face.sides.anna, face.sides.bob):
         state, card = each.device.state, each.device.card
-        found += [each.device._pair.seed, state.keys.digest(b"x")]  # pyright: ignore[reportPrivateUsage]
-        found += [(state.fact("account", str) or "").encode(), card.key.encode(), card.olm.encode()]
-        found += [card.signature.encode(), face.sides.host.runs[0].session.encode()]
+        secret_values += [each.device._pair.seed, state.keys.digest(b"x")]  # pyright: ignore[reportPrivateUsage]
+        secret_values += [(state.fact("account", str) or "").encode(), card.key.encode(), card.olm.encode()]
+        secret_values += [card.signature.encode(), face.sides.host.runs[0].session.encode()]
         for table, column in (("facts", "value"), ("sessions", "content"), ("outbox", "sealed"), ("peers", "content")):
             rows = state.rows(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
-            found += [bytes(value) for (value,) in rows]
-    return [each[:48] for each in found if len(each) >= 16]
+            secret_values += [bytes(value) for (value,) in rows]
+    return [each[:48] for each in secret_values if len(each) >= 16]
 
 
 def _forms(secret: bytes) -> list[bytes]:

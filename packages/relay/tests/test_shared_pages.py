@@ -31,13 +31,13 @@ def a_run(name: str = "r", *texts: str, **more: Any) -> Overlay:
 
 async def ended(face: Face, *objectives: str) -> list[str]:
     """Start runs one after the other, and return their ids once they have ended."""
-    found: list[str] = []
+    run_ids: list[str] = []
     for objective in objectives:
         await face.start(objective)
         run = face.sides.host.runs[-1]
         await face.sides.until(run, SessionState.COMPLETED)
-        found.append(run.id)
-    return found
+        run_ids.append(run.id)
+    return run_ids
 
 
 # ── pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,9 +49,9 @@ async def test_runs_come_in_pages_and_can_be_searched(tmp_path: Path) -> None:
         bob = face.sides.bob.device.id
 
         async def listed(query: str) -> tuple[list[str], str | None]:
-            status, found = await face.get(f"/v1/shared/runs{query}")
-            assert status == 200, found
-            return [each["id"] for each in found["runs"]], found["next"]
+            status, page = await face.get(f"/v1/shared/runs{query}")
+            assert status == 200, page
+            return [each["id"] for each in page["runs"]], page["next"]
 
         assert await listed("") == ([three, two, one], None)
         assert await listed("?limit=2") == ([three, two], two)
@@ -80,9 +80,9 @@ async def test_runs_come_in_pages_and_can_be_searched(tmp_path: Path) -> None:
 async def test_a_search_finds_nothing_that_is_not_displayed() -> None:
     shown = CredentialFilter(detector_pipeline()).run
     run = a_run("r", f"the key is {KEY}", f"the {KEY[:8]} one")
-    for text, found in (("the key is", True), (KEY.lower(), False), (KEY[:12].lower(), False)):
+    for text, is_found in (("the key is", True), (KEY.lower(), False), (KEY[:12].lower(), False)):
         runs, _ = await find_runs([run], RunQuery(q=text), shown)
-        assert bool(runs) == found, text
+        assert bool(runs) == is_found, text
 
 
 async def test_the_entries_of_a_run_come_in_pages_with_its_rejected_drafts(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ async def test_what_is_unread_is_counted_until_it_is_read_and_kept_over_a_restar
         assert (status, shown["unread"]) == (200, 1)
         # A mark does not go back.
         assert (await face.post(f"/v1/shared/runs/{one}/read", {"entry": f"{one}.e1"}))[1]["unread"] == 1
-        _, found = await face.get("/v1/shared/runs")
-        assert [(each["id"], each["unread"]) for each in found["runs"]] == [(two, 4), (one, 1)]
+        _, page = await face.get("/v1/shared/runs")
+        assert [(each["id"], each["unread"]) for each in page["runs"]] == [(two, 4), (one, 1)]
         assert (await face.get("/v1/shared/unread"))[1]["total"] == 5
         assert len(face.sides.noted) == before
         marks = ReadMarks(face.sides.anna.device.state)

@@ -69,7 +69,7 @@ async def test_a_pairing_is_started_seen_and_joined_and_its_grants_are_changed(t
                     async with http.get(f"/v1/shared/pairings/{started['id']}") as reply:
                         return await reply.json()
 
-                done = await eventually(state, when=lambda found: found["state"] == "paired")
+                done = await eventually(state, when=lambda pairing: pairing["state"] == "paired")
                 assert (done["device"], done["words"]) == (bob.device.id, joined.words)
                 assert "code" not in done
                 async with http.get("/v1/shared/policies") as reply:
@@ -88,7 +88,7 @@ async def test_a_pairing_is_started_seen_and_joined_and_its_grants_are_changed(t
                 async with http.post("/v1/shared/pairings", json={"code": "1000-acid-acid-acid"}) as reply:
                     wrong = (await reply.json())["id"]
                 started["id"] = wrong
-                failed = await eventually(state, when=lambda found: found["state"] == "failed")
+                failed = await eventually(state, when=lambda pairing: pairing["state"] == "failed")
                 assert failed["error"] == "NOT_FOUND"
                 async with http.post("/v1/shared/pairings", json={}) as reply:
                     again = (await reply.json())["id"]

@@ -154,7 +154,7 @@ async def test_everything_that_changes_is_in_one_stream(tmp_path: Path) -> None:
         ]
         assert first[3].kind == "ready"
 
-        async def told(kind: str, so: Callable[[Any], bool]) -> None:
+        async def expect_event(kind: str, so: Callable[[Any], bool]) -> None:
             while True:
                 event = await events.anything()
                 if event.kind == kind and so(event.record):
@@ -163,20 +163,20 @@ async def test_everything_that_changes_is_in_one_stream(tmp_path: Path) -> None:
 
         face.changes.linked("connected", "")
         face.changes.linked("silent", "the gateway was not heard from")
-        await told("connection", lambda shown: shown["state"] == "silent" and shown["since_ms"] > 0)
+        await expect_event("connection", lambda shown: shown["state"] == "silent" and shown["since_ms"] > 0)
         await face.sides.ours.do(face.sides.anna.peers.verify, bob)
-        await told("device", lambda shown: shown["verified"])
+        await expect_event("device", lambda shown: shown["verified"])
         offer = OffersMessage(agents=(AgentOffer(name="helper"),))
-        said = Opened(id=0, sender=bob, message="", requester="", body=b"")
-        await face.sides.ours.do(store_offers, face.sides.anna, said, offer)
-        await told("device", lambda shown: [each["name"] for each in shown["offers"] or ()] == ["helper"])
+        opened = Opened(id=0, sender=bob, message="", requester="", body=b"")
+        await face.sides.ours.do(store_offers, face.sides.anna, opened, offer)
+        await expect_event("device", lambda shown: [each["name"] for each in shown["offers"] or ()] == ["helper"])
         profiles = cast("dict[str, Profile]", face.sides.host.profiles)
         profiles["mine"] = replace(profiles["mine"], max_concurrent_shared_calls=7)
-        await told("profile", lambda shown: shown["max_concurrent"] == 7)
+        await expect_event("profile", lambda shown: shown["max_concurrent"] == 7)
         run = (await face.start())["id"]
-        await told("unread", lambda shown: shown["runs"] == {run: 2})
+        await expect_event("unread", lambda shown: shown["runs"] == {run: 2})
         await face.post(f"/v1/shared/runs/{run}/read", {"entry": f"{run}.e2"})
-        await told("unread", lambda shown: shown["total"] == 0)
+        await expect_event("unread", lambda shown: shown["total"] == 0)
 
 
 def test_a_connection_says_since_when_it_is_in_its_state() -> None:

@@ -29,7 +29,7 @@ from waiting import eventually
 AUTO = "full_auto"
 
 
-def said(run: Overlay) -> list[tuple[str, str, str | None]]:
+def timeline_of(run: Overlay) -> list[tuple[str, str, str | None]]:
     return [(each.role, each.text, each.label) for each in run.timeline]
 
 
@@ -53,7 +53,7 @@ async def test_loop_is_local_draft_remote_send_remote_response_local_follow_up(t
     """S14, verification 2; S2."""
     async with two_sides(tmp_path, "talk", "2", mode=AUTO) as sides:
         run = await sides.until(await sides.start(), SessionState.COMPLETED)
-        assert said(run) == [
+        assert timeline_of(run) == [
             ("local_agent", "turn 1: review this API", "auto_sent"),
             ("remote_agent", "heard: turn 1: review this API", None),
             ("local_agent", "turn 2: review this API", "auto_sent"),
@@ -163,7 +163,7 @@ async def test_policy_blocks_disallowed_target(tmp_path: Path, denied: dict[str,
 
 
 def asks(sender: Stranger, number: int = 1, **control: Any) -> QuestionMessage:
-    said: dict[str, Any] = {
+    control_fields: dict[str, Any] = {
         "origin_agent_device_id": sender.sealer.device.id,
         "trace_id": f"t-{number}",
         "hop_count": 1,
@@ -172,7 +172,7 @@ def asks(sender: Stranger, number: int = 1, **control: Any) -> QuestionMessage:
         id=f"m-{number}",
         session="s-1",
         text="Pass it on.",
-        control=ControlEnvelope(orchestrator_profile_id="theirs", **{**said, **control}),
+        control=ControlEnvelope(orchestrator_profile_id="theirs", **{**control_fields, **control}),
     )
 
 

@@ -16,7 +16,7 @@ class Victim:
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._command = command
         self._folder = folder
-        self.said = ""
+        self.first_line = ""
         self._process: subprocess.Popen[str] | None = None
 
     async def start(self) -> None:
@@ -30,7 +30,7 @@ class Victim:
         )
         assert self._process.stdout
         async with asyncio.timeout(PATIENCE_S):
-            self.said = await asyncio.to_thread(self._process.stdout.readline)
+            self.first_line = await asyncio.to_thread(self._process.stdout.readline)
 
     def kill(self) -> None:
         if self._process is not None:

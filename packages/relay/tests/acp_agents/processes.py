@@ -14,10 +14,10 @@ def descendants(of: int | None = None) -> set[int]:
             except OSError:
                 continue  # it has just ended
             children.setdefault(parent, set()).add(int(folder.name))
-    found: set[int] = set()
+    pids: set[int] = set()
     left = [os.getpid() if of is None else of]
     while left:
-        new = children.get(left.pop(), set()) - found
-        found |= new
+        new = children.get(left.pop(), set()) - pids
+        pids |= new
         left.extend(new)
-    return found
+    return pids

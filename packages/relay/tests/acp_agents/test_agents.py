@@ -67,11 +67,11 @@ def started(make: Make, kind: Kind, models: ModelServer, **options: Any) -> AcpA
     return make(kind.script, *kind.args, env=kind.env(models.url), **options)
 
 
-def choosing(kind: str, asked: list[PermissionRequest]) -> Callable[[PermissionRequest], Any]:
+def choosing(kind: str, questions: list[PermissionRequest]) -> Callable[[PermissionRequest], Any]:
     """Return a user who always gives an answer of one kind."""
 
     async def ask_user(question: PermissionRequest) -> str | None:
-        asked.append(question)
+        questions.append(question)
         return next(choice.id for choice in question.choices if choice.kind == kind)
 
     return ask_user
@@ -84,14 +84,14 @@ async def test_a_whole_turn_with_a_tool_that_the_user_allows(
     models.script = Script(
         calls=[kind.write(project / "made.txt", "by the model")], say="Which endpoints need no login?"
     )
-    asked: list[PermissionRequest] = []
-    agent = started(make, kind, models, ask_user=choosing("allow_once", asked))
+    questions: list[PermissionRequest] = []
+    agent = started(make, kind, models, ask_user=choosing("allow_once", questions))
     outcome = await agent.prompt(request())
     assert isinstance(outcome, Draft), outcome
     assert (outcome.text, outcome.tool_rounds) == ("Which endpoints need no login?", 1)
     assert outcome.tokens is not None
     assert outcome.tokens >= 60
-    (question,) = asked
+    (question,) = questions
     assert question.kind == "edit"
     assert str(project / "made.txt") in question.details
     assert "by the model" in question.details
@@ -103,10 +103,10 @@ async def test_what_the_user_does_not_allow_is_not_done(
     make: Make, kind: Kind, models: ModelServer, project: Path
 ) -> None:
     models.script = Script(calls=[kind.write(project / "made.txt", "by the model")], say="Then I do not know.")
-    asked: list[PermissionRequest] = []
-    agent = started(make, kind, models, ask_user=choosing("reject_once", asked))
+    questions: list[PermissionRequest] = []
+    agent = started(make, kind, models, ask_user=choosing("reject_once", questions))
     assert drafted(await agent.prompt(request())) == "Then I do not know."
-    assert len(asked) == 1
+    assert len(questions) == 1
     assert not (project / "made.txt").exists()
 
 

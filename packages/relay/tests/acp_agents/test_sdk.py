@@ -26,10 +26,10 @@ def agent(make: Make, tmp_path: Path) -> AcpAgent:
 
 async def test_a_whole_turn_with_a_question_to_the_user(make: Make, tmp_path: Path) -> None:
     """S3: what the tool is used with was said before leave is asked for, and is shown all the same."""
-    asked: list[PermissionRequest] = []
+    questions: list[PermissionRequest] = []
 
     async def ask_user(question: PermissionRequest) -> str | None:
-        asked.append(question)
+        questions.append(question)
         return "yes"
 
     agent = make(HERE / "sdk_agent.mjs", str(tmp_path / "sessions"), ask_user=ask_user)
@@ -37,7 +37,7 @@ async def test_a_whole_turn_with_a_question_to_the_user(make: Make, tmp_path: Pa
     outcome = await agent.prompt(steps(*work, ("say", "Is it safe?")))
     assert isinstance(outcome, Draft), outcome
     assert (outcome.text, outcome.tool_rounds) == ("answered yes. Is it safe?", 1)
-    (question,) = asked
+    (question,) = questions
     assert (question.title, question.kind, question.details) == ("Write a file", "edit", '{"path":"a.txt"}')
     assert [choice.kind for choice in question.choices] == ["allow_once", "reject_once"]
 
@@ -92,5 +92,5 @@ async def test_a_session_that_is_not_known_any_more_is_begun_anew(agent: AcpAgen
 
 async def test_two_sessions_of_one_agent_are_told_apart(agent: AcpAgent) -> None:
     names = ("s-1", "s-2", "s-1")
-    found = [drafted(await agent.prompt(steps(("session", ""), session_id=name))) for name in names]
-    assert found[0] == found[2] != found[1]
+    answers = [drafted(await agent.prompt(steps(("session", ""), session_id=name))) for name in names]
+    assert answers[0] == answers[2] != answers[1]

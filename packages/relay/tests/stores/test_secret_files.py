@@ -35,11 +35,11 @@ def test_what_looks_like_a_secret_is_shown_neither_in_a_workspace_nor_over_acp(t
     for folder in (tmp_path, tmp_path / "sub"):
         (folder / name).write_text("canary", encoding="utf-8")
     named = f"{name} cannot be read: such files contain keys or passwords"
-    told = "hidden files cannot be read" if name.startswith(".") else named
+    reason = "hidden files cannot be read" if name.startswith(".") else named
     for path in (name, f"sub/{name}"):
         with pytest.raises(RemitError, match="not shown to agents"):
             shown(tmp_path, [path])
-        with pytest.raises(UnreadableError, match=f"^{re.escape(told)}$"):
+        with pytest.raises(UnreadableError, match=f"^{re.escape(reason)}$"):
             FolderReader(str(tmp_path)).read(str(tmp_path / path))
     assert name not in shown(tmp_path, None).split()
 
