@@ -161,7 +161,7 @@ class SharingEvent(Struct, frozen=True, kw_only=True):
 
 
 class Sharing:
-    """Answers questions to the agents that this device shares; *told* is called with each question and its outcome.
+    """Answers questions to the agents that this device shares; *reported* is called with each question and its outcome.
 
     A question is deleted in the same commit that adds its answer to the outbox, and carried out under the id of its
     sender: after a crash at any moment, this device answers each question once.
