@@ -17,7 +17,7 @@ def at(base: str, **more: Any) -> Collector:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "headers", "environ", "found"),
+    ("endpoint", "headers", "environ", "expected"),
     [
         (HERE, {}, {}, at(HERE)),
         (f"{HERE}/", {}, {}, at(HERE)),
@@ -44,13 +44,13 @@ def at(base: str, **more: Any) -> Collector:
     ],
 )
 def test_a_collector_is_where_it_is_said_to_be(
-    endpoint: str | None, headers: dict[str, str], environ: dict[str, str], found: Collector
+    endpoint: str | None, headers: dict[str, str], environ: dict[str, str], expected: Collector
 ) -> None:
-    assert collector_at(endpoint, headers, environ) == found
+    assert collector_at(endpoint, headers, environ) == expected
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "headers", "environ", "said"),
+    ("endpoint", "headers", "environ", "message"),
     [
         (None, {}, {}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
         (None, {}, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -66,12 +66,12 @@ def test_a_collector_is_where_it_is_said_to_be(
     ],
 )
 def test_what_is_no_collector_is_refused_with_what_to_do(
-    endpoint: str | None, headers: dict[str, str], environ: dict[str, str], said: str
+    endpoint: str | None, headers: dict[str, str], environ: dict[str, str], message: str
 ) -> None:
     with pytest.raises(RemitError) as refused:
         collector_at(endpoint, headers, environ)
     assert refused.value.fault.code is Code.TEAM_INVALID
-    assert said in refused.value.fault.message
+    assert message in refused.value.fault.message
     assert "pass@" not in refused.value.fault.message
 
 
@@ -86,7 +86,11 @@ def test_the_service_is_named_by_the_team_else_by_the_environment_else_for_the_h
     assert resource_attributes("hub", None, {})["service.name"] == "hub"
     assert resource_attributes("hub", None, environ)["service.name"] == "third"
     assert resource_attributes("hub", None, {**environ, "OTEL_SERVICE_NAME": "second"})["service.name"] == "second"
-    found = resource_attributes("hub", "first", {**environ, "OTEL_SERVICE_NAME": "second"})
-    assert (found["service.name"], found["deployment.environment"], found["team"]) == ("first", "prod", "a b")
+    attributes = resource_attributes("hub", "first", {**environ, "OTEL_SERVICE_NAME": "second"})
+    assert (attributes["service.name"], attributes["deployment.environment"], attributes["team"]) == (
+        "first",
+        "prod",
+        "a b",
+    )
     again = resource_attributes("hub", "first", {})
-    assert found["service.instance.id"] != again["service.instance.id"]
+    assert attributes["service.instance.id"] != again["service.instance.id"]

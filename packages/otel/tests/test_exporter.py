@@ -135,10 +135,10 @@ async def test_every_delegation_of_a_run_is_one_span_however_it_ends(make_hub: C
     for each in delegations:
         span = spans[span_id(each.id)]
         assert each.status is not None
-        told = dict(span.attributes or {})
-        assert (told[names.STATUS], span.status.is_ok) == (each.status, each.fault is None)
-        assert (told[names.DEPTH], told[names.ORIGIN]) == (each.depth, each.origin)
-        assert told.get(names.ERROR) == (each.fault and each.fault.code)
+        attributes = dict(span.attributes or {})
+        assert (attributes[names.STATUS], span.status.is_ok) == (each.status, each.fault is None)
+        assert (attributes[names.DEPTH], attributes[names.ORIGIN]) == (each.depth, each.origin)
+        assert attributes.get(names.ERROR) == (each.fault and each.fault.code)
 
 
 async def test_spans_arrive_while_the_hub_is_open(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +195,9 @@ async def test_a_run_that_another_process_left_behind_keeps_its_trace(make_hub: 
         return hub
 
     async with opened(team()) as first:
-        asked = asyncio.create_task(first.ask("slow", "go", user="u-1", traceparent=PARENT))
+        call = asyncio.create_task(first.ask("slow", "go", user="u-1", traceparent=PARENT))
         await begun.wait()
-    interrupted = await asked
+    interrupted = await call
     second, kept = team(), InMemorySpanExporter()
     send_telemetry(second, exporter=kept)
     go_on.set()
@@ -225,13 +225,13 @@ async def test_what_an_agent_is_told_of_its_place_is_what_its_span_says(make_hub
         await hub.ask("a", "x", user="u-1", traceparent=PARENT)
         await hub.ask("a", "x", user="u-1", traceparent=PARENT[:-2] + "00")
     (span,) = kept.get_finished_spans()
-    found = [place for each in places if (place := place_of(each)) is not None]
-    assert [(place.trace == "1" * 32, place.sampled) for place in found] == [
+    parents = [place for each in places if (place := place_of(each)) is not None]
+    assert [(place.trace == "1" * 32, place.sampled) for place in parents] == [
         (False, False),
         (True, True),
         (True, False),
     ]
-    assert found[1].span == ids(span)[1]
+    assert parents[1].span == ids(span)[1]
 
 
 async def test_a_traceparent_that_is_none_is_refused_by_name(hub: Hub) -> None:
@@ -362,8 +362,8 @@ async def test_nobody_at_the_address_keeps_no_hub_open(hub: Hub, caplog: pytest.
     async with opened(hub):
         assert (await hub.ask("boss", "go", user="u-1")).ok
     assert hub.metrics.lost_spans == 4
-    (said,) = warnings_in(caplog)
-    assert "cannot be reached" in said
+    (warning,) = warnings_in(caplog)
+    assert "cannot be reached" in warning
 
 
 async def test_more_records_than_can_be_looked_at_are_lost_in_part_and_the_rest_is_right(
@@ -430,7 +430,7 @@ def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"sample": 1.5}, "`sample` is a share"),
         ({"every_s": 0}, "`every_s`"),
@@ -439,8 +439,8 @@ def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatch: pyt
         ({"environ": {}}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_to_do(hub: Hub, wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(RemitError, match=said):
+def test_what_cannot_be_is_refused_with_what_to_do(hub: Hub, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(RemitError, match=message):
         send_telemetry(hub, **wrong)
 
 

@@ -31,15 +31,15 @@ KINDS: dict[type[Body], Kind] = {
 }
 
 
-def records(*told: tuple[int, Body], run: str = RUN) -> list[Record]:
+def records(*events: tuple[int, Body], run: str = RUN) -> list[Record]:
     numbers = count(1)
     return [
         Record(seq=next(numbers), kind=KINDS[type(body)], at_ms=at_ms, run=run, session="s", body=body)
-        for at_ms, body in told
+        for at_ms, body in events
     ]
 
 
-def asked(path: str = RUN, target: str = "boss", at_ms: int = 1_000, **more: Any) -> Request:
+def make_request(path: str = RUN, target: str = "boss", at_ms: int = 1_000, **more: Any) -> Request:
     """Return the request at a place of a run: of the root, or of something below it."""
     run, _, rest = path.partition(".")
     depth = rest.count(".") + 1 if rest else 0
@@ -78,7 +78,7 @@ def one(spans: Iterable[Span]) -> Span:
     return span
 
 
-ROOT = asked()
+ROOT = make_request()
 BEGUN = (1_000, ROOT)
 DONE = (9_000, ended(ROOT))
 
@@ -88,7 +88,9 @@ DONE = (9_000, ended(ROOT))
 
 def test_a_delegation_is_a_span_that_tells_to_whom_how_deep_by_whom_why_and_from_where() -> None:
     """C9."""
-    child = asked(f"{RUN}.1", "tax", at_ms=2_000, reason="it knows the rules", capability="TAX", refined_by="editor")
+    child = make_request(
+        f"{RUN}.1", "tax", at_ms=2_000, reason="it knows the rules", capability="TAX", refined_by="editor"
+    )
     response = ended(
         child,
         usage=Usage(prompt=30, completion=12, overrun=5, estimated=True),
@@ -147,7 +149,7 @@ def test_a_delegation_is_a_span_that_tells_to_whom_how_deep_by_whom_why_and_from
 
 def test_calls_of_a_model_are_spans_and_the_tokens_of_a_trace_add_up_to_what_was_spent() -> None:
     """What a span says of tokens is in no other; the whole below an agent stands under a name of its own."""
-    child = asked(f"{RUN}.1", "tax", 2_000)
+    child = make_request(f"{RUN}.1", "tax", 2_000)
     call = {
         "at_ms": 2_100,
         "ms": 200,
@@ -159,9 +161,9 @@ def test_calls_of_a_model_are_spans_and_the_tokens_of_a_trace_add_up_to_what_was
     }
     calls = [call, {"at_ms": 2_300, "ms": 50, "input": 6, "output": 3, "provider": "azure"}, {"unreadable": True}, 3]
     model = {"remit.model": {"name": "openai:gpt-5-mini", "calls": calls}}
-    told = ended(child, usage=Usage(prompt=30, completion=12), metadata=model)
+    response = ended(child, usage=Usage(prompt=30, completion=12), metadata=model)
     root = ended(BEGUN[1], usage=Usage(prompt=100, completion=20))
-    first, second, tax, boss = Spans("here").fold(records(BEGUN, (2_000, child), (2_500, told), (9_000, root)))
+    first, second, tax, boss = Spans("here").fold(records(BEGUN, (2_000, child), (2_500, response), (9_000, root)))
     assert (first.name, first.kind, first.parent, first.trace) == ("chat gpt-5-mini", SpanKind.CLIENT, tax.span, RUN)
     assert (first.start_ns, first.end_ns) == (2_100 * MS, 2_300 * MS)
     assert first.attributes == {
@@ -194,7 +196,7 @@ def test_a_run_is_a_trace_of_its_own_whose_root_has_nobody_above() -> None:
 
 
 def test_a_run_that_came_from_elsewhere_goes_on_with_the_trace_that_it_came_with() -> None:
-    root, child = replace(ROOT, traceparent=PARENT, via="north"), asked(f"{RUN}.1")
+    root, child = replace(ROOT, traceparent=PARENT, via="north"), make_request(f"{RUN}.1")
     below, above = Spans("here").fold(records((1, root), (2, child), (3, ended(child)), (4, ended(root))))
     assert {below.trace, above.trace} == {"1" * 32}
     assert (above.parent, above.parent_elsewhere, above.kind) == ("2" * 16, True, SpanKind.SERVER)
@@ -204,10 +206,10 @@ def test_a_run_that_came_from_elsewhere_goes_on_with_the_trace_that_it_came_with
 
 def test_a_call_of_an_agent_elsewhere_is_a_client_span_unless_it_never_left() -> None:
     spans = Spans("here", lambda name: AgentKind(elsewhere=name == "far"))
-    sent, refused = asked(f"{RUN}.1", "far"), asked(f"{RUN}.2", "far")
+    sent, refused = make_request(f"{RUN}.1", "far"), make_request(f"{RUN}.2", "far")
     why = Refusal(request=refused, response=failed(refused, Code.MAX_DEPTH_EXCEEDED, Status.REFUSED))
-    found = spans.fold(records(BEGUN, (2, sent), (3, ended(sent)), (4, why)))
-    assert [each.kind for each in found] == [SpanKind.CLIENT, SpanKind.INTERNAL]
+    folded = spans.fold(records(BEGUN, (2, sent), (3, ended(sent)), (4, why)))
+    assert [each.kind for each in folded] == [SpanKind.CLIENT, SpanKind.INTERNAL]
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.REFUSED])
@@ -224,10 +226,10 @@ def test_what_ended_in_part_is_no_error() -> None:
 
 @pytest.mark.parametrize("path", [RUN, f"{RUN}.1"])
 def test_a_refusal_is_a_span_too(path: str) -> None:
-    request = asked(path, "nobody", at_ms=2_000)
+    request = make_request(path, "nobody", at_ms=2_000)
     why = Refusal(request=request, response=failed(request, Code.AGENT_NOT_FOUND, Status.REFUSED))
-    heard = records((2_000, why)) if path == RUN else records(BEGUN, (2_000, why))
-    span = one(Spans("here").fold(heard))
+    recorded = records((2_000, why)) if path == RUN else records(BEGUN, (2_000, why))
+    span = one(Spans("here").fold(recorded))
     assert (span.name, span.error, span.span) == ("invoke_agent nobody", "AGENT_NOT_FOUND", span_id(path))
     assert span.attributes[names.STATUS] == "refused"
     assert names.TOKENS_LEFT not in span.attributes
@@ -240,7 +242,7 @@ def test_a_request_that_a_person_changed_begins_when_it_was_asked_and_is_told_as
 
 
 def test_what_a_hub_left_behind_when_it_went_down_ends_with_its_run() -> None:
-    child = asked(f"{RUN}.1", "tax", at_ms=2_000)
+    child = make_request(f"{RUN}.1", "tax", at_ms=2_000)
     unknown = failed(ROOT, Code.OUTCOME_UNKNOWN)
     root, left = Spans("here").fold(records(BEGUN, (2_000, child), (8_000, unknown)))
     assert (root.name, left.name, left.error) == ("invoke_agent boss", "invoke_agent tax", "OUTCOME_UNKNOWN")
@@ -254,14 +256,14 @@ def test_what_a_hub_left_behind_when_it_went_down_ends_with_its_run() -> None:
 def test_a_further_attempt_says_which_it_is_and_with_what_the_one_before_failed(
     path: str, before: str, attempt: int
 ) -> None:
-    first, second = asked(f"{RUN}.{before}"), asked(f"{RUN}.{path}")
+    first, second = make_request(f"{RUN}.{before}"), make_request(f"{RUN}.{path}")
     late = failed(first, Code.TIMEOUT, Status.TIMEOUT)
     *_, span = Spans("here").fold(records(BEGUN, (2, first), (3, late), (4, second), (5, ended(second))))
     assert (span.attributes[names.ATTEMPT], span.attributes[names.ROUTE_REASON]) == (attempt, "TIMEOUT")
 
 
 def test_a_step_whose_name_only_looks_like_a_further_attempt_is_a_first_one() -> None:
-    step = asked(f"{RUN}.tax~return")
+    step = make_request(f"{RUN}.tax~return")
     span = one(Spans("here").fold(records(BEGUN, (2, step), (3, ended(step)))))
     assert (span.attributes[names.ATTEMPT], names.ROUTE_REASON in span.attributes) == (1, False)
 
@@ -287,9 +289,9 @@ def test_a_workflow_is_named_as_one() -> None:
 
 def test_an_orchestrator_plans_until_it_has_the_first_thing_done() -> None:
     spans = Spans("here", lambda name: AgentKind(Role.PLANNER if name == "boss" else Role.AGENT))
-    one_, two = asked(f"{RUN}.1", "tax", at_ms=1_300), asked(f"{RUN}.2", "tag", at_ms=1_400)
-    heard = records(BEGUN, (1_300, one_), (1_400, two), (2_000, ended(one_)), (2_000, ended(two)), DONE)
-    plan, *others = spans.fold(heard)
+    one_, two = make_request(f"{RUN}.1", "tax", at_ms=1_300), make_request(f"{RUN}.2", "tag", at_ms=1_400)
+    recorded = records(BEGUN, (1_300, one_), (1_400, two), (2_000, ended(one_)), (2_000, ended(two)), DONE)
+    plan, *others = spans.fold(recorded)
     assert (plan.name, plan.parent) == ("plan boss", span_id(RUN))
     assert (plan.start_ns, plan.end_ns) == (1_000 * MS, 1_300 * MS)
     assert [each.name for each in others] == ["invoke_agent tax", "invoke_agent tag", "invoke_agent boss"]
@@ -298,7 +300,7 @@ def test_an_orchestrator_plans_until_it_has_the_first_thing_done() -> None:
 def test_an_orchestrator_that_has_nothing_done_planned_all_the_time() -> None:
     plan, root = Spans("here", lambda _: AgentKind(Role.PLANNER)).fold(records(BEGUN, DONE))
     assert (plan.name, plan.end_ns, root.name) == ("plan boss", root.end_ns, "invoke_agent boss")
-    refused = asked(f"{RUN}.1", "x", at_ms=1_100)
+    refused = make_request(f"{RUN}.1", "x", at_ms=1_100)
     why = Refusal(request=refused, response=failed(refused))
     plan, *_ = Spans("here", lambda name: AgentKind(Role.PLANNER if name == "boss" else Role.AGENT)).fold(
         records(BEGUN, (1_100, why))
@@ -327,7 +329,7 @@ def test_a_use_of_a_tool_is_a_span_within_its_delegation() -> None:
 
 
 def test_tools_at_work_at_once_are_told_apart_by_when_they_began() -> None:
-    heard = records(
+    recorded = records(
         BEGUN,
         (2_000, use(begun=True, input="first")),
         (2_500, use(begun=True, input="second")),
@@ -335,7 +337,7 @@ def test_tools_at_work_at_once_are_told_apart_by_when_they_began() -> None:
         (3_000, use(duration_ms=500)),
         (3_100, use(duration_ms=1_100)),
     )
-    spans = [each for each in Spans("here", content=True).fold(heard) if each.name == "execute_tool look"]
+    spans = [each for each in Spans("here", content=True).fold(recorded) if each.name == "execute_tool look"]
     assert [each.attributes[names.TOOL_ARGUMENTS] for each in spans] == ["second", "first"]
     assert [each.start_ns // MS for each in spans] == [2_500, 2_000]
     assert len({each.span for each in spans}) == 2
@@ -344,8 +346,8 @@ def test_tools_at_work_at_once_are_told_apart_by_when_they_began() -> None:
 def test_a_tool_that_was_refused_failed_or_never_ended_is_an_error() -> None:
     refused = use(fault=fault(Code.TOOL_NOT_ALLOWED, "no"))
     replayed = use(replayed=True)
-    heard = records(BEGUN, (2_000, refused), (2_100, replayed), (3_000, use(begun=True)), DONE)
-    first, second, third, _ = Spans("here").fold(heard)
+    recorded = records(BEGUN, (2_000, refused), (2_100, replayed), (3_000, use(begun=True)), DONE)
+    first, second, third, _ = Spans("here").fold(recorded)
     assert (first.error, first.attributes[names.ERROR]) == ("TOOL_NOT_ALLOWED", "TOOL_NOT_ALLOWED")
     assert (second.error, second.attributes[names.REPLAYED]) == (None, True)
     assert (third.error, third.end_ns) == ("OUTCOME_UNKNOWN", 9_000 * MS)
@@ -365,9 +367,9 @@ SAID: list[Body] = [
 
 
 def test_progress_notices_and_approvals_are_events_of_their_delegation() -> None:
-    heard = records(BEGUN, *((2_000, body) for body in SAID), (2_500, Delta(delegation=RUN, agent="boss", text="x")))
+    recorded = records(BEGUN, *((2_000, body) for body in SAID), (2_500, Delta(delegation=RUN, agent="boss", text="x")))
     spans = Spans("here")
-    assert spans.fold(heard) == []
+    assert spans.fold(recorded) == []
     span = one(spans.fold(records(DONE)))
     at = 2_000 * MS
     assert span.events == (
@@ -382,7 +384,7 @@ def test_progress_notices_and_approvals_are_events_of_their_delegation() -> None
 def test_what_a_person_is_asked_before_a_delegation_begins_is_part_of_it() -> None:
     path = f"{RUN}.1"
     question = Approval(delegation=path, agent="tax", id="q", question="May it?")
-    child = asked(path, "tax", at_ms=5_000)
+    child = make_request(path, "tax", at_ms=5_000)
     span = one(Spans("here").fold(records(BEGUN, (2_000, question), (5_000, child), (6_000, ended(child)))))
     assert (span.start_ns, [each.name for each in span.events]) == (2_000 * MS, ["remit.approval"])
     why = Refusal(request=child, response=failed(child, Code.APPROVAL_DECLINED, Status.REFUSED))
@@ -391,7 +393,7 @@ def test_what_a_person_is_asked_before_a_delegation_begins_is_part_of_it() -> No
 
 
 def test_what_comes_after_the_end_of_a_delegation_is_told_of_the_nearest_above_it() -> None:
-    child = asked(f"{RUN}.1", "tax", at_ms=2_000)
+    child = make_request(f"{RUN}.1", "tax", at_ms=2_000)
     late = Notice(delegation=f"{RUN}.1.4", agent="x", text="came late")
     *_, root = Spans("here").fold(records(BEGUN, (2_000, child), (3_000, ended(child)), (3_100, late), DONE))
     assert [each.name for each in root.events] == ["remit.notice"]
@@ -410,14 +412,14 @@ def test_of_too_many_events_the_last_are_kept_and_the_others_counted() -> None:
 
 
 def test_what_is_said_goes_along_only_if_that_is_wanted() -> None:
-    child = asked(f"{RUN}.1", "tax")
-    heard = records(
+    child = make_request(f"{RUN}.1", "tax")
+    recorded = records(
         BEGUN, (2_000, child), (2_100, use(input="secret")), (3_000, failed(child)), *((2_000, b) for b in SAID), DONE
     )
-    quiet = repr(Spans("here").fold(heard))
-    for said in ("Sort", "'n'", "secret", "the words of it", "half", "it overran", "May it?", "why not", "ann", "done"):
-        assert said not in quiet
-    tool, below, root = Spans("here", content=True).fold(heard)
+    quiet = repr(Spans("here").fold(recorded))
+    for text in ("Sort", "'n'", "secret", "the words of it", "half", "it overran", "May it?", "why not", "ann", "done"):
+        assert text not in quiet
+    tool, below, root = Spans("here", content=True).fold(recorded)
     assert tool.attributes[names.TOOL_ARGUMENTS] == "secret"
     assert below.error == "DELEGATION_FAILED: the words of it"
     assert json.loads(str(root.attributes[names.INPUT_MESSAGES])) == [
@@ -445,11 +447,11 @@ def test_what_is_said_is_cut_before_it_is_written_down() -> None:
 
 def test_a_run_that_is_not_sampled_leaves_no_span_and_nothing_behind() -> None:
     spans = Spans("here", ratio=0)
-    child = asked(f"{RUN}.1")
-    heard = records(BEGUN, (2, child), (2, use()), (3, ended(child)), (4, SAID[0]), DONE)
-    assert spans.fold(heard) == []
+    child = make_request(f"{RUN}.1")
+    recorded = records(BEGUN, (2, child), (2, use()), (3, ended(child)), (4, SAID[0]), DONE)
+    assert spans.fold(recorded) == []
     assert spans.unknown(records((9_500, SAID[0]))) == {}
-    refused = asked(run="1" * 32, path="1" * 32)
+    refused = make_request(run="1" * 32, path="1" * 32)
     why = Refusal(request=refused, response=failed(refused))
     assert spans.fold(records((1, why), run="1" * 32)) == []
 
@@ -461,16 +463,20 @@ def test_whoever_sent_a_run_says_whether_it_is_sampled() -> None:
 
 
 def test_a_run_that_is_taken_up_again_goes_on_where_its_record_ends() -> None:
-    root, done, going = replace(ROOT, traceparent=PARENT), asked(f"{RUN}.1", "done"), asked(f"{RUN}.2", "going")
+    root, done, going = (
+        replace(ROOT, traceparent=PARENT),
+        make_request(f"{RUN}.1", "done"),
+        make_request(f"{RUN}.2", "going"),
+    )
     before = records((1_000, root), (2_000, done), (3_000, ended(done)), (4_000, going))
     after = records((8_000, ended(going)), (9_000, ended(root)))
     spans = Spans("here")
     assert (spans.unknown(after), spans.unknown([*before, *after])) == ({RUN: 1}, {})
     spans.recall(RUN, before)
     assert spans.unknown(after) == {}
-    found = spans.fold(after)
-    assert [each.name for each in found] == ["invoke_agent going", "invoke_agent boss"]
-    assert ({each.trace for each in found}, found[0].start_ns) == ({"1" * 32}, 1_000 * MS)
+    folded = spans.fold(after)
+    assert [each.name for each in folded] == ["invoke_agent going", "invoke_agent boss"]
+    assert ({each.trace for each in folded}, folded[0].start_ns) == ({"1" * 32}, 1_000 * MS)
 
 
 def test_a_run_whose_beginning_nobody_knows_has_no_spans_and_is_not_asked_for_again() -> None:
@@ -478,14 +484,14 @@ def test_a_run_whose_beginning_nobody_knows_has_no_spans_and_is_not_asked_for_ag
     assert spans.fold(records(DONE)) == []
     spans.recall(RUN, [])
     assert spans.unknown(records(DONE)) == {}
-    assert spans.fold(records((1, asked(f"{RUN}.1")), DONE)) == []
+    assert spans.fold(records((1, make_request(f"{RUN}.1")), DONE)) == []
 
 
 def test_what_is_kept_of_runs_that_do_not_end_is_bounded() -> None:
     spans = Spans("here")
     for number in range(MAX_RUNS + 1):
         run = f"{number + 1:032x}"
-        spans.fold(records((1, replace(asked(run), id=run)), run=run))
+        spans.fold(records((1, replace(make_request(run), id=run)), run=run))
     oldest, newest = f"{1:032x}", f"{MAX_RUNS + 1:032x}"
     progress = Progress(delegation="x", agent="x", text="x")
     assert spans.unknown(records((2, progress), run=oldest)) == {oldest: 1}
@@ -494,16 +500,16 @@ def test_what_is_kept_of_runs_that_do_not_end_is_bounded() -> None:
 
 def test_records_of_a_delegation_that_was_not_heard_of_are_passed_over() -> None:
     spans = Spans("here")
-    child = asked(f"{RUN}.1")
-    heard = records(BEGUN, (2, ended(child)), (3, replace(use(), delegation=f"{RUN}.7")))
-    assert spans.fold(heard) == []
+    child = make_request(f"{RUN}.1")
+    recorded = records(BEGUN, (2, ended(child)), (3, replace(use(), delegation=f"{RUN}.7")))
+    assert spans.fold(recorded) == []
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None:
-    one_, two = asked(f"{RUN}.2"), asked(f"{RUN}.2+1", reason="r", capability="C", refined_by="e")
+    one_, two = make_request(f"{RUN}.2"), make_request(f"{RUN}.2+1", reason="r", capability="C", refined_by="e")
     call = {"at_ms": 6, "ms": 1, "input": 2, "output": 3, "cached": 1, "model": "m-2", "finish": "stop"}
     full = ended(
         two,
@@ -515,7 +521,7 @@ def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None
         metadata={"remit.model": {"name": "m", "calls": [call]}},
     )
     root = replace(ROOT, via="north", traceparent=PARENT)
-    heard = records(
+    recorded = records(
         (1, root),
         *((2, body) for body in SAID),
         (3, use(replayed=True, input="x", revealed=("EMAIL",))),
@@ -525,10 +531,10 @@ def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None
         (7, full),
         (8, ended(root)),
     )
-    found = Spans("here", lambda name: AgentKind(Role.WORKFLOW), content=True).fold(heard)
-    found += Spans("here", lambda name: AgentKind(Role.PLANNER), content=True).fold(heard)
-    assert {name for span in found for name in span.attributes} == {*names.ATTRIBUTES, *names.CONTENT}
-    assert {event.name for span in found for event in span.events} == set(names.EVENTS)
-    used = {name for span in found for event in span.events for name in event.attributes}
+    folded = Spans("here", lambda name: AgentKind(Role.WORKFLOW), content=True).fold(recorded)
+    folded += Spans("here", lambda name: AgentKind(Role.PLANNER), content=True).fold(recorded)
+    assert {name for span in folded for name in span.attributes} == {*names.ATTRIBUTES, *names.CONTENT}
+    assert {event.name for span in folded for event in span.events} == set(names.EVENTS)
+    used = {name for span in folded for event in span.events for name in event.attributes}
     assert used == set(names.EVENT_ATTRIBUTES)
-    assert {str(span.attributes[names.OPERATION]) for span in found} == set(names.OPERATIONS)
+    assert {str(span.attributes[names.OPERATION]) for span in folded} == set(names.OPERATIONS)

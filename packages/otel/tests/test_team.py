@@ -64,7 +64,7 @@ async def test_without_the_section_nothing_is_sent_whatever_the_environment_says
 
 
 @pytest.mark.parametrize(
-    ("said", "where", "why"),
+    ("setting", "where", "why"),
     [
         ("", "telemetry", "give `endpoint`, or set OTEL_EXPORTER_OTLP_ENDPOINT"),
         ('endpoint = "http://me:pw@x"', "telemetry.endpoint", "looks like a secret"),
@@ -81,8 +81,8 @@ async def test_without_the_section_nothing_is_sent_whatever_the_environment_says
         ('endpoint = "http://x"\nmetrik = true', "telemetry.metrik", "unknown key"),
     ],
 )
-def test_what_is_wrong_with_it_is_said_with_its_line(team: Path, said: str, where: str, why: str) -> None:
-    team.write_text(TEAM + said + "\n")
+def test_what_is_wrong_with_it_is_said_with_its_line(team: Path, setting: str, where: str, why: str) -> None:
+    team.write_text(TEAM + setting + "\n")
     with pytest.raises(RemitError) as refused:
         load_team(team, environ={})
     assert [each.path.split()[-1] for each in refused.value.fault.problems] == [where]

@@ -134,8 +134,8 @@ def test_one_trace_leads_through_both_hubs(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         server.send_signal(signal.SIGINT)
-        _, said = server.communicate(timeout=PATIENCE_S)
-        assert server.returncode == 0, said
+        _, output = server.communicate(timeout=PATIENCE_S)
+        assert server.returncode == 0, output
         answer, spans, metrics = json.loads(done.stdout), collector.spans, collector.metrics
 
     assert answer["result"] == "found, AGENT_NOT_FOUND, AGENT_NOT_FOUND"

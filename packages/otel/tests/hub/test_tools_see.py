@@ -33,9 +33,9 @@ PATIENCE = 60.0
 
 def raw_in(text: object, *values: str) -> list[str]:
     """Return the raw values that stand in a text, written as they are or without separators."""
-    said = text if isinstance(text, str) else repr(text)
+    shown = text if isinstance(text, str) else repr(text)
     forms = {value: {value, re.sub(r"[\s+-]", "", value)} for value in values or (EMAIL, PHONE, IBAN)}
-    return [value for value, written in forms.items() if any(form.lower() in said.lower() for form in written)]
+    return [value for value, written in forms.items() if any(form.lower() in shown.lower() for form in written)]
 
 
 async def tool_uses(hub: Hub, run: str) -> list[ToolUse]:
@@ -58,7 +58,7 @@ class Model:
         results = [part.content for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
         if results:
             return ModelResponse(parts=[TextPart(f"Found: {results[-1]}")])
-        [token] = {found[0] for found in TOKEN.finditer(shown)}
+        [token] = {match[0] for match in TOKEN.finditer(shown)}
         return ModelResponse(parts=[ToolCallPart("find_customer", {"email": token, "note": f"asked by {token}"})])
 
 
@@ -106,7 +106,7 @@ async def test_the_tool_gets_the_value_and_nothing_else_does(
 
     assert given == [{"email": EMAIL, "note": f"asked by {EMAIL}"}]
     assert [len(model.shown), len(steps) > 0, len(records) > 0] == [2, True, True]
-    assert {place: raw_in(said) for place, said in places.items() if raw_in(said)} == {}
+    assert {place: raw_in(content) for place, content in places.items() if raw_in(content)} == {}
     # The user, for whom it was found, gets it as it is.
     assert raw_in(response.result) == [EMAIL, PHONE, IBAN]
     assert response.warnings == ()
@@ -115,46 +115,46 @@ async def test_the_tool_gets_the_value_and_nothing_else_does(
         ("find_customer", True, ("EMAIL",)),
         ("find_customer", False, ("EMAIL",)),
     ]
-    told = [span.attributes for span in collector.spans if span.name == "execute_tool find_customer"]
-    assert [each.get("remit.revealed") for each in told] == [["EMAIL"]]
+    attributes = [span.attributes for span in collector.spans if span.name == "execute_tool find_customer"]
+    assert [each.get("remit.revealed") for each in attributes] == [["EMAIL"]]
 
 
 # ── what is put in ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def using(hub: Hub, tool: str, heard: list[Any], **options: Any) -> None:
+def using(hub: Hub, tool: str, seen: list[Any], **options: Any) -> None:
     """Add an agent that passes its input on to a tool as its arguments, and notes what it gets back."""
 
     @hub.agent("clerk", tools=[tool], **options)
     async def clerk(brief: Brief) -> Any:
         arguments = cast("dict[str, Any]", brief.input)
-        heard.append(arguments)
+        seen.append(arguments)
         try:
             value = await brief.use(tool, **arguments)
         except RemitError as error:
-            heard.append(error.fault)
+            seen.append(error.fault)
             raise
-        heard.append(value)
+        seen.append(value)
         return value
 
 
 async def test_only_the_kinds_that_a_tool_sees_are_put_in(hub: Hub) -> None:
     given: list[Any] = []
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     async def send(to: str, phone: str, more: dict[str, list[str]]) -> None:
         given.extend([to, phone, more])
 
-    using(hub, "send", heard)
+    using(hub, "send", seen)
     async with hub:
-        said = {"to": EMAIL, "phone": PHONE, "more": {EMAIL: [f"cc {EMAIL}, {PHONE}"]}}
-        await hub.ask("clerk", user="u-1", input=said)
+        arguments = {"to": EMAIL, "phone": PHONE, "more": {EMAIL: [f"cc {EMAIL}, {PHONE}"]}}
+        await hub.ask("clerk", user="u-1", input=arguments)
     assert given[0] == EMAIL
     assert given[1].startswith("[PHONE:")
     assert list(given[2]) == [EMAIL]
     assert given[2][EMAIL][0].startswith(f"cc {EMAIL}, [PHONE:")
-    assert raw_in(heard) == []
+    assert raw_in(seen) == []
 
 
 async def test_a_tool_may_see_a_kind_in_one_parameter_alone(hub: Hub) -> None:
@@ -179,13 +179,13 @@ async def test_a_number_is_put_in_as_a_number(hub: Hub) -> None:
         given.append(card_number)
         return card_number
 
-    heard: list[Any] = []
-    using(hub, "charge", heard)
+    seen: list[Any] = []
+    using(hub, "charge", seen)
     async with hub:
         response = await hub.ask("clerk", user="u-1", input={"card_number": 5500005555555559})
     assert given == [5500005555555559]
     assert response.result == 5500005555555559
-    assert all("5500005555555559" not in repr(each) for each in heard)
+    assert all("5500005555555559" not in repr(each) for each in seen)
 
 
 async def test_a_token_that_was_made_up_or_is_of_another_conversation_stays_as_it_is(hub: Hub) -> None:
@@ -198,7 +198,7 @@ async def test_a_token_that_was_made_up_or_is_of_another_conversation_stays_as_i
 
     @hub.agent("clerk", tools=["find"])
     async def clerk(brief: Brief) -> None:
-        tokens.extend(found[0] for found in TOKEN.finditer(brief.text))
+        tokens.extend(match[0] for match in TOKEN.finditer(brief.text))
         for token in ("[EMAIL:bcdfghjklmnp]", *tokens):
             await brief.use("find", email=token)
 
@@ -211,10 +211,10 @@ async def test_a_token_that_was_made_up_or_is_of_another_conversation_stays_as_i
 async def test_the_schema_is_held_against_the_value_and_what_is_wrong_does_not_show_it(hub: Hub) -> None:
     """A token would fit neither."""
     given: list[str] = []
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     def staff(text: str) -> Iterable[Finding]:
-        return [Finding(found.start(), found.end(), "STAFF") for found in re.finditer(r"ST-\d+", text)]
+        return [Finding(match.start(), match.end(), "STAFF") for match in re.finditer(r"ST-\d+", text)]
 
     hub = Hub(store=hub.store, redaction=detector_pipeline(extra=[staff]))
 
@@ -227,7 +227,7 @@ async def test_the_schema_is_held_against_the_value_and_what_is_wrong_does_not_s
     schema = {"type": "object", "properties": {"staff": {"type": "string", "pattern": "^ST-[0-9]{4}$"}}}
     card = tool.card
     hub.describe_tool(type(card)(name="look", input_schema=schema, sees=card.sees))
-    using(hub, "look", heard)
+    using(hub, "look", seen)
     async with hub:
         fits = await hub.ask("clerk", user="u-1", input={"staff": "ST-4711"})
         not_so = await hub.ask("clerk", user="u-1", input={"staff": "ST-471100"})
@@ -236,22 +236,22 @@ async def test_the_schema_is_held_against_the_value_and_what_is_wrong_does_not_s
     assert not_so.fault is not None
     assert not_so.fault.code is Code.INPUT_VALIDATION_FAILED
     assert given == ["ST-4711"]
-    assert raw_in([heard, not_so.fault, uses], "ST-4711", "ST-471100") == []
+    assert raw_in([seen, not_so.fault, uses], "ST-4711", "ST-471100") == []
 
 
 async def test_with_redaction_off_a_tool_and_its_agent_get_all_as_it_is(make_hub: Callable[..., Hub]) -> None:
     hub = make_hub(redaction=False)
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     async def find(email: str) -> str:
         return f"{email} {PHONE}"
 
-    using(hub, "find", heard)
+    using(hub, "find", seen)
     async with hub:
         response = await hub.ask("clerk", user="u-1", input={"email": EMAIL})
         uses = await tool_uses(hub, response.run)
-    assert heard == [{"email": EMAIL}, f"{EMAIL} {PHONE}"]
+    assert seen == [{"email": EMAIL}, f"{EMAIL} {PHONE}"]
     assert [use.revealed for use in uses] == [(), ()]
 
 
@@ -259,21 +259,21 @@ async def test_with_redaction_off_a_tool_and_its_agent_get_all_as_it_is(make_hub
 
 
 async def test_an_agent_that_may_see_a_kind_gets_it_from_the_tool_as_well(hub: Hub) -> None:
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     async def find(email: str) -> dict[str, str]:
         return {"email": email, "phone": PHONE}
 
-    using(hub, "find", heard, sees=["PHONE"])
+    using(hub, "find", seen, sees=["PHONE"])
     async with hub:
         await hub.ask("clerk", user="u-1", input={"email": EMAIL})
-    assert heard[-1]["email"].startswith("[EMAIL:")
-    assert heard[-1]["phone"] == PHONE
+    assert seen[-1]["email"].startswith("[EMAIL:")
+    assert seen[-1]["phone"] == PHONE
 
 
 async def test_an_agent_gets_back_what_it_said_raw_itself(hub: Hub) -> None:
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     async def find(email: str) -> dict[str, str]:
@@ -281,33 +281,33 @@ async def test_an_agent_gets_back_what_it_said_raw_itself(hub: Hub) -> None:
 
     @hub.agent("clerk", tools=["find"])
     async def clerk(brief: Brief) -> None:
-        heard.append(await brief.use("find", email=EMAIL))
+        seen.append(await brief.use("find", email=EMAIL))
 
     async with hub:
         response = await hub.ask("clerk", "x", user="u-1")
         [*_, use] = await tool_uses(hub, response.run)
-    assert heard[0]["email"] == EMAIL
-    assert heard[0]["phone"].startswith("[PHONE:")
+    assert seen[0]["email"] == EMAIL
+    assert seen[0]["phone"].startswith("[PHONE:")
     # Nothing was put in: the agent had it.
     assert (use.revealed, raw_in(use)) == ((), [])
 
 
 async def test_what_a_tool_without_sees_returns_reaches_its_agent_as_before(hub: Hub) -> None:
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool()
     async def find(key: str) -> str:
         return f"{key} {PHONE}"
 
-    using(hub, "find", heard)
+    using(hub, "find", seen)
     async with hub:
         await hub.ask("clerk", user="u-1", input={"key": "x"})
-    assert heard[-1] == f"x {PHONE}"
+    assert seen[-1] == f"x {PHONE}"
 
 
 async def test_a_password_that_only_its_name_gave_away_does_not_come_back(hub: Hub) -> None:
     """No detector finds it by what it is."""
-    heard: list[Any] = []
+    seen: list[Any] = []
     secret = "correct7horse"
 
     @hub.tool(sees=["PASSWORD"])
@@ -315,11 +315,11 @@ async def test_a_password_that_only_its_name_gave_away_does_not_come_back(hub: H
         assert password == secret
         return [f"Welcome, {password}!", f"<{secret}>"]
 
-    using(hub, "log_in", heard)
+    using(hub, "log_in", seen)
     async with hub:
         await hub.ask("clerk", user="u-1", input={"password": secret})
-    assert raw_in(heard, secret) == []
-    assert str(heard[-1]).count("[PASSWORD:") == 2
+    assert raw_in(seen, secret) == []
+    assert str(seen[-1]).count("[PASSWORD:") == 2
 
 
 @pytest.mark.parametrize("how", ["raises", "refuses", "chains"])
@@ -327,7 +327,7 @@ async def test_what_a_tool_says_when_it_fails_holds_tokens(
     hub: Hub, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    heard: list[Any] = []
+    seen: list[Any] = []
     secret = "correct7horse"
 
     @hub.tool(sees=["EMAIL", "PASSWORD"])
@@ -339,29 +339,31 @@ async def test_what_a_tool_says_when_it_fails_holds_tokens(
             raise ValueError(text) from KeyError(text)
         raise ValueError(text)
 
-    using(hub, "log_in", heard)
+    using(hub, "log_in", seen)
     async with hub:
         response = await hub.ask("clerk", user="u-1", input={"email": EMAIL, "password": secret})
         uses = await tool_uses(hub, response.run)
     assert response.fault is not None
     assert "[EMAIL:" in response.fault.message
-    places = {"heard": heard, "uses": uses, "fault": response.fault, "log": caplog.text}
-    assert {place: found for place, said in places.items() if (found := raw_in(said, EMAIL, PHONE, secret))} == {}
+    places = {"seen": seen, "uses": uses, "fault": response.fault, "log": caplog.text}
+    assert {
+        place: values for place, content in places.items() if (values := raw_in(content, EMAIL, PHONE, secret))
+    } == {}
 
 
 async def test_a_long_result_is_redacted_as_a_short_one(hub: Hub) -> None:
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     async def find(email: str) -> list[str]:
         return [f"{number} {email}" for number in range(500)]
 
-    using(hub, "find", heard)
+    using(hub, "find", seen)
     async with hub:
         response = await hub.ask("clerk", user="u-1", input={"email": EMAIL})
     assert response.result == [f"{number} {EMAIL}" for number in range(500)]
-    assert len(heard[-1]) == 500
-    assert raw_in(heard) == []
+    assert len(seen[-1]) == 500
+    assert raw_in(seen) == []
 
 
 async def test_what_cannot_be_redacted_is_not_given(
@@ -373,18 +375,18 @@ async def test_what_cannot_be_redacted_is_not_given(
         return ()
 
     hub = make_hub(redaction=detector_pipeline(extra=[breaks]))
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     async def find(email: str) -> str:
         return f"Ada is {email}"
 
-    using(hub, "find", heard)
+    using(hub, "find", seen)
     async with hub:
         response = await hub.ask("clerk", user="u-1", input={"email": EMAIL})
     assert response.fault is not None
     assert "could not be redacted (ValueError)" in response.fault.message
-    assert raw_in([heard, caplog.text]) == []
+    assert raw_in([seen, caplog.text]) == []
 
 
 # ── after a restart ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -392,7 +394,7 @@ async def test_what_cannot_be_redacted_is_not_given(
 
 async def test_after_a_restart_the_tools_answer_comes_from_the_journal_as_tokens(tmp_path: Path) -> None:
     given: list[str] = []
-    heard: list[Any] = []
+    seen: list[Any] = []
     stuck = asyncio.Event()
 
     def made(*, ends: bool) -> Hub:
@@ -405,11 +407,11 @@ async def test_after_a_restart_the_tools_answer_comes_from_the_journal_as_tokens
 
         @hub.agent("clerk", tools=["find"], resumable=True)
         async def clerk(brief: Brief) -> Any:
-            heard.append(await brief.use("find", email=brief.text))
+            seen.append(await brief.use("find", email=brief.text))
             if not ends:
                 stuck.set()
                 await asyncio.Event().wait()
-            return heard[-1]
+            return seen[-1]
 
         return hub
 
@@ -423,9 +425,9 @@ async def test_after_a_restart_the_tools_answer_comes_from_the_journal_as_tokens
             uses = await tool_uses(second, response.run)
     assert response.result == {"email": EMAIL, "phone": PHONE}
     assert given == [EMAIL]
-    assert len(heard) == 2
-    assert heard[0] == heard[1]
-    assert raw_in([heard, uses]) == []
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert raw_in([seen, uses]) == []
     assert [(use.begun, use.replayed, use.revealed) for use in uses] == [
         (True, False, ("EMAIL",)),
         (False, False, ("EMAIL",)),
@@ -459,7 +461,7 @@ async def test_an_agent_in_a_process_of_its_own_sees_tokens_only(hub: Hub, monke
 
 
 async def test_a_plain_function_in_a_thread_sees_tokens_only(hub: Hub) -> None:
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     @hub.tool(sees=["EMAIL"])
     def find(email: str) -> str:
@@ -468,12 +470,12 @@ async def test_a_plain_function_in_a_thread_sees_tokens_only(hub: Hub) -> None:
 
     @hub.agent("clerk", tools=["find"])
     def clerk(brief: Brief) -> None:
-        heard.append(brief.wait(brief.use("find", email=brief.text)))
+        seen.append(brief.wait(brief.use("find", email=brief.text)))
 
     async with hub:
         await hub.ask("clerk", EMAIL, user="u-1")
-    assert heard
-    assert raw_in(heard) == []
+    assert seen
+    assert raw_in(seen) == []
 
 
 @pytest.mark.parametrize("sees", [["EMAIL"], {"shout": ["EMAIL"]}, {"shout": {"text": ["EMAIL"]}}])
@@ -481,23 +483,23 @@ async def test_a_tool_of_an_mcp_server_may_see_as_the_team_says(
     hub: Hub, caplog: pytest.LogCaptureFixture, sees: Any
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    heard: list[Any] = []
+    seen: list[Any] = []
     add_mcp(hub, "shed", sys.executable, [str(TESTS / "quick_shed.py")], allow=["shout", "fail"], sees=sees)
-    using(hub, "shed.shout", heard)
+    using(hub, "shed.shout", seen)
 
     @hub.agent("fails", tools=["shed.fail"])
     async def fails(brief: Brief) -> None:
         try:
             await brief.use("shed.fail", why=brief.text)
         except RemitError as error:
-            heard.append(error.fault)
+            seen.append(error.fault)
 
     async with asyncio.timeout(PATIENCE), hub:
         response = await hub.ask("clerk", user="u-1", input={"text": f"hello {EMAIL}"})
         uses = await tool_uses(hub, response.run)
         await hub.ask("fails", EMAIL, user="u-1")
     assert response.result == f"HELLO {EMAIL.upper()}"
-    assert raw_in([heard, uses]) == []
+    assert raw_in([seen, uses]) == []
     assert raw_in(caplog.text) == []
     assert uses[-1].revealed == ("EMAIL",)
 
@@ -606,8 +608,8 @@ async def test_nothing_is_said_where_a_token_does_no_harm(hub: Hub) -> None:
 
     using(hub, "send", [])
     async with hub:
-        said = {"email": EMAIL, "text": f"Call {PHONE}", "subject": PHONE}
-        response = await hub.ask("clerk", user="u-1", input=said)
+        arguments = {"email": EMAIL, "text": f"Call {PHONE}", "subject": PHONE}
+        response = await hub.ask("clerk", user="u-1", input=arguments)
     assert response.ok, response.fault
     assert response.warnings == ()
 
@@ -639,12 +641,12 @@ async def test_a_capability_that_gets_a_token_for_an_address_is_named_unless_som
             await hub.ask("sees", capability="SEND", **fields),
         ]
         warned = await hub.ask("blind", capability="SEARCH", **fields)
-        told = await notices(hub, warned.run)
+        warnings = await notices(hub, warned.run)
     assert fine[0].result == EMAIL
     assert [each.warnings for each in fine] == [(), (), ()]
     assert warned.warnings == ("Personal data was withheld from a part of the work, so its result may be incomplete.",)
-    assert "capability SEARCH got a token in the place of a value in `email`" in told[0].text
-    assert 'capabilities.SEARCH.sees = ["EMAIL"]' in told[0].text
+    assert "capability SEARCH got a token in the place of a value in `email`" in warnings[0].text
+    assert 'capabilities.SEARCH.sees = ["EMAIL"]' in warnings[0].text
 
 
 def test_what_is_said_of_tools_can_be_written_as_json(hub: Hub) -> None:
