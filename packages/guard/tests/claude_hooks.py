@@ -69,9 +69,9 @@ class ClaudeCodeHooking:
             "PreToolUse", agent, tool_name="Agent", tool_use_id=f"toolu-{number}", tool_input=given
         )
         if answer:
-            told = answer["hookSpecificOutput"]
-            assert told["permissionDecision"] == "deny"
-            return told["permissionDecisionReason"]
+            decision = answer["hookSpecificOutput"]
+            assert decision["permissionDecision"] == "deny"
+            return decision["permissionDecisionReason"]
         self.note(f"a{number}", toolUseId=f"toolu-{number}", description=f"Task {number}", parentAgentId=agent)
         await self.hook("SubagentStart", f"a{number}")
         return None

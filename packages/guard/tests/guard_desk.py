@@ -52,13 +52,13 @@ class Desk:
         given = [part for name, value in settings.items() for part in ("--set", f"guard.{name}={value}")]
         (self.folder / "remit.toml").write_text("")
         log = self.folder / "guard.log"
-        with log.open("a") as said:
+        with log.open("a") as log_file:
             process = subprocess.Popen(
                 [REMIT, "guard", "serve", *given],
                 cwd=self.folder,
                 env=environment(**self.variables),
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=log_file,
                 text=True,
             )
         try:

@@ -54,11 +54,11 @@ class ScriptedModel:
         self._server.server_close()
         self._thread.join(10)
 
-    def next_calls(self, asked: list[str], results: list[str]) -> Calls:
+    def next_calls(self, prompts: list[str], results: list[str]) -> Calls:
         with self._lock:
             self.answers += 1
             self.results += [each for each in results if each not in self.results]
-        return self._decide(asked, results)
+        return self._decide(prompts, results)
 
 
 def _handler(model: ScriptedModel, answers: Answers) -> type[BaseHTTPRequestHandler]:

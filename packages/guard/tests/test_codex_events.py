@@ -71,9 +71,9 @@ class CodexSession:
         answer = await self.hook("PreToolUse", agent, **about)
         if not answer:
             return None
-        told = answer["hookSpecificOutput"]
-        assert told["permissionDecision"] == "deny"
-        return told["permissionDecisionReason"]
+        decision = answer["hookSpecificOutput"]
+        assert decision["permissionDecision"] == "deny"
+        return decision["permissionDecisionReason"]
 
     async def begin(self, number: int, parent: str = ROOT) -> None:
         """Start the thread of a sub-agent."""
@@ -84,8 +84,8 @@ class CodexSession:
         if not self.named:
             await self.hook("UserPromptSubmit", thread(number), prompt=f"Do {number}")
 
-    async def end(self, number: int, said: str) -> None:
-        await self.hook("SubagentStop", thread(number), last_assistant_message=said)
+    async def end(self, number: int, message: str) -> None:
+        await self.hook("SubagentStop", thread(number), last_assistant_message=message)
 
 
 @asynccontextmanager
@@ -356,17 +356,17 @@ def test_a_start_is_refused_also_if_the_script_is_gone(tmp_path: Path) -> None:
     install(Codex(), path, folder)
     (folder / "hook.sh").unlink()
     start, other = (group["hooks"][0]["command"] for group in json.loads(path.read_text())["hooks"]["PreToolUse"])
-    asked = subprocess.run(["sh", "-c", start], input=b"{}", capture_output=True, check=False)
-    assert (asked.returncode, b"hook.sh" in asked.stderr) == (2, True), "Codex wants a reason, too"
+    done = subprocess.run(["sh", "-c", start], input=b"{}", capture_output=True, check=False)
+    assert (done.returncode, b"hook.sh" in done.stderr) == (2, True), "Codex wants a reason, too"
     assert subprocess.run(["sh", "-c", other], input=b"{}", capture_output=True, check=False).returncode != 2
 
 
 def test_the_hash_of_a_hook_is_that_of_codex() -> None:
     """As Codex 0.169.0 tells them in `hooks/list` of its app server."""
     hook = {"type": "command", "command": "/opt/hooks/dump.sh PreToolUse", "timeout": 10}
-    found = list(hook_hashes({"hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
+    hashes = list(hook_hashes({"hooks": {"PreToolUse": [{"hooks": [hook]}]}}))
     digest = "sha256:a559f06bcd09b20097b559bd76ee107a23c90c1a75358f3f0664b71498cdc2ef"
-    assert found == [("/opt/hooks/dump.sh PreToolUse", "pre_tool_use:0:0", digest)]
+    assert hashes == [("/opt/hooks/dump.sh PreToolUse", "pre_tool_use:0:0", digest)]
 
 
 def test_the_status_says_that_codex_does_not_trust_a_project(tmp_path: Path) -> None:

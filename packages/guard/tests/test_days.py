@@ -165,5 +165,5 @@ async def test_a_day_that_only_warns_stops_nothing_and_says_so_once(tmp_path: Pa
         await tool.hook("SessionEnd")
     async with record(tmp_path) as store:
         (run,) = await store.runs(limit=9)
-        said = [each for each in await store.records(run=run.run) if "the limit only warns" in str(each)]
-    assert len(said) == 1
+        warnings = [each for each in await store.records(run=run.run) if "the limit only warns" in str(each)]
+    assert len(warnings) == 1

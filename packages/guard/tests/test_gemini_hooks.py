@@ -55,7 +55,7 @@ class GeminiSession:
             assert reply.status == 200, await reply.text()
             return await reply.json()
 
-    async def spawn(self, agent: str, task: str = "", *, asked: str = "") -> str | None:
+    async def spawn(self, agent: str, task: str = "", *, prompt: str = "") -> str | None:
         """Start a sub-agent; return why it may not start."""
         task = task or f"Do {agent}"
         answer = await self.hook("BeforeTool", tool_name="invoke_agent", tool_input=given(task))
@@ -63,7 +63,7 @@ class GeminiSession:
             assert answer["decision"] == "deny"
             return answer["reason"]
         self.write({"sessionId": agent, "kind": "subagent"}, agent)
-        self.write({"id": f"task-{agent}", "type": "user", "content": [{"text": asked or task}]}, agent)
+        self.write({"id": f"task-{agent}", "type": "user", "content": [{"text": prompt or task}]}, agent)
         return None
 
     async def asks(self, begins: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def test_sub_agents_at_once_are_told_apart_and_counted_to_the_token(tmp_pa
         await tool.hook("BeforeAgent", prompt="Fix the build")
         tool.says("start")
         assert await tool.spawn("a") is None
-        assert await tool.spawn("b", asked="Investigate this:\nDo b\nThen report.") is None
+        assert await tool.spawn("b", prompt="Investigate this:\nDo b\nThen report.") is None
         tool.says("one", "b", cached=500)
         tool.says("two", "b")
         tool.says("three", "a")
@@ -140,8 +140,8 @@ async def test_who_spends_the_last_tokens_gets_no_more_from_the_model_and_nobody
         assert "Remit: The tokens of this session are spent." in stopped["reason"]
         assert await tool.asks("Do b") == {}
         assert await tool.asks("<session_context>Fix the build") == {}, "the person goes on"
-        told = await tool.returns("Do a")
-        assert told["hookSpecificOutput"]["additionalContext"] == stopped["reason"]
+        answer = await tool.returns("Do a")
+        assert answer["hookSpecificOutput"]["additionalContext"] == stopped["reason"]
         assert await tool.returns("Do b") == {}
         assert "Remit: TOKEN_BUDGET_EXCEEDED: no tokens are left" in str(await tool.spawn("c"))
 

@@ -102,9 +102,9 @@ async def test_what_is_no_event_is_refused_and_the_status_counts_the_others(tmp_
         async with web.post("/hooks/emacs", data=b"{}") as reply:
             assert reply.status == 404
         await ClaudeCodeHooking(web, tmp_path).hook("SessionStart")
-        told = await asyncio.to_thread(guard_status, tmp_path / "guard")
-    assert told is not None
-    assert (told.hooks, len(told.sessions)) == ({"claude-code": 1}, 1)
+        reported = await asyncio.to_thread(guard_status, tmp_path / "guard")
+    assert reported is not None
+    assert (reported.hooks, len(reported.sessions)) == ({"claude-code": 1}, 1)
     assert await asyncio.to_thread(guard_status, tmp_path / "nowhere") is None
 
 

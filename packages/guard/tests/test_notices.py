@@ -24,24 +24,24 @@ TEXT = "claude-code has used 30 of 20 tokens. Start one more general-purpose?"
 def fake_notifier(folder: Path, name: str = "notify-send") -> Path:
     """Put a program on the path that writes down what it is called with, whole."""
     folder.mkdir(exist_ok=True)
-    told = folder / "told"
+    notice_file = folder / "told"
     script = folder / name
-    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}.new && mv {told}.new {told}\n')
+    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {notice_file}.new && mv {notice_file}.new {notice_file}\n')
     script.chmod(0o755)
-    return told
+    return notice_file
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_a_question_is_told_where_the_guard_runs_and_on_the_desktop(tmp_path: Path, wanted: bool) -> None:
-    told = fake_notifier(tmp_path / "bin")
+    notice_file = fake_notifier(tmp_path / "bin")
     desk = Desk(tmp_path)
-    desk.variables["PATH"] = f"{told.parent}:{os.environ['PATH']}"
+    desk.variables["PATH"] = f"{notice_file.parent}:{os.environ['PATH']}"
     with desk.guard(tokens=20, reserve=100, notify=str(wanted).lower()):
         connector = UnixConnector(path=str(tmp_path / "guard" / "guard.sock"))
         async with ClientSession("http://guard", connector=connector) as web, asyncio.TaskGroup() as tasks:
             spawn = tasks.create_task(ClaudeCodeHooking(web, tmp_path).spawn(1))
             log = tmp_path / "guard.log"
-            while "remit pending approve " not in log.read_text() or (wanted and not told.exists()):
+            while "remit pending approve " not in log.read_text() or (wanted and not notice_file.exists()):
                 assert not spawn.done(), spawn.result()
                 await asyncio.sleep(0.01)
             (command,) = [line for line in log.read_text().splitlines() if line.startswith("→ remit pending approve")]
@@ -49,9 +49,9 @@ async def test_a_question_is_told_where_the_guard_runs_and_on_the_desktop(tmp_pa
         assert spawn.result() is None
     assert f"\n{TEXT}\n" in log.read_text()
     assert "\a" not in log.read_text(), "a file has no bell"
-    assert told.exists() == wanted
+    assert notice_file.exists() == wanted
     if wanted:
-        assert told.read_text() == f"--app-name=Remit\n--\nA coding tool waits for you\n{TEXT}\n"
+        assert notice_file.read_text() == f"--app-name=Remit\n--\nA coding tool waits for you\n{TEXT}\n"
 
 
 async def test_two_that_ask_the_same_at_once_need_an_answer_each(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_a_terminal_rings_its_bell(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stderr", stream)
         show_question(question)
         stream.flush()
-        said = os.read(shown, 4_096).decode()
+        output = os.read(shown, 4_096).decode()
     os.close(shown)
-    assert said.startswith("\aMay it?\r\n→ remit pending approve r-1 --store guard")
+    assert output.startswith("\aMay it?\r\n→ remit pending approve r-1 --store guard")
 
 
 async def test_a_question_is_withdrawn_when_the_tool_gives_the_hook_up(tmp_path: Path) -> None:

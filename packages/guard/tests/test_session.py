@@ -47,8 +47,8 @@ class Tool:
         records = self.hub.store.records
 
         async def is_settled() -> bool:
-            found = [each for each in await records() if each.kind is Kind.RESULT]
-            return len(found) == sum(each.kind is Kind.DELEGATION for each in await records())
+            results = [each for each in await records() if each.kind is Kind.RESULT]
+            return len(results) == sum(each.kind is Kind.DELEGATION for each in await records())
 
         await eventually(is_settled)
 
@@ -205,11 +205,11 @@ async def test_near_the_limit_and_at_it_a_person_is_asked(agreed: bool) -> None:
         async def answered(share: str) -> str:
             asking = asyncio.create_task(tool.start(session))
             await eventually(lambda: asking.done() or True)
-            while not (asked := await hub.pending()):
+            while not (questions := await hub.pending()):
                 assert not asking.done()
                 await asyncio.sleep(0.01)
-            assert share in asked[0].text
-            await hub.decide(asked[0].id, agreed=agreed, by="ada")
+            assert share in questions[0].text
+            await hub.decide(questions[0].id, agreed=agreed, by="ada")
             return await asking
 
         session.count(session.root, {"m1": TokenUse(input=800)})
@@ -230,10 +230,10 @@ async def test_near_the_limit_one_answer_is_for_all_that_ask_at_once(agreed: boo
         session.count(session.root, {"m1": TokenUse(input=8_000)})
         burst = [asyncio.create_task(tool.start(session)) for _ in range(3)]
         await eventually(lambda: len(session.asking) == 3)
-        while not (asked := await hub.pending()):
+        while not (questions := await hub.pending()):
             await asyncio.sleep(0.01)
-        assert len(asked) == 1
-        await hub.decide(asked[0].id, agreed=agreed, by="ada")
+        assert len(questions) == 1
+        await hub.decide(questions[0].id, agreed=agreed, by="ada")
         assert [await each in session.agents for each in burst] == [agreed] * 3
         assert session.asking == set()
         await tool.service.close("claude-code", "s-1", "")
@@ -255,10 +255,10 @@ async def test_an_approval_counts_also_if_more_was_used_than_the_limit() -> None
         session = await tool.begin()
         session.count(session.root, {"m1": TokenUse(input=5_000)})
         asking = asyncio.create_task(tool.start(session))
-        while not (asked := await hub.pending()):
+        while not (questions := await hub.pending()):
             assert not asking.done()
             await asyncio.sleep(0.01)
-        await hub.decide(asked[0].id, agreed=True, by="ada")
+        await hub.decide(questions[0].id, agreed=True, by="ada")
         assert await asking in session.agents
         await tool.service.close("claude-code", "s-1", "")
 

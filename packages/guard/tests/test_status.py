@@ -31,11 +31,11 @@ async def test_a_tool_is_silent_until_its_first_session_after_the_guard_was_put_
     assert [each.state for each in report(folder).tools] == ["silent"]
     async with guarding(tmp_path) as web:
         await ClaudeCodeHooking(web, tmp_path).hook("SessionStart")
-        told = await asyncio.to_thread(report, folder)
-    (heard,) = told.tools
-    assert (told.ok, told.sessions, heard.state, heard.events) == (True, 1, "heard", 1)
+        status = await asyncio.to_thread(report, folder)
+    (tool,) = status.tools
+    assert (status.ok, status.sessions, tool.state, tool.events) == (True, 1, "heard", 1)
     (later,) = report(folder).tools
-    assert (later.heard_ms, later.state) == (heard.heard_ms, "heard"), "it is known also while no guard runs"
+    assert (later.heard_ms, later.state) == (tool.heard_ms, "heard"), "it is known also while no guard runs"
     (put,) = installed(folder)
     before = (put.at_ms - 1_000) * 1_000_000
     os.utime(heard_of(folder, "claude-code"), ns=(before, before))
@@ -52,13 +52,13 @@ def test_a_version_is_read_from_what_a_program_says_and_missing_ones_are_fine(
     program(tmp_path, "claude", "echo '2.1.326 (Claude Code)'")
     program(tmp_path, "codex", "echo 'codex-cli 0.139.0-beta.1'")
     program(tmp_path, "broken", "exit 1")
-    found = [installed_version(name) for name in ("claude", "codex", "broken", "not-there-at-all")]
-    assert found == ["2.1.326", "0.139.0-beta.1", None, None]
+    versions = [installed_version(name) for name in ("claude", "codex", "broken", "not-there-at-all")]
+    assert versions == ["2.1.326", "0.139.0-beta.1", None, None]
 
 
 def obstacle(folder: Path) -> str:
-    (told,) = report(folder).tools
-    return told.obstacle
+    (tool,) = report(folder).tools
+    return tool.obstacle
 
 
 def test_what_keeps_the_hooks_from_asking_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,5 +115,5 @@ def test_the_command_names_versions_that_were_not_tried_and_tools_that_were_not_
     assert (
         "not heard since the guard was put in\n→ Start a session of the tool; it is heard at its start." in done.stdout
     )
-    told = json.loads(remit("guard", "status", "--json", folder=tmp_path, **variables).stdout)
-    assert (told["schema"], told["ok"], told["tools"][0]["version"]) == ("remit.guard-status/1", False, "2.2.0")
+    status = json.loads(remit("guard", "status", "--json", folder=tmp_path, **variables).stdout)
+    assert (status["schema"], status["ok"], status["tools"][0]["version"]) == ("remit.guard-status/1", False, "2.2.0")

@@ -17,8 +17,8 @@ async def tree(folder: Path) -> list[tuple[str, str, int]]:
     """Return the sub-agents of the newest run: what they do, how they ended, and what they spent."""
     async with record(folder) as store:
         (run, *_) = await store.runs(limit=1)
-        found = await delegations_of(store, run.run)
-    return [(each.objective, str(each.status), each.usage.total if each.usage else 0) for each in found[1:]]
+        delegations = await delegations_of(store, run.run)
+    return [(each.objective, str(each.status), each.usage.total if each.usage else 0) for each in delegations[1:]]
 
 
 async def test_what_runs_through_a_restart_counts_for_depth_and_at_once_and_pays_for_itself(tmp_path: Path) -> None:

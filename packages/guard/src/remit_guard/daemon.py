@@ -203,7 +203,7 @@ class GuardApp:
             return
         answering = asyncio.create_task(self._answer(scope["method"], scope["path"], await _body(receive)))
         self._answering.add(answering)
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_wait_for_disconnect(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             while not answering.done():
@@ -267,7 +267,7 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(parts) if size <= MAX_BYTES else None
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until a client that has sent its request whole closes the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -49,34 +49,34 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
-def deeper(asked: list[str], results: list[str]) -> Calls:
+def deeper(prompts: list[str], results: list[str]) -> Calls:
     """Start a sub-agent at every level, for ever."""
-    return [] if results else [spawn(f"{len(asked)} below {asked[-1][-40:]}")]
+    return [] if results else [spawn(f"{len(prompts)} below {prompts[-1][-40:]}")]
 
 
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
     with ScriptedModel(deeper) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
+        output = "\n".join(model.results)
+    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in output
     assert desk.tokens() == spent(model)
     assert desk.tree().count("general-purpose") == 3
 
 
 def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
-    def burst(asked: list[str], results: list[str]) -> Calls:
-        return [] if results or "Do task" in asked[-1] else [spawn(number) for number in range(6)]
+    def burst(prompts: list[str], results: list[str]) -> Calls:
+        return [] if results or "Do task" in prompts[-1] else [spawn(number) for number in range(6)]
 
     with ScriptedModel(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "TOKEN_BUDGET_EXCEEDED" in told
+        output = "\n".join(model.results)
+    assert "TOKEN_BUDGET_EXCEEDED" in output
     assert desk.tokens() == spent(model) <= 280
 
 
 def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> None:
-    def two(asked: list[str], results: list[str]) -> Calls:
-        return [spawn(len(results))] if len(results) < 2 and "Do task" not in asked[-1] else []
+    def two(prompts: list[str], results: list[str]) -> Calls:
+        return [spawn(len(results))] if len(results) < 2 and "Do task" not in prompts[-1] else []
 
     store = desk.store
     with ScriptedModel(two) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
@@ -89,17 +89,17 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.results)
+        output = "\n".join(model.results)
     assert "Done." in out, err
-    assert "A person was asked, and did not agree to more." in told
+    assert "A person was asked, and did not agree to more." in output
     assert desk.tree().count("general-purpose") == 1
 
 
 def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_the_same_total(desk: Desk) -> None:
     killed = list[int]()
 
-    def three(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def three(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return []
         if len(results) == 1:
             guards[0].send_signal(signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
         assert "no sub-agent may start. To start it: remit guard serve" in "\n".join(model.results)
         first = model.answers
     with (
-        ScriptedModel(lambda asked, results: [] if results or "Do task" in asked[-1] else [spawn(9)]) as model,
+        ScriptedModel(lambda prompts, results: [] if results or "Do task" in prompts[-1] else [spawn(9)]) as model,
         desk.guard(reserve=100),
     ):
         run(desk, model)
@@ -125,13 +125,13 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
 
 
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
-    said = subprocess.run([CLAUDE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    assert said.split()[0] in ClaudeCode.tried
+    version = subprocess.run([CLAUDE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    assert version.split()[0] in ClaudeCode.tried
 
 
 def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_on(desk: Desk) -> None:
-    def busy(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def busy(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return [("Bash", {"command": f"echo {len(results)}", "description": "Say a number"})]
         return [] if results else [spawn(1)]
 
@@ -142,8 +142,8 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
 
 
 def test_sub_agents_in_the_background_are_counted_too(desk: Desk) -> None:
-    def background(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1] or results:
+    def background(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1] or results:
             return []
         name, given = spawn(1)
         return [(name, {**given, "run_in_background": True})]
@@ -158,28 +158,28 @@ def test_sub_agents_that_run_while_the_guard_is_killed_and_started_again_keep_th
     limits = {"depth": 2, "reserve": 100}
     with ExitStack() as guards:
 
-        def through(asked: list[str], results: list[str]) -> Calls:
-            if "Do task 2" in asked[-1] and not results:
+        def through(prompts: list[str], results: list[str]) -> Calls:
+            if "Do task 2" in prompts[-1] and not results:
                 first.kill()
                 first.wait()
                 guards.enter_context(desk.guard(**limits))
                 return [("Bash", {"command": "echo on", "description": "Go on"})]
-            if "Do task 2" in asked[-1]:
+            if "Do task 2" in prompts[-1]:
                 return [spawn(3)] if len(results) == 1 else []
-            return [] if results else [spawn(2 if "Do task 1" in asked[-1] else 1)]
+            return [] if results else [spawn(2 if "Do task 1" in prompts[-1] else 1)]
 
         first = guards.enter_context(desk.guard(**limits))
         with ScriptedModel(through) as model:
             run(desk, model)
-            told = "\n".join(model.results)
-    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
+            output = "\n".join(model.results)
+    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in output
     assert desk.tokens() == spent(model)
     assert desk.tree().count("general-purpose") == 3
 
 
 def test_a_message_that_wakes_a_sub_agent_is_asked_for_and_counted(desk: Desk) -> None:
-    def waking(asked: list[str], results: list[str]) -> Calls:
-        if any("Do task" in each for each in asked):
+    def waking(prompts: list[str], results: list[str]) -> Calls:
+        if any("Do task" in each for each in prompts):
             return []
         if len(results) < 2:
             return [("ToolSearch", {"query": "select:SendMessage", "max_results": 3}) if results else spawn(1)]
@@ -196,21 +196,21 @@ def test_a_message_that_wakes_a_sub_agent_is_asked_for_and_counted(desk: Desk) -
 
 
 def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(asked: list[str], results: list[str]) -> Calls:
+    def escape(prompts: list[str], results: list[str]) -> Calls:
         return [] if results else [("Bash", {"command": "cd /tmp && codex exec x", "description": "Escape"})]
 
     with ScriptedModel(escape) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: `codex` in a shell of claude-code is a session outside of this tree" in told
+        output = "\n".join(model.results)
+    assert "Remit: `codex` in a shell of claude-code is a session outside of this tree" in output
 
 
 def test_a_session_whose_tokens_cannot_be_counted_starts_no_sub_agents(desk: Desk) -> None:
     """Without a transcript nobody would know what they spend."""
     with ScriptedModel(deeper) as model, desk.guard(tokens=100_000, reserve=100):
         run(desk, model, "--no-session-persistence")
-        told = "\n".join(model.results)
-    assert "Remit: This session keeps no transcript" in told
+        output = "\n".join(model.results)
+    assert "Remit: This session keeps no transcript" in output
     assert len(desk.last()["delegations"]) == 1, "the session alone"
 
 
@@ -223,8 +223,8 @@ def test_a_sub_agent_that_another_hook_refuses_holds_no_place(desk: Desk) -> Non
     hooks["hooks"]["PreToolUse"].append({"matcher": "Agent", "hooks": [refusing]})
     settings.write_text(json.dumps(hooks))
 
-    def two(asked: list[str], results: list[str]) -> Calls:
-        return [spawn(len(results))] if len(results) < 2 and "Do task" not in asked[-1] else []
+    def two(prompts: list[str], results: list[str]) -> Calls:
+        return [spawn(len(results))] if len(results) < 2 and "Do task" not in prompts[-1] else []
 
     with ScriptedModel(two) as model, desk.guard(at_once=1, reserve=100):
         run(desk, model)

@@ -30,11 +30,11 @@ def spawn(number: int | str, kind: str = "worker") -> tuple[str, dict[str, Any]]
     return "multi_agent_v1.spawn_agent", {"message": f"Do task {number}", "agent_type": kind}
 
 
-def waiting(asked: list[str], results: list[str]) -> Calls:
+def waiting(prompts: list[str], results: list[str]) -> Calls:
     """Wait for the sub-agents that were started and have not answered yet; none: all have."""
-    said = "\n".join(results)
-    started = re.findall(r'"agent_id":"([^"]+)"', said)
-    missing = [each for each in started if f'"{each}":{{"completed"' not in said]
+    output = "\n".join(results)
+    started = re.findall(r'"agent_id":"([^"]+)"', output)
+    missing = [each for each in started if f'"{each}":{{"completed"' not in output]
     return [("multi_agent_v1.wait_agent", {"targets": missing, "timeout_ms": 60_000})] if missing else []
 
 
@@ -85,16 +85,16 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
-def deeper(asked: list[str], results: list[str]) -> Calls:
+def deeper(prompts: list[str], results: list[str]) -> Calls:
     """Start a sub-agent at every level, for ever."""
-    return waiting(asked, results) if results else [spawn(f"below {asked[-1][-40:]}")]
+    return waiting(prompts, results) if results else [spawn(f"below {prompts[-1][-40:]}")]
 
 
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
     with ScriptedModel(deeper, responses) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
+        output = "\n".join(model.results)
+    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in output
     assert desk.tokens() == model.spent
     assert desk.tree().count("worker") == 3
     assert model.answers == 8
@@ -109,10 +109,10 @@ def new_form(number: int) -> tuple[str, dict[str, Any]]:
     return "collaboration.spawn_agent", about
 
 
-def waiting_in_new_form(asked: list[str], results: list[str]) -> Calls:
+def waiting_in_new_form(prompts: list[str], results: list[str]) -> Calls:
     """Wait until as many tasks were answered as were given: an answer may come before the wait, which lasts then."""
     given = sum('"task_name"' in each or not each for each in results)
-    answered = sum("Message Type: FINAL_ANSWER" in each for each in asked)
+    answered = sum("Message Type: FINAL_ANSWER" in each for each in prompts)
     return [("collaboration.wait_agent", {"timeout_ms": 10_000})] if answered < given else []
 
 
@@ -128,28 +128,28 @@ def test_a_burst_never_starts_more_than_the_tokens_allow(
 ) -> None:
     answered = threading.Event()
 
-    def burst(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def burst(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             answered.wait(SECONDS)  # none ends before all were asked for
             return []
         if results:
             answered.set()
-        return wait(asked, results) if results else [one(number) for number in range(6)]
+        return wait(prompts, results) if results else [one(number) for number in range(6)]
 
     with ScriptedModel(burst, responses) as model, desk.guard(tokens=380, reserve=150, at_limit="stop"):
         run(desk, model, more=more)
-        told = "\n".join(model.results)
-    assert "TOKEN_BUDGET_EXCEEDED" in told
-    assert len(re.findall(r'"(?:agent_id|task_name)":', told)) == 3, "the third one has less than the others"
+        output = "\n".join(model.results)
+    assert "TOKEN_BUDGET_EXCEEDED" in output
+    assert len(re.findall(r'"(?:agent_id|task_name)":', output)) == 3, "the third one has less than the others"
     assert desk.tokens() == model.spent <= 380
 
 
 def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> None:
-    def two(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def two(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return []
         is_asked = any("did not agree" in each for each in results)
-        return waiting(asked, results) or ([] if is_asked else [spawn(len(results))])
+        return waiting(prompts, results) or ([] if is_asked else [spawn(len(results))])
 
     with ScriptedModel(two, responses) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
         process = start(desk, model)
@@ -161,9 +161,9 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", desk.store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.results)
+        output = "\n".join(model.results)
     assert "Done." in out, err
-    assert "A person was asked, and did not agree to more." in told
+    assert "A person was asked, and did not agree to more." in output
     assert desk.tree().count("worker") == 1
     assert desk.tokens() == model.spent
 
@@ -172,10 +172,10 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_the_session_goes_
     """The guard dies after the first sub-agent, and is there again after the second was refused."""
     with ExitStack() as guards:
 
-        def three(asked: list[str], results: list[str]) -> Calls:
-            if "Do task" in asked[-1]:
+        def three(prompts: list[str], results: list[str]) -> Calls:
+            if "Do task" in prompts[-1]:
                 return []
-            if unfinished := waiting(asked, results):
+            if unfinished := waiting(prompts, results):
                 return unfinished
             is_refused = any("no sub-agent may start. To start it: remit guard serve" in each for each in results)
             if not results:
@@ -200,9 +200,9 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_the_session_goes_
 def test_a_sub_agent_that_spends_the_last_tokens_may_use_no_tool_and_the_session_goes_on(desk: Desk) -> None:
     written = desk.folder / "written"
 
-    def busy(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" not in asked[-1]:
-            return waiting(asked, results) if results else [spawn(1)]
+    def busy(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" not in prompts[-1]:
+            return waiting(prompts, results) if results else [spawn(1)]
         is_told = any("The tokens of this session are spent" in each for each in results)
         return [] if is_told else [("exec_command", {"cmd": f"echo {len(results)} >> {written}"})]
 
@@ -214,37 +214,37 @@ def test_a_sub_agent_that_spends_the_last_tokens_may_use_no_tool_and_the_session
 
 
 def test_a_sub_agent_that_is_woken_again_and_again_is_stopped_at_the_limit(desk: Desk) -> None:
-    def awake(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def awake(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return []
         if not results:
             return [new_form(1)]
         if "Remit:" in results[-1]:
             return []
-        return waiting_in_new_form(asked, results) or [
+        return waiting_in_new_form(prompts, results) or [
             ("collaboration.followup_task", {"target": "task_1", "message": "Do task once more"})
         ]
 
     with ScriptedModel(awake, responses) as model, desk.guard(tokens=600, reserve=100, at_limit="stop"):
         run(desk, model, more="features.multi_agent_v2 = true")
-        told = "\n".join(model.results)
-    assert "Remit: TOKEN_BUDGET_EXCEEDED" in told
+        output = "\n".join(model.results)
+    assert "Remit: TOKEN_BUDGET_EXCEEDED" in output
     assert desk.tokens() == model.spent
     assert 500 <= model.spent <= 600 + 6 * (INPUT + OUTPUT)
 
 
 def test_a_start_that_codex_itself_refuses_holds_no_place(desk: Desk) -> None:
-    def again(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def again(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return []
         kinds = ["unknown", "unknown", "worker"]
-        return waiting(asked, results) or [spawn(number, kinds[number]) for number in range(len(results), 3)][:1]
+        return waiting(prompts, results) or [spawn(number, kinds[number]) for number in range(len(results), 3)][:1]
 
     with ScriptedModel(again, responses) as model, desk.guard(reserve=100, at_once=1):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert told.count("unknown agent_type") == 1
-    assert "FAN_OUT_EXCEEDED" not in told
+        output = "\n".join(model.results)
+    assert output.count("unknown agent_type") == 1
+    assert "FAN_OUT_EXCEEDED" not in output
     assert desk.tokens() == model.spent
 
 
@@ -290,7 +290,7 @@ def test_undo_leaves_the_file_as_it_was_after_codex_has_used_it(desk: Desk) -> N
     before = b'{"hooks":   {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}'
     hooks.write_bytes(before)
     desk.remit("guard", "codex", "--yes")
-    with ScriptedModel(lambda asked, results: [], responses) as model, desk.guard():
+    with ScriptedModel(lambda prompts, results: [], responses) as model, desk.guard():
         run(desk, model)
         assert "codex" in desk.remit("guard", "status")
     desk.remit("guard", "codex", "--undo")
@@ -298,9 +298,9 @@ def test_undo_leaves_the_file_as_it_was_after_codex_has_used_it(desk: Desk) -> N
 
 
 def test_the_budget_of_codex_itself_ends_a_tree_that_does_not_heed_the_guard(desk: Desk) -> None:
-    def heedless(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" not in asked[-1]:
-            return waiting(asked, results) if results else [spawn(1)]
+    def heedless(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" not in prompts[-1]:
+            return waiting(prompts, results) if results else [spawn(1)]
         return [("exec_command", {"cmd": "true"})]
 
     budget = "features.rollout_budget = {enabled = true, limit_tokens = 600, reminder_at_remaining_tokens = [100]}"
@@ -311,15 +311,15 @@ def test_the_budget_of_codex_itself_ends_a_tree_that_does_not_heed_the_guard(des
 
 
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
-    said = subprocess.run([CODEX, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    assert said.split()[-1] in Codex.tried
+    version = subprocess.run([CODEX, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    assert version.split()[-1] in Codex.tried
 
 
 def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(asked: list[str], results: list[str]) -> Calls:
+    def escape(prompts: list[str], results: list[str]) -> Calls:
         return [] if results else [("exec_command", {"cmd": "cd /tmp && claude -p x"})]
 
     with ScriptedModel(escape, responses) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: `claude` in a shell of codex is a session outside of this tree" in told
+        output = "\n".join(model.results)
+    assert "Remit: `claude` in a shell of codex is a session outside of this tree" in output

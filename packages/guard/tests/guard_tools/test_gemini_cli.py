@@ -60,32 +60,32 @@ def run(desk: Desk, model: ScriptedModel) -> None:
 
 
 def test_a_series_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
-    def endless(asked: list[str], results: list[str]) -> Calls:
-        is_over = "Do task" in asked[-1] or "TOKEN_BUDGET_EXCEEDED" in "".join(results)
+    def endless(prompts: list[str], results: list[str]) -> Calls:
+        is_over = "Do task" in prompts[-1] or "TOKEN_BUDGET_EXCEEDED" in "".join(results)
         return [] if is_over else [spawn(len(results))]
 
     with scripted(endless) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: TOKEN_BUDGET_EXCEEDED: no tokens are left" in told
+        output = "\n".join(model.results)
+    assert "Remit: TOKEN_BUDGET_EXCEEDED: no tokens are left" in output
     assert desk.tokens() == spent(model)
     assert desk.tree().count("─ generalist  success") == 4
 
 
 def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
-    def burst(asked: list[str], results: list[str]) -> Calls:
-        return [] if results or "Do task" in asked[-1] else [spawn(number) for number in range(6)]
+    def burst(prompts: list[str], results: list[str]) -> Calls:
+        return [] if results or "Do task" in prompts[-1] else [spawn(number) for number in range(6)]
 
     with scripted(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "TOKEN_BUDGET_EXCEEDED" in told
+        output = "\n".join(model.results)
+    assert "TOKEN_BUDGET_EXCEEDED" in output
     assert desk.tokens() == spent(model) <= 280
 
 
 def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> None:
-    def two(asked: list[str], results: list[str]) -> Calls:
-        return [spawn(len(results))] if len(results) < 2 and "Do task" not in asked[-1] else []
+    def two(prompts: list[str], results: list[str]) -> Calls:
+        return [spawn(len(results))] if len(results) < 2 and "Do task" not in prompts[-1] else []
 
     with scripted(two) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
         process = start(desk, model)
@@ -97,17 +97,17 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", desk.store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.results)
+        output = "\n".join(model.results)
     assert "Done." in out, err
-    assert "A person was asked, and did not agree to more." in told
+    assert "A person was asked, and did not agree to more." in output
     assert desk.tree().count("generalist") == 1
 
 
 def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_the_same_total(desk: Desk) -> None:
     with ExitStack() as guards:
 
-        def three(asked: list[str], results: list[str]) -> Calls:
-            if "Do task" in asked[-1]:
+        def three(prompts: list[str], results: list[str]) -> Calls:
+            if "Do task" in prompts[-1]:
                 if process.poll() is None:  # killed while the first sub-agent works
                     process.send_signal(signal.SIGKILL)
                     process.wait()
@@ -126,15 +126,15 @@ def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_t
 
 
 def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_on(desk: Desk) -> None:
-    def busy(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def busy(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return [("run_shell_command", {"command": f"echo {len(results)}", "description": "Say a number"})]
         return [] if results else [spawn(1)]
 
     with scripted(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: The tokens of this session are spent." in told
+        output = "\n".join(model.results)
+    assert "Remit: The tokens of this session are spent." in output
     assert desk.tokens() == spent(model)
     assert 300 <= spent(model) <= 300 + 2 * (INPUT + OUTPUT)
 
@@ -148,15 +148,17 @@ def test_undo_leaves_the_settings_byte_for_byte_as_they_were(desk: Desk) -> None
 
 
 def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
-    said = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    assert said.split()[0] in GeminiCli.tried
+    version = subprocess.run(
+        [*COMMAND, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS
+    ).stdout
+    assert version.split()[0] in GeminiCli.tried
 
 
 def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(asked: list[str], results: list[str]) -> Calls:
+    def escape(prompts: list[str], results: list[str]) -> Calls:
         return [] if results else [("run_shell_command", {"command": "codex exec x", "description": "Escape"})]
 
     with scripted(escape) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: `codex` in a shell of gemini-cli is a session outside of this tree" in told
+        output = "\n".join(model.results)
+    assert "Remit: `codex` in a shell of gemini-cli is a session outside of this tree" in output

@@ -68,34 +68,34 @@ def run(desk: Desk, model: ScriptedModel) -> None:
     assert "Done." in out, out + err
 
 
-def deeper(asked: list[str], results: list[str]) -> Calls:
+def deeper(prompts: list[str], results: list[str]) -> Calls:
     """Start a sub-agent at every level, for ever."""
-    return [] if results else [spawn(f"below {asked[-1][-20:]}")]
+    return [] if results else [spawn(f"below {prompts[-1][-20:]}")]
 
 
 def test_a_tree_that_would_go_on_for_ever_is_stopped_at_the_limit_and_counted_to_the_token(desk: Desk) -> None:
     with ScriptedModel(deeper) as model, desk.guard(depth=2, tokens=100_000, reserve=100):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in told
+        output = "\n".join(model.results)
+    assert "Remit: MAX_DEPTH_EXCEEDED: Delegation depth limit reached (2/2)." in output
     assert desk.tokens() == spent(model)
     assert desk.tree().count("worker") == 3
 
 
 def test_a_burst_never_starts_more_than_the_tokens_allow(desk: Desk) -> None:
-    def burst(asked: list[str], results: list[str]) -> Calls:
-        return [] if results or "Do task" in asked[-1] else [spawn(number) for number in range(6)]
+    def burst(prompts: list[str], results: list[str]) -> Calls:
+        return [] if results or "Do task" in prompts[-1] else [spawn(number) for number in range(6)]
 
     with ScriptedModel(burst) as model, desk.guard(tokens=280, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "TOKEN_BUDGET_EXCEEDED" in told
+        output = "\n".join(model.results)
+    assert "TOKEN_BUDGET_EXCEEDED" in output
     assert desk.tokens() == spent(model) <= 280
 
 
 def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> None:
-    def two(asked: list[str], results: list[str]) -> Calls:
-        return [spawn(len(results))] if len(results) < 2 and "Do task" not in asked[-1] else []
+    def two(prompts: list[str], results: list[str]) -> Calls:
+        return [spawn(len(results))] if len(results) < 2 and "Do task" not in prompts[-1] else []
 
     with ScriptedModel(two) as model, desk.guard(tokens=50, reserve=100, at_limit="ask"):
         process = start(desk, model)
@@ -107,31 +107,31 @@ def test_an_approval_from_another_process_lets_one_spawn_through(desk: Desk) -> 
                 time.sleep(0.2)
             desk.remit("pending", answer, "last", "--store", desk.store)
         out, err = process.communicate(timeout=SECONDS)
-        told = "\n".join(model.results)
+        output = "\n".join(model.results)
     assert "Done." in out, err
-    assert "A person was asked, and did not agree to more." in told
+    assert "A person was asked, and did not agree to more." in output
     assert desk.tree().count("worker") == 1
 
 
 def test_without_the_guard_nothing_starts(desk: Desk) -> None:
     with ScriptedModel(deeper) as model:
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "no sub-agent may start. To start it: remit guard serve" in told
+        output = "\n".join(model.results)
+    assert "no sub-agent may start. To start it: remit guard serve" in output
     assert model.answers == 2
 
 
 def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_on(desk: Desk) -> None:
-    def busy(asked: list[str], results: list[str]) -> Calls:
-        if "Do task" in asked[-1]:
+    def busy(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
             return [("bash", {"command": f"echo {len(results)}", "description": "Say a number"})]
         return [] if results else [spawn(1)]
 
     with ScriptedModel(busy) as model, desk.guard(tokens=300, reserve=100, at_limit="stop"):
         run(desk, model)
-        told = "\n".join(model.results)
+        output = "\n".join(model.results)
     if version() != "1.18.18":  # which ends the sub-agent with an empty result
-        assert "Remit: The tokens of this session are spent." in told
+        assert "Remit: The tokens of this session are spent." in output
     assert desk.tokens() == spent(model)
     assert 300 <= spent(model) <= 300 + 4 * (INPUT + OUTPUT)
 
@@ -139,9 +139,9 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
 def test_while_the_guard_is_dead_nothing_starts_and_afterwards_it_goes_on_with_the_same_total(desk: Desk) -> None:
     with ExitStack() as guards:
 
-        def across(asked: list[str], results: list[str]) -> Calls:
-            if "Do task 0" not in asked[-1]:
-                return [] if "Do task" in asked[-1] or len(results) > 1 else [spawn(len(results))]
+        def across(prompts: list[str], results: list[str]) -> Calls:
+            if "Do task 0" not in prompts[-1]:
+                return [] if "Do task" in prompts[-1] or len(results) > 1 else [spawn(len(results))]
             if not results:  # killed while a sub-agent works, which then wants to start another one
                 process.send_signal(signal.SIGKILL)
                 process.wait()
@@ -164,15 +164,15 @@ def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
 
 
 def version() -> str:
-    said = subprocess.run([OPENCODE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    return said.split()[0]
+    output = subprocess.run([OPENCODE, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    return output.split()[0]
 
 
 def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(asked: list[str], results: list[str]) -> Calls:
+    def escape(prompts: list[str], results: list[str]) -> Calls:
         return [] if results else [("bash", {"command": "cd /tmp && codex exec x", "description": "Escape"})]
 
     with ScriptedModel(escape) as model, desk.guard(shell="deny"):
         run(desk, model)
-        told = "\n".join(model.results)
-    assert "Remit: `codex` in a shell of opencode is a session outside of this tree" in told
+        output = "\n".join(model.results)
+    assert "Remit: `codex` in a shell of opencode is a session outside of this tree" in output

@@ -141,7 +141,7 @@ class GeminiCli(CodingTool):
 
 def _without_comments(text: str) -> str:
     """Return settings without the comments that the tool allows in them."""
-    return _COMMENT.sub(lambda found: found["string"] or " ", text)
+    return _COMMENT.sub(lambda match: match["string"] or " ", text)
 
 
 def _runs_hooks(settings: dict[str, Any], folder: Path) -> bool:

@@ -29,7 +29,7 @@ const isSpent = (info) => info.role === "assistant" && info.tokens && Object.val
 export const RemitGuard = async ({ client, directory }) => {
   const parents = new Map(); // the parent of each session; empty: the session is the user's
   const roots = new Set(); // sessions of the user that the guard was told of
-  let told = Promise.resolve();
+  let previous = Promise.resolve();
 
   const parentOf = async (session) => {
     if (!parents.has(session)) {
@@ -60,13 +60,13 @@ export const RemitGuard = async ({ client, directory }) => {
   };
   // What only meters never stops the tool. It is told in the order in which it happened.
   const meter = (event) => {
-    const answer = told.then(async () => {
+    const answer = previous.then(async () => {
       const answered = await tell(event, METER_MS);
       if (answered.is_new) await tellEarlier(await rootOf(event.session));
       return answered;
     });
-    told = answer.catch(() => ({}));
-    return told;
+    previous = answer.catch(() => ({}));
+    return previous;
   };
 
   return {
