@@ -76,8 +76,8 @@ def _unix(path: str) -> str:
 
 
 def _fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=20) as found:
-        return found.read().decode()
+    with urllib.request.urlopen(url, timeout=20) as reply:
+        return reply.read().decode()
 
 
 def _syscall(numbers: dict[str, int]) -> str:
@@ -100,7 +100,7 @@ def _signal(pid: int) -> None:
     os.kill(pid, 0)
 
 
-def _read(path: str) -> str:
+def _read_file(path: str) -> str:
     return Path(path).read_bytes().decode("utf-8", "replace")
 
 
@@ -109,7 +109,7 @@ def _list(path: str) -> list[str]:
 
 
 _ATTEMPTS: dict[str, Callable[[Any], object]] = {
-    "read": _read,
+    "read": _read_file,
     "list": _list,
     "write": _write,
     "truncate": partial(os.truncate, length=0),

@@ -55,7 +55,7 @@ remote = "api-expert"
 def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its_own_hub_knows(tmp_path: Path) -> None:
     make_team(tmp_path, more=ELSEWHERE)
     shown = remit("agents", "show", "tax-ai", folder=tmp_path).stdout
-    fields = {name: said.strip() for name, said in (line.split("  ", 1) for line in shown.splitlines())}
+    fields = {name: text.strip() for name, text in (line.split("  ", 1) for line in shown.splitlines())}
     assert (fields["location"], fields["name there"]) == ("tax-office, https://tax.example:8443", "tax")
     assert fields["after a restart"] == "resumed"
     assert not {"tools", "may call", "runs in"} & fields.keys()

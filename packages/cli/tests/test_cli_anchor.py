@@ -40,7 +40,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(audit, arguments)
 
 
-def found(result: Result) -> list[str]:
+def tamperings(result: Result) -> list[str]:
     return [each["tampering"] for each in json.loads(result.stdout)["findings"]]
 
 
@@ -69,13 +69,13 @@ def test_a_rollback_of_all_files_is_found_by_an_anchor_in_any_form(path: Path, f
         kept.write_text(f"Nov 16 10:00:00 host remit[7]: started\nNov 16 10:00:01 host remit[7]: {line}")
     given = line if form == "line" else str(kept)
     whole = run("verify", str(path), "--anchor", given, "--json")
-    assert (whole.exit_code, found(whole)) == (0, [])
+    assert (whole.exit_code, tamperings(whole)) == (0, [])
     assert json.loads(whole.stdout)["anchors"] == (2 if form in ("export", "checkpoints") else 1)
     for name in FILES:
         shutil.copy2(older / name, path.parent / name)
     assert run("verify", str(path)).exit_code == 0
     rolled_back = run("verify", str(path), "--anchor", given, "--json")
-    assert (rolled_back.exit_code, found(rolled_back)) == (1, ["checkpoint missing", "rolled back"])
+    assert (rolled_back.exit_code, tamperings(rolled_back)) == (1, ["checkpoint missing", "rolled back"])
 
 
 def test_anchors_are_appended_to_a_file(path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_key_is_pinned_as_text_or_as_a_file(path: Path, form: str) -> None:
         file.write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     assert run("verify", str(path), "--public-key", public.hex() if form == "text" else str(file)).exit_code == 0
     other = run("verify", str(path), "--public-key", "00" * 32, "--json")
-    assert (other.exit_code, found(other)) == (1, ["checkpoint forged", "key signed nothing", "unsigned"])
+    assert (other.exit_code, tamperings(other)) == (1, ["checkpoint forged", "key signed nothing", "unsigned"])
 
 
 @pytest.mark.parametrize(

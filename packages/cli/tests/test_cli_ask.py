@@ -72,9 +72,9 @@ def test_what_is_asked_for_is_done(team: Path) -> None:
 
 
 def test_a_question_can_be_replied_to_in_its_session(team: Path) -> None:
-    asked = remit("ask", "please order me a pizza", "--session", "s", folder=team)
-    assert "the size (small or large)?" in asked.stdout
-    assert 'Reply with: remit ask --session s "…"' in asked.stderr
+    first = remit("ask", "please order me a pizza", "--session", "s", folder=team)
+    assert "the size (small or large)?" in first.stdout
+    assert 'Reply with: remit ask --session s "…"' in first.stderr
     done = remit("ask", "size: large", "--session", "s", folder=team)
     assert "One large pizza is on its way." in done.stdout
 

@@ -305,8 +305,8 @@ async def test_the_verification_says_how_many_rows_no_signature_covers_and_since
     output = document("audit", "verify", folder=tmp_path)
     assert (output["ok"], output["unprotected"], output["checkpoints"]) == (True, 3, 0), output
     assert output["unprotected_since_ms"] >= at_ms
-    told = remit("audit", "verify", folder=tmp_path).stdout
-    assert "no signature covers the last 3 rows, since 20" in told
+    shown = remit("audit", "verify", folder=tmp_path).stdout
+    assert "no signature covers the last 3 rows, since 20" in shown
     await store.close()
     output = document("audit", "verify", folder=tmp_path)
     assert (output["ok"], output["unprotected"], output["checkpoints"]) == (True, 0, 1)

@@ -83,10 +83,10 @@ def test_records_come_one_per_line_with_what_is_said_between_them(crew: Path) ->
     assert {each.session for each in records} == {"s-1"}
     kinds = [each.kind for each in records]
     assert [kind for kind in kinds if kind != "delta"] == ["started", "result"] * 2
-    said = [each for each in records if each.kind == "delta"]
-    assert {each.seq for each in said} == {0}
+    deltas = [each for each in records if each.kind == "delta"]
+    assert {each.seq for each in deltas} == {0}
     answers = [each.body["result"] for each in records if each.kind == "result"]
-    assert "".join(each.body["text"] for each in said) == "".join(answers)
+    assert "".join(each.body["text"] for each in deltas) == "".join(answers)
 
 
 def test_a_request_that_cannot_be_one_is_explained_and_the_next_is_answered(crew: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_conversation_goes_on_with_what_was_said_before_as_its_user_wrote_it(c
 
 def test_a_model_is_told_what_was_said_and_its_calls_are_shown(tmp_path: Path) -> None:
     def plan(request: Request) -> Answer:
-        asked: dict[str, Any] = {"agent_name": "coder", "task": "Fix it", "context": {"last_messages": 4}}
-        return say("It is fixed.") if request.results else call("sub_agent", **asked)
+        arguments: dict[str, Any] = {"agent_name": "coder", "task": "Fix it", "context": {"last_messages": 4}}
+        return say("It is fixed.") if request.results else call("sub_agent", **arguments)
 
     with OpenAIServer([plan]) as planner, OpenAIServer([say("One line changed.", usage=(400, 12))]) as coder:
         (tmp_path / "remit.toml").write_text(
@@ -182,17 +182,17 @@ def test_a_session_that_nobody_named_or_with_another_agent_is_not_shown(crew: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["hllo"], "did you mean `hello`?"),
         (["hello", "--session", "a\nb"], "control characters are not allowed"),
         (["hello", "--budget", "0"], "--budget"),
     ],
 )
-def test_a_conversation_that_cannot_begin_says_why(crew: Path, arguments: list[str], said: str) -> None:
+def test_a_conversation_that_cannot_begin_says_why(crew: Path, arguments: list[str], message: str) -> None:
     done = remit(crew, "chat", *arguments, input="x\n")
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 # ── commands ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,7 +217,7 @@ def test_commands_tell_of_the_conversation_on_stderr(crew: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [
         ("/histroy", "No such command /histroy; did you mean `/history`?"),
         ("/xyz", "No such command /xyz; see /help"),
@@ -227,10 +227,10 @@ def test_commands_tell_of_the_conversation_on_stderr(crew: Path) -> None:
         ("/budget", "the last answer    no requests yet"),
     ],
 )
-def test_a_command_that_has_nothing_to_tell_says_so(crew: Path, typed: str, said: str) -> None:
+def test_a_command_that_has_nothing_to_tell_says_so(crew: Path, typed: str, message: str) -> None:
     done = chat(crew, "hello", typed=f"{typed}\n")
     assert (done.returncode, done.stdout) == (0, "")
-    assert said in done.stderr.splitlines()
+    assert message in done.stderr.splitlines()
 
 
 def test_a_request_that_begins_with_a_slash_is_typed_with_two(crew: Path) -> None:
@@ -318,7 +318,7 @@ def test_everything_that_was_answered_is_there_after_a_kill(crew: Path) -> None:
     done = chat(crew, "worker", "--session", "s-1", typed="/history\nmore\n")
     assert (done.returncode, done.stdout) == (0, "more done\n")
     stderr = [line.strip() for line in done.stderr.splitlines()]
-    expected = [said for number in range(3) for said in (f"question {number}", f"question {number} done")]
+    expected = [text for number in range(3) for text in (f"question {number}", f"question {number} done")]
     assert [line for line in stderr if line in (*expected, "the last", "(no answer)")][-8:] == [
         *expected,
         "the last",

@@ -102,8 +102,8 @@ def test_a_terminal_that_can_do_little_is_asked_for_little(crew: Path, env: dict
         screen = answered(terminal)
     # What is recorded is shown once it is on disk, and what is said at once: that may be in the middle of a sentence.
     assert screen.count("\n  worker returned: SUCCESS ") == 1
-    said = re.sub(r"\n  .*", "", screen)
-    assert said.replace("\n", " ").count("It is done: it done ") == 1
+    text = re.sub(r"\n  .*", "", screen)
+    assert text.replace("\n", " ").count("It is done: it done ") == 1
     assert b"\x1b" not in terminal.raw if env.get("TERM") else terminal.raw.isascii()
 
 

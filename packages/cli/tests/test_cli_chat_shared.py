@@ -481,10 +481,10 @@ def test_a_terminal_that_can_do_little_is_asked_for_little(annas: Path, env: dic
 
 
 def test_what_is_said_also_goes_to_a_file_as_plain_lines(annas: Path) -> None:
-    said = annas / "said.txt"
-    with opened(annas, "--objective", "it, rude", "--mode", "full_auto", stdout=said) as terminal:
+    output_file = annas / "said.txt"
+    with opened(annas, "--objective", "it, rude", "--mode", "full_auto", stdout=output_file) as terminal:
         assert terminal.wait() == 0
-    text = said.read_text(encoding="utf-8")
+    text = output_file.read_text(encoding="utf-8")
     assert re.sub(r"\d\d:\d\d:\d\d", "…", text).startswith(
         "…  Local agent (turn 1, auto-sent)\n    message 1 about it, rude \ufffd\n…  Remote agent (turn 1)\n    heard: "
     )
@@ -620,12 +620,12 @@ def test_who_answered_and_by_what_is_on_record_and_no_word_of_it(annas: Path) ->
         terminal.wait_for("  │ better: The reason: the canary's objective\n")
         terminal.type("a\r")
         draft_waits(terminal, 2)
-        told = re.search(r"control the run at (\S+), with the token in\s+(\S+)\.", terminal.screen)
-        assert told is not None
-        headers = {"Authorization": f"Bearer {Path(told[2]).read_text().strip()}"}
-        with urlopen(Request(f"{told[1]}/v1/shared/runs", None, headers), timeout=PATIENCE_S) as reply:
+        match = re.search(r"control the run at (\S+), with the token in\s+(\S+)\.", terminal.screen)
+        assert match is not None
+        headers = {"Authorization": f"Bearer {Path(match[2]).read_text().strip()}"}
+        with urlopen(Request(f"{match[1]}/v1/shared/runs", None, headers), timeout=PATIENCE_S) as reply:
             run = next(each["id"] for each in json.load(reply)["runs"] if each["objective"] == secret)
-        with urlopen(Request(f"{told[1]}/v1/shared/runs/{run}/take_over", b"", headers), timeout=PATIENCE_S) as reply:
+        with urlopen(Request(f"{match[1]}/v1/shared/runs/{run}/take_over", b"", headers), timeout=PATIENCE_S) as reply:
             assert json.load(reply)["decides"] == "person"
         terminal.type("/stop\r")
         assert terminal.wait() == 0
@@ -686,12 +686,12 @@ def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
         headers = {"Authorization": f"Bearer {Path(file.strip().rstrip('.')).read_text().strip()}"}
         until(process.stderr.readline, "→ remit pending approve")
 
-        def asked(path: str, body: bytes | None = None) -> Any:
+        def fetch(path: str, body: bytes | None = None) -> Any:
             with urlopen(Request(f"{address}{path}", body, headers), timeout=PATIENCE_S) as reply:
                 return json.load(reply)
 
-        (run,) = [each for each in asked("/v1/shared/runs")["runs"] if each["state"] == "ready_to_send"]
-        assert asked(f"/v1/shared/runs/{run['id']}/stop", b"")["state"] == "stopped"
+        (run,) = [each for each in fetch("/v1/shared/runs")["runs"] if each["state"] == "ready_to_send"]
+        assert fetch(f"/v1/shared/runs/{run['id']}/stop", b"")["state"] == "stopped"
         _, stderr = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, stderr
 
@@ -719,8 +719,8 @@ def test_programs_get_what_happens_and_nothing_secret(annas: Path) -> None:
     assert {each["schema"] for each in events} == kinds
     moved = [(each["turn"], each["state"]) for each in events if each["schema"] == "remit.shared-delivery/1"]
     assert {(1, "waiting"), (1, "answered"), (2, "waiting"), (2, "answered")} <= set(moved)
-    said = [each for each in events if each["schema"] == "remit.shared-turn/1"]
-    assert [(each["speaker"], each["label"], each["text"]) for each in said] == [
+    turns = [each for each in events if each["schema"] == "remit.shared-turn/1"]
+    assert [(each["speaker"], each["label"], each["text"]) for each in turns] == [
         ("local_agent", "auto_sent", "message 1 about it"),
         ("remote_agent", None, "heard: message 1 about it"),
         ("local_agent", "auto_sent", "message 2 about it"),

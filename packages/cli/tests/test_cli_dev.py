@@ -17,8 +17,8 @@ def test_without_a_team_an_example_is_at_work_and_goes_on_after_a_restart(tmp_pa
         assert shown.said["link"].startswith(f"{shown.said['address']}/v1/console/enter?code=")
         assert shown.get("/v1/console")["views"] == ["operator", "chat"]
 
-        def is_whole(found: Any) -> bool:
-            kinds = {(each["user"], each.get("status", each["state"])) for each in found["runs"]}
+        def is_whole(listing: Any) -> bool:
+            kinds = {(each["user"], each.get("status", each["state"])) for each in listing["runs"]}
             return {("ada", "success"), ("ada", "partial"), ("ada", "running"), ("ben", "failed")} <= kinds
 
         shown.until("/v1/runs", is_whole)
@@ -27,12 +27,14 @@ def test_without_a_team_an_example_is_at_work_and_goes_on_after_a_restart(tmp_pa
         assert (spend["currency"], spend["totals"]["cost"] > 0) == ("EUR", True)
         assert shown.get("/v1/console")["currency"] == "EUR"
         assert "TAX_FILE" in shown.get("/v1/team")["file"]["text"]
-        (chat,) = shown.until("/v1/shared/runs", lambda found: found["runs"] and found["runs"][0]["waits"])["runs"]
+        (chat,) = shown.until("/v1/shared/runs", lambda listing: listing["runs"] and listing["runs"][0]["waits"])[
+            "runs"
+        ]
         assert chat["profile"] == "reviewer"
         (device,) = shown.get("/v1/shared/devices")["devices"]
         assert (device["name"], [each["name"] for each in device["offers"]]) == ("bob-desktop", ["api-expert"])
     with dev(tmp_path, "example") as shown:
-        runs = shown.until("/v1/runs", lambda found: found["runs"][0]["state"] == "running")["runs"]
+        runs = shown.until("/v1/runs", lambda listing: listing["runs"][0]["state"] == "running")["runs"]
         assert len({each["run"] for each in runs}) == len(runs)
         assert [each["id"] for each in shown.get("/v1/shared/runs")["runs"]] == [chat["id"]]
     assert {each.name for each in tmp_path.iterdir()} == {".remit"}

@@ -141,8 +141,8 @@ def test_a_device_that_was_revoked_cannot_be_paired_with_again_and_shows_no_code
 def offer(annas: Path, bobs: Path, *agents: AgentOffer) -> None:
     """Have Anna's device hear what Bob's shares with it."""
     with using_device(team_in(annas)) as device:
-        said = Opened(id=0, sender=device_of(bobs), message="", requester="", body=b"")
-        store_offers(MessageCipher(device), said, OffersMessage(agents=agents))
+        opened = Opened(id=0, sender=device_of(bobs), message="", requester="", body=b"")
+        store_offers(MessageCipher(device), opened, OffersMessage(agents=agents))
 
 
 def test_what_a_device_shares_is_listed_as_it_said_last(annas: Path, bobs: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_revoked_device_is_over_for_good(annas: Path, bobs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("pair", "remit:pair#abc"), 2, "Ask for the card again and copy all of it."),
         (("pair", "https://example.com"), 2, "Copy the whole link, from `remit:pair#` or `https://` to the end."),
@@ -213,9 +213,9 @@ def test_a_revoked_device_is_over_for_good(annas: Path, bobs: Path) -> None:
         (("allow",), 2, "Missing argument 'DEVICE'"),
     ],
 )
-def test_what_cannot_be_done_says_what_to_do(annas: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_done_says_what_to_do(annas: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = remit("devices", *arguments, folder=annas)
-    assert said in done.stderr
+    assert message in done.stderr
     assert (done.returncode, done.stdout) == (code, "")
 
 

@@ -79,9 +79,9 @@ def test_headings_within_examples_are_no_sections() -> None:
 
 
 def test_a_search_finds_sections_by_all_words_and_headings_first() -> None:
-    found = docs("--search", "LOOP_DETECTED").splitlines()
-    assert found[0] == "errors#loop_detected  LOOP_DETECTED"
-    assert len(found) > 1
+    lines = docs("--search", "LOOP_DETECTED").splitlines()
+    assert lines[0] == "errors#loop_detected  LOOP_DETECTED"
+    assert len(lines) > 1
     assert "no page has the words: qwxz" in refused("--search", "qwxz")
 
 

@@ -42,11 +42,11 @@ async def test_a_folder_in_order_has_no_problem(tmp_path: Path) -> None:
     done = remit("doctor", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith("0 problems, ")
-    found = checks(tmp_path)
-    assert found.pop("console")["state"] in ("ok", "warning"), "in a checkout, it may not be built"
-    assert {each["state"] for each in found.values()} == {"ok"}
-    assert {"Python", "remit", "packages", "team file", "disk", "durability", "store", "locks", "key"} <= found.keys()
-    assert {"clock", "audit", "questions", "runs", "terminal"} <= found.keys()
+    by_name = checks(tmp_path)
+    assert by_name.pop("console")["state"] in ("ok", "warning"), "in a checkout, it may not be built"
+    assert {each["state"] for each in by_name.values()} == {"ok"}
+    assert {"Python", "remit", "packages", "team file", "disk", "durability", "store", "locks", "key"} <= by_name.keys()
+    assert {"clock", "audit", "questions", "runs", "terminal"} <= by_name.keys()
 
 
 def test_what_needs_doing_comes_first_and_the_rest_is_one_line_for_each_group(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ TOKEN = "a-token-that-is-long-enough"
 async def test_a_hub_that_a_team_asks_is_looked_for(tmp_path: Path) -> None:
     async def looked_for(url: str) -> dict[str, Any]:
         (tmp_path / "remit.toml").write_text(PEER.format(url))
-        told = await asyncio.to_thread(remit, "doctor", "--json", folder=tmp_path, FAR_TOKEN=TOKEN)
-        output = {each["about"]: each for each in json.loads(told.stdout)["checks"]}
+        done = await asyncio.to_thread(remit, "doctor", "--json", folder=tmp_path, FAR_TOKEN=TOKEN)
+        output = {each["about"]: each for each in json.loads(done.stdout)["checks"]}
         assert output["peers.far.token"]["state"] == "ok"
         return output["peers.far"]
 
@@ -121,8 +121,8 @@ async def test_a_key_that_others_can_read_is_a_problem(tmp_path: Path) -> None:
     await run_once(tmp_path)
     key = tmp_path / ".remit" / "hub.db.key"
     key.chmod(0o644)
-    found = checks(tmp_path)["key"]
-    assert (found["state"], found["todo"]) == ("problem", "chmod 600 .remit/hub.db.key")
+    check = checks(tmp_path)["key"]
+    assert (check["state"], check["todo"]) == ("problem", "chmod 600 .remit/hub.db.key")
     key.chmod(0o600)
     key.write_text("nonsense", encoding="ascii")
     assert checks(tmp_path)["key"]["state"] == "problem"
@@ -143,18 +143,18 @@ async def test_a_record_that_was_tampered_with_or_comes_from_the_future_shows(tm
     database.execute("UPDATE record SET at_ms = ?", ((time.time_ns() // 1_000_000) + 10_800_000,))
     database.commit()
     database.close()
-    found = checks(tmp_path)
-    assert found["audit"]["state"] == "problem"
-    assert (found["clock"]["state"], "3 h ahead" in found["clock"]["says"]) == ("warning", True)
+    by_name = checks(tmp_path)
+    assert by_name["audit"]["state"] == "problem"
+    assert (by_name["clock"]["state"], "3 h ahead" in by_name["clock"]["says"]) == ("warning", True)
 
 
 async def test_a_store_that_is_none_is_a_problem(tmp_path: Path) -> None:
     make_team(tmp_path)
     (tmp_path / ".remit").mkdir()
     (tmp_path / ".remit" / "hub.db").write_text("this is no database, and longer than a header " * 5, encoding="ascii")
-    found = checks(tmp_path)["store"]
-    assert found["state"] == "problem"
-    assert found["todo"]
+    check = checks(tmp_path)["store"]
+    assert check["state"] == "problem"
+    assert check["todo"]
 
 
 async def test_what_waits_for_a_person_is_a_warning(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ async def test_what_waits_for_a_person_is_a_warning(tmp_path: Path) -> None:
         task = asyncio.create_task(hub.ask("clerk", "File it", user="ann"))
         while not (waiting := await hub.pending()):
             assert not task.done()
-        found = await asyncio.to_thread(checks, tmp_path)
-        assert (found["questions"]["state"], found["questions"]["todo"]) == (
+        by_name = await asyncio.to_thread(checks, tmp_path)
+        assert (by_name["questions"]["state"], by_name["questions"]["todo"]) == (
             "warning",
             "`remit pending list` shows them.",
         )
@@ -184,9 +184,9 @@ async def test_a_run_whose_hub_went_silent_is_a_warning(tmp_path: Path) -> None:
     await store.open()
     await store.submit(a_request("r-1"), b"digest", worker="gone", lease_ms=1)
     await store.close()
-    found = checks(tmp_path)["runs"]
-    assert found["state"] == "warning"
-    assert found["says"] == "1 run in state `silent`: the hub stopped during the run"
+    check = checks(tmp_path)["runs"]
+    assert check["state"] == "warning"
+    assert check["says"] == "1 run in state `silent`: the hub stopped during the run"
 
 
 async def test_of_a_large_record_the_newest_rows_are_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,8 +212,8 @@ def test_a_store_of_an_older_version_is_brought_up_to_date_by_the_next_run(tmp_p
     database = sqlite3.connect(tmp_path / ".remit" / "hub.db")
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     database.close()
-    found = checks(tmp_path)["store"]
-    assert (found["state"], "has schema version 0 of an older remit" in found["says"]) == ("warning", True)
+    check = checks(tmp_path)["store"]
+    assert (check["state"], "has schema version 0 of an older remit" in check["says"]) == ("warning", True)
     assert remit("run", "counter", "one", folder=tmp_path).returncode == 0
     assert checks(tmp_path)["store"]["state"] == "ok"
 

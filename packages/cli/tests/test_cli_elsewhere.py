@@ -213,12 +213,12 @@ def test_who_serves_shares_too_and_asks_other_devices(tmp_path: Path) -> None:
             up("serve", "--port", "0", "--json", folder=bob) as server,
         ):
             token = (bob / server.said["token_file"]).read_text().strip()
-            asked = urllib.request.Request(
+            request = urllib.request.Request(
                 server.said["address"] + "/v1/delegations",
                 data=json.dumps({"target": "expert", "user": "bob", "objective": "Which one?"}).encode(),
                 headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             )
-            with urllib.request.urlopen(asked, timeout=PATIENCE_S) as reply:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
                 assert json.load(reply)["result"] == "heard: Which one?, says Carl"
             done = document("run", "bobs-expert", "And what else?", folder=anna)
             assert done["result"] == "heard: And what else?, says Carl", done

@@ -22,8 +22,8 @@ def groups(context: click.Context) -> Iterator[click.Context]:
 
 def test_the_help_shows_every_command_once_in_its_group() -> None:
     output = CliRunner().invoke(main, ["--help"]).output
-    found = [line.split()[0] for line in output.partition("\nStart:\n")[2].splitlines() if line.strip()]
-    assert found == ["init", *[word for title, each in command_groups().items() for word in (f"{title}:", *each)][2:]]
+    listed = [line.split()[0] for line in output.partition("\nStart:\n")[2].splitlines() if line.strip()]
+    assert listed == ["init", *[word for title, each in command_groups().items() for word in (f"{title}:", *each)][2:]]
 
 
 @pytest.mark.parametrize("width", [46, 80, 120])

@@ -63,14 +63,14 @@ def test_a_list_of_runs_needs_no_event_loop_no_hub_and_no_checked_team_file(offi
 
 
 def test_a_run_imports_no_server_and_no_libraries_that_its_team_does_not_use(office: Path) -> None:
-    found = imported("-m", "remit_cli", "run", "counter", "One two", folder=office)
+    modules = imported("-m", "remit_cli", "run", "counter", "One two", folder=office)
     # cryptography signs the record.
-    assert found & (SERVER | OTHERS) <= {"cryptography", "rich"}
+    assert modules & (SERVER | OTHERS) <= {"cryptography", "rich"}
 
 
 def test_the_name_of_the_hub_imports_no_store_and_no_detectors(tmp_path: Path) -> None:
-    found = imported("-c", "from remit import Hub", folder=tmp_path)
-    assert found & (SERVER | OTHERS | {"apsw", "remit.stores.sqlite", "remit_redaction.pipeline"}) == set()
+    modules = imported("-c", "from remit import Hub", folder=tmp_path)
+    assert modules & (SERVER | OTHERS | {"apsw", "remit.stores.sqlite", "remit_redaction.pipeline"}) == set()
 
 
 def test_a_device_that_waits_loads_neither_the_api_of_its_hub_nor_tables_of_numbers(tmp_path: Path) -> None:
@@ -80,12 +80,12 @@ def test_a_device_that_waits_loads_neither_the_api_of_its_hub_nor_tables_of_numb
         '[relay]\ngateway = "ws://127.0.0.1:8765"\n\n[agents.helper]\nrun = "agents:helper"\n'
     )
     load = "from pathlib import Path; from remit_cli.config.load import load_team; load_team(Path('remit.toml'))"
-    found = imported("-c", f"import remit_relay.commands.shared.up_run; {load}", folder=tmp_path)
-    assert "remit_redaction.credentials" in found
+    modules = imported("-c", f"import remit_relay.commands.shared.up_run; {load}", folder=tmp_path)
+    assert "remit_redaction.credentials" in modules
     unneeded = {
         "remit_server.app",
         "remit_server.mcp.endpoint",
         "remit_models.model",
         "remit_cli.processes.sandbox",
     }
-    assert found & {*unneeded, "remit_redaction.national", "remit_redaction.numbers", "phonenumbers"} == set()
+    assert modules & {*unneeded, "remit_redaction.national", "remit_redaction.numbers", "phonenumbers"} == set()

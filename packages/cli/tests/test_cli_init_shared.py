@@ -96,8 +96,10 @@ def test_a_model_whose_key_is_set_is_an_agent_of_the_team(tmp_path: Path, key: s
 
 
 def test_a_key_is_named_and_never_written(tmp_path: Path) -> None:
-    found = local_choices({"PATH": machine(tmp_path / "bin", "claude-agent-acp"), "ANTHROPIC_API_KEY": "sk-123"}, every)
-    text = written(tmp_path / "remit.toml", found).read_text(encoding="utf-8")
+    choices = local_choices(
+        {"PATH": machine(tmp_path / "bin", "claude-agent-acp"), "ANTHROPIC_API_KEY": "sk-123"}, every
+    )
+    text = written(tmp_path / "remit.toml", choices).read_text(encoding="utf-8")
     assert 'env = { ANTHROPIC_API_KEY = "$ANTHROPIC_API_KEY" }' in text
     assert "sk-123" not in text
 

@@ -79,9 +79,9 @@ def test_who_has_joined_is_told_when_the_first_chat_ends_and_how_to_go_on(annas:
         assert first.wait() == 0
         assert second.wait() == 7
         second.wait_for(f"remit chat (process {pid}) has ended, and the runs of this device with it. They stay paused.")
-        told = re.search(r"→ remit up --detach runs the device until you stop it\. Then:\s(.*)", second.screen)
-        assert told is not None
-        assert told[1].startswith("remit chat mine bob --continue ")
+        match = re.search(r"→ remit up --detach runs the device until you stop it\. Then:\s(.*)", second.screen)
+        assert match is not None
+        assert match[1].startswith("remit chat mine bob --continue ")
     with opened(annas, "--continue") as again:
         again.wait_for("message 1 about second", "draft needs review")
         again.type("/stop\r")

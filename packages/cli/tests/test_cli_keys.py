@@ -160,7 +160,7 @@ def test_what_cannot_be_trusted_changes_nothing(place: Path) -> None:
     own = document("keys", "show", folder=place)["keys"][0]["public"]
     document("keys", "trust", "acme", KEY, folder=place)
     before = (place / ".remit" / "trusted.keys").read_bytes()
-    for arguments, told in [
+    for arguments, message in [
         (("acme", "ed25519/12"), "64 hexadecimal digits"),
         (("acme",), "Missing argument KEY"),
         (("ac/me", OTHER), "use only letters"),
@@ -168,7 +168,7 @@ def test_what_cannot_be_trusted_changes_nothing(place: Path) -> None:
         (("bolt", KEY), "the key already belongs to acme"),
     ]:
         done = remit("keys", "trust", *arguments, folder=place)
-        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert (place / ".remit" / "trusted.keys").read_bytes() == before
 
 

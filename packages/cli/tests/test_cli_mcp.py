@@ -226,13 +226,13 @@ def running(team: Path) -> Generator["subprocess.Popen[str]"]:
         text=True,
     ) as process:
         try:
-            assert said(process, GREETING)["result"]["serverInfo"]["name"] == "remit"
+            assert exchange(process, GREETING)["result"]["serverInfo"]["name"] == "remit"
             yield process
         finally:
             process.kill()
 
 
-def said(process: "subprocess.Popen[str]", message: Any) -> Any:
+def exchange(process: "subprocess.Popen[str]", message: Any) -> Any:
     """Send a message, or a line, and return what comes back."""
     assert process.stdin is not None and process.stdout is not None  # noqa: PT018
     process.stdin.write(message if isinstance(message, str) else json.dumps(message))
@@ -259,7 +259,11 @@ def test_nonsense_is_passed_over(team: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("this is no JSON\n\n")
         process.stdin.write("x" * 5_000_000 + "\n")
-        assert said(process, {"jsonrpc": "2.0", "id": 2, "method": "ping"}) == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        assert exchange(process, {"jsonrpc": "2.0", "id": 2, "method": "ping"}) == {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "result": {},
+        }
 
 
 def test_without_the_extra_it_says_what_to_install(team: Path) -> None:

@@ -71,23 +71,23 @@ async def test_a_person_logs_in_once_and_runs_use_it_until_the_logout(tmp_path: 
     """Proves the commands, the error before and after, and what `remit doctor` says."""
     async with guarded() as server:
         team(tmp_path, server)
-        code, said = await typed(tmp_path, "run", "clerk", "read")
+        code, output = await typed(tmp_path, "run", "clerk", "read")
         assert code != 0
-        assert "remit mcp login far" in said
-        code, said = await typed(tmp_path, "mcp", "--tools", "far")
-        assert (code, "remit mcp login far" in said) == (3, True)
+        assert "remit mcp login far" in output
+        code, output = await typed(tmp_path, "mcp", "--tools", "far")
+        assert (code, "remit mcp login far" in output) == (3, True)
         assert server.logins.requests == []
 
-        code, address, said = await logged_in(tmp_path)
-        assert code == 0, said
-        assert f"Logged in to far ({server.logins.address})." in said
+        code, address, output = await logged_in(tmp_path)
+        assert code == 0, output
+        assert f"Logged in to far ({server.logins.address})." in output
         assert address.startswith(f"{server.logins.address}/authorize?")
         tokens = re.findall(r"(?:access|refresh)-[\w-]+", (tmp_path / ".remit/mcp-logins/far.json").read_text())
         assert len(tokens) == 2
-        assert not [each for each in tokens if each in said]
+        assert not [each for each in tokens if each in output]
 
-        code, said = await typed(tmp_path, "run", "clerk", "read")
-        assert (code, said.startswith("the letter\n")) == (0, True)
+        code, output = await typed(tmp_path, "run", "clerk", "read")
+        assert (code, output.startswith("the letter\n")) == (0, True)
         checks = (await asyncio.to_thread(document, "doctor", folder=tmp_path))["checks"]
         assert [each["says"] for each in checks if each["about"] == "mcp.far"] == [
             f"logged in at {server.logins.address}"
@@ -95,11 +95,11 @@ async def test_a_person_logs_in_once_and_runs_use_it_until_the_logout(tmp_path: 
 
         assert await typed(tmp_path, "mcp", "logout", "far") == (0, "Logged out of far.\n")
         assert await typed(tmp_path, "mcp", "logout", "far") == (0, "There was no login at far.\n")
-        code, said = await typed(tmp_path, "run", "clerk", "read")
-        assert "remit mcp login far" in said
+        code, output = await typed(tmp_path, "run", "clerk", "read")
+        assert "remit mcp login far" in output
         checks = (await asyncio.to_thread(document, "doctor", folder=tmp_path))["checks"]
-        (found,) = [each for each in checks if each["about"] == "mcp.far"]
-        assert found["todo"] == "remit mcp login far"
+        (check,) = [each for each in checks if each["about"] == "mcp.far"]
+        assert check["todo"] == "remit mcp login far"
 
 
 async def test_a_login_can_ask_for_further_scopes(tmp_path: Path) -> None:
@@ -115,16 +115,16 @@ async def test_a_declined_login_fails_and_stores_nothing(tmp_path: Path) -> None
     async with guarded() as server:
         team(tmp_path, server)
         server.logins.declines = True
-        code, _, said = await logged_in(tmp_path)
+        code, _, output = await logged_in(tmp_path)
     assert code != 0
-    assert "the login was refused (access_denied)" in said
+    assert "the login was refused (access_denied)" in output
     assert not (tmp_path / ".remit/mcp-logins/far.json").exists()
 
 
 async def test_only_servers_with_logins_have_them(tmp_path: Path) -> None:
     async with guarded() as server:
         team(tmp_path, server)
-        code, said = await typed(tmp_path, "mcp", "login", "near")
-        assert (code, "MCP server near has no logins" in said) == (3, True)
-        code, said = await typed(tmp_path, "mcp", "login", "fax")
-        assert (code, "no such MCP server `fax`" in said) == (3, True)
+        code, output = await typed(tmp_path, "mcp", "login", "near")
+        assert (code, "MCP server near has no logins" in output) == (3, True)
+        code, output = await typed(tmp_path, "mcp", "login", "fax")
+        assert (code, "no such MCP server `fax`" in output) == (3, True)

@@ -73,14 +73,14 @@ async def test_what_a_person_declined_is_declined_again_without_a_question(team:
     assert team.ledger() == []
 
 
-@pytest.mark.parametrize("asked", ["vault", "boss"])
-async def test_a_call_to_another_hub_is_put_to_a_person_once(team: Outages, asked: str) -> None:
+@pytest.mark.parametrize("agent", ["vault", "boss"])
+async def test_a_call_to_another_hub_is_put_to_a_person_once(team: Outages, agent: str) -> None:
     """The caller's hub asks about it; its host has the same rules, and asks nobody again."""
     up = await team.serve("up")
     await team.work("vault")
-    assert (await ask(up, asked, "open-1"))[0] == 202
+    assert (await ask(up, agent, "open-1"))[0] == 202
     (question,) = await eventually(lambda: pending(team))
-    assert question["question"]["text"] == f"May {'user' if asked == 'vault' else asked} ask vault?"
+    assert question["question"]["text"] == f"May {'user' if agent == 'vault' else agent} ask vault?"
     assert (await team.remit("pending", "approve", question["question"]["id"])).returncode == 0
     assert (await ended(up, "open-1"))["result"] == "paid"
     listed = await team.remit("runs", "list", "--json")

@@ -70,8 +70,8 @@ def hosting(*options: str, folder: Path) -> Generator["tuple[str, subprocess.Pop
 
 
 def known(folder: Path) -> dict[str, Any]:
-    (found,) = document("devices", "list", folder=folder)["devices"]
-    return found
+    (device,) = document("devices", "list", folder=folder)["devices"]
+    return device
 
 
 def test_two_commands_connect_two_people_and_grant_what_they_said(gateway: str, annas: Path, bobs: Path) -> None:
@@ -244,8 +244,8 @@ def test_two_devices_of_one_owner_need_no_further_grants(gateway: str, annas: Pa
     assert "laptop is yours: it may ask all agents shared here, all profiles may ask it.\n" in stderr
     assert "→ For the same in the other direction, run on desktop: remit devices own laptop\n" in joined.stderr
     for folder in (annas, bobs):
-        found = known(folder)
-        assert (found["own"], found["allowed"], found["agents"], found["profiles"]) == (True, True, [], [])
+        device = known(folder)
+        assert (device["own"], device["allowed"], device["agents"], device["profiles"]) == (True, True, [], [])
     assert remit("devices", "list", folder=annas).stdout.endswith("\nYour own devices: desktop\n")
     assert document("devices", "own", "desktop", "--remove", folder=annas)["device"]["own"] is False
     removed = remit("devices", "own", "desktop", "--remove", folder=annas)

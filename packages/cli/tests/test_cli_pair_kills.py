@@ -104,10 +104,10 @@ class Sides:
         assert code, self.processes["host"].communicate()[1]
         return code
 
-    async def said(self, side: str) -> str:
-        """Return what a side said until it ended."""
-        _, told = await asyncio.to_thread(self.processes[side].communicate, timeout=PATIENCE_S)
-        return told
+    async def output(self, side: str) -> str:
+        """Return what a side wrote until it ended."""
+        _, output = await asyncio.to_thread(self.processes[side].communicate, timeout=PATIENCE_S)
+        return output
 
 
 def peers_of(folder: Path) -> list[PeerDevice]:
@@ -125,20 +125,20 @@ async def test_a_side_that_is_killed_is_paired_whole_or_not_at_all(gateway: str,
         sides.start("host", "--let-ask", "helper", folder=bobs)
         sides.start("guest", await sides.code(), "--use", "mine", folder=annas)
         other = "guest" if case.killed == "host" else "host"
-        said = await sides.said(other)
-        await sides.said(case.killed)
-        assert case.says in said
+        output = await sides.output(other)
+        await sides.output(case.killed)
+        assert case.says in output
         assert sides.processes[case.killed].returncode == -9
         is_other_paired = case.paired[1 if other == "guest" else 0]
-        assert (sides.processes[other].returncode == 0) is is_other_paired, said
-        assert is_other_paired or "→ " in said, "it says what to do"
+        assert (sides.processes[other].returncode == 0) is is_other_paired, output
+        assert is_other_paired or "→ " in output, "it says what to do"
         check(bobs, annas, case.paired)
         # One more pairing mends whatever was left, over the same tap, which has struck.
         sides.start("host", "--let-ask", "helper", folder=bobs)
         sides.start("guest", await sides.code(), "--use", "mine", folder=annas)
         for side in ("host", "guest"):
-            said = await sides.said(side)
-            assert sides.processes[side].returncode == 0, said
+            output = await sides.output(side)
+            assert sides.processes[side].returncode == 0, output
         check(bobs, annas, (True, True))
 
 

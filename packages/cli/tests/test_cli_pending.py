@@ -54,7 +54,7 @@ async def in_another_process(*arguments: str, folder: Path) -> subprocess.Comple
     return await asyncio.to_thread(remit, *arguments, folder=folder)
 
 
-async def asked(hub: Hub, text: str, folder: Path) -> tuple["asyncio.Task[Response]", dict[str, Any]]:
+async def ask_shop(hub: Hub, text: str, folder: Path) -> tuple["asyncio.Task[Response]", dict[str, Any]]:
     """Ask the shop in a task, and return it with the question once another process sees that."""
     async with watching(folder) as lines:
         task = asyncio.create_task(hub.ask("shop", text, user="ann"))
@@ -63,7 +63,7 @@ async def asked(hub: Hub, text: str, folder: Path) -> tuple["asyncio.Task[Respon
 
 async def test_what_is_approved_in_another_process_goes_on(tmp_path: Path) -> None:
     async with make_hub(tmp_path) as hub:
-        task, seen = await asked(hub, "5 euros", tmp_path)
+        task, seen = await ask_shop(hub, "5 euros", tmp_path)
         listed = await in_another_process("pending", "list", folder=tmp_path)
         assert "shop → cashier" in listed.stdout
         assert "May the shop pay?" in listed.stdout
@@ -82,7 +82,7 @@ async def test_what_is_approved_in_another_process_goes_on(tmp_path: Path) -> No
 
 async def test_what_is_rejected_is_told_to_the_agent_with_the_reason(tmp_path: Path) -> None:
     async with make_hub(tmp_path) as hub:
-        task, seen = await asked(hub, "5000 euros", tmp_path)
+        task, seen = await ask_shop(hub, "5000 euros", tmp_path)
         command = ["pending", "reject", seen["question"]["id"], "--reason", "too much", "--as", "Bea"]
         rejected = await in_another_process(*command, "--json", folder=tmp_path)
         output = json.loads(rejected.stdout)
@@ -93,7 +93,7 @@ async def test_what_is_rejected_is_told_to_the_agent_with_the_reason(tmp_path: P
 
 async def test_a_person_may_change_what_the_rule_lets_them(tmp_path: Path) -> None:
     async with make_hub(tmp_path) as hub:
-        task, seen = await asked(hub, "500 euros", tmp_path)
+        task, seen = await ask_shop(hub, "500 euros", tmp_path)
         approve = ["pending", "approve", seen["question"]["id"]]
         wrong = await in_another_process(*approve, "--edit", "input=no JSON", folder=tmp_path)
         assert (wrong.returncode, "not JSON" in wrong.stderr) == (2, True)
@@ -108,7 +108,7 @@ async def test_a_person_may_change_what_the_rule_lets_them(tmp_path: Path) -> No
 
 async def test_a_question_is_shown_with_tokens_and_without_what_steers_a_terminal(tmp_path: Path) -> None:
     async with make_hub(tmp_path) as hub:
-        task, seen = await asked(hub, "Pay ann@example.org\x1b[2J\x9b2J\u202e", tmp_path)
+        task, seen = await ask_shop(hub, "Pay ann@example.org\x1b[2J\x9b2J\u202e", tmp_path)
         for form in ([], ["--json"]):
             shown = await in_another_process("pending", "show", seen["question"]["id"], *form, folder=tmp_path)
             assert shown.returncode == 0, shown.stderr
@@ -125,7 +125,7 @@ async def test_a_question_is_shown_with_tokens_and_without_what_steers_a_termina
 
 async def test_the_same_question_of_two_runs_has_two_names(tmp_path: Path) -> None:
     async with make_hub(tmp_path) as hub:
-        first, seen = await asked(hub, "5 euros", tmp_path)
+        first, seen = await ask_shop(hub, "5 euros", tmp_path)
         second = asyncio.create_task(hub.ask("shop", "6 euros", user="ann"))
         async with watching(tmp_path) as lines:
             await lines.readline()

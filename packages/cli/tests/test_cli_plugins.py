@@ -68,9 +68,9 @@ def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.Complet
 def test_plugins_are_found_as_python_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_plugin(tmp_path, "weather", COMMANDS)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = sorted(installed_plugins())
-    assert found == sorted((each.name, each.value) for each in entry_points(group=GROUP))
-    assert ("weather", "weather") in found
+    plugins = sorted(installed_plugins())
+    assert plugins == sorted((each.name, each.value) for each in entry_points(group=GROUP))
+    assert ("weather", "weather") in plugins
 
 
 def test_a_command_of_a_plugin_is_listed_in_its_group_runs_and_is_completed(tmp_path: Path) -> None:

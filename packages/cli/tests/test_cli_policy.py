@@ -206,9 +206,9 @@ def test_a_request_says_whether_it_should_be_handed_on_and_why(
     assert (output["decision"], output["reason"]) == (decision, reason)
     assert (output["confidence"] is None) is ("--capability" in arguments)
     assert output["agent"] == (arguments[1] if arguments[0] == "user" else arguments[0])
-    said = remit("policy", "explain", *arguments, folder=tmp_path).stdout
+    text = remit("policy", "explain", *arguments, folder=tmp_path).stdout
     what = "should delegate it" if decision == "route" else "should handle it itself"
-    assert f"{output['agent']} {what} ({reason}): {output['why']}" in said
+    assert f"{output['agent']} {what} ({reason}): {output['why']}" in text
 
 
 def test_how_each_has_done_so_far_counts(tmp_path: Path) -> None:

@@ -45,25 +45,25 @@ def printed(team: Path, *words: str) -> dict[str, Any]:
     return json.loads(call(team, *words).stdout)
 
 
-def said(team: Path, *words: str) -> Iterator[str]:
+def output_lines(team: Path, *words: str) -> Iterator[str]:
     done = call(team, *words)
     assert done.returncode == 0, done.stderr
     yield from done.stdout.splitlines()
 
 
 def test_the_commands_work_with_a_database(team: Path) -> None:
-    assert list(said(team, "run", "echo", "hello")) == ["HELLO"]
+    assert list(output_lines(team, "run", "echo", "hello")) == ["HELLO"]
     (run,) = printed(team, "runs", "list", "--json")["runs"]
     assert (run["agent"], run["state"]) == ("echo", "finished")
     shown = printed(team, "runs", "show", "last", "--json")
     assert shown["store"].startswith("postgresql://127.0.0.1:")
-    assert list(said(team, "runs", "answer", "last")) == ["HELLO"]
-    assert any("echo" in line for line in said(team, "runs", "tree", "last"))
-    assert [line.split()[2] for line in said(team, "audit", "tail")] == ["started", "result"]
+    assert list(output_lines(team, "runs", "answer", "last")) == ["HELLO"]
+    assert any("echo" in line for line in output_lines(team, "runs", "tree", "last"))
+    assert [line.split()[2] for line in output_lines(team, "audit", "tail")] == ["started", "result"]
     verdict = printed(team, "audit", "verify", "--json")
     assert (verdict["ok"], verdict["rows"], verdict["unchained"]) == (True, 2, 0)
-    assert len(list(said(team, "audit", "export"))) == 3
-    assert len(list(said(team, "audit", "anchor"))) == 1
+    assert len(list(output_lines(team, "audit", "export"))) == 3
+    assert len(list(output_lines(team, "audit", "anchor"))) == 1
     assert call(team, "pending", "list").returncode == 0
     assert call(team, "runs", "cancel", run["run"]).returncode == 1
     assert call(team, "agents", "list").returncode == 0

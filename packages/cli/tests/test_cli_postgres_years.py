@@ -24,15 +24,15 @@ HOUR_MS = 3_600_000
 @pytest.fixture
 async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgedDatabase:
     (tmp_path / ".remit").mkdir()
-    found = await aged(tmp_path)
-    found.key.rename(tmp_path / ".remit/hub.db.key")
-    found.key = tmp_path / ".remit/hub.db.key"
+    database = await aged(tmp_path)
+    database.key.rename(tmp_path / ".remit/hub.db.key")
+    database.key = tmp_path / ".remit/hub.db.key"
     # So that five of the days are too old, at whatever hour of a day this runs.
     hours = (time.time_ns() // 1_000_000 - START_MS) // HOUR_MS - 5 * 24 + 6
     (tmp_path / "remit.toml").write_text(
         dedent(f"""\
             [store]
-            url = "postgresql://{USER}@127.0.0.1:{shared_server().port}/{found.url.rpartition("/")[2]}"
+            url = "postgresql://{USER}@127.0.0.1:{shared_server().port}/{database.url.rpartition("/")[2]}"
             password = "$DATABASE_PASSWORD"
             keep = "{hours}h"
 
@@ -42,7 +42,7 @@ async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgedDatab
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_PASSWORD", PASSWORD)
-    return found
+    return database
 
 
 def run(group: click.Group, *arguments: str, exit_code: int = 0) -> Result:

@@ -49,9 +49,11 @@ async def until(working: Relaying, run: Overlay, *states: SessionState) -> Overl
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_gateway_says_where_it_is_and_ends_well(tmp_path: Path, number: int) -> None:
     with relay(tmp_path) as gateway:
-        said = gateway.said
-        assert (said["schema"], said["name"], said["folder"]) == ("remit.gateway/1", "127.0.0.1", ".remit/relay")
-        with urllib.request.urlopen(said["address"].replace("ws:", "http:") + "/healthz", timeout=PATIENCE_S) as answer:
+        record = gateway.said
+        assert (record["schema"], record["name"], record["folder"]) == ("remit.gateway/1", "127.0.0.1", ".remit/relay")
+        with urllib.request.urlopen(
+            record["address"].replace("ws:", "http:") + "/healthz", timeout=PATIENCE_S
+        ) as answer:
             assert answer.status == 200
         assert "Stopped. Undelivered messages are kept." in gateway.end(number)
     assert (tmp_path / ".remit" / ".gitignore").read_text() == "*\n"
@@ -73,7 +75,7 @@ def test_who_listens_at_an_address_of_another_machine_is_not_sent_to_another_por
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--host", "0.0.0.0"), "give the host name that devices use, as in --name relay.example.com"),
         (("--certificate", "here.pem"), "--certificate and --private-key must be given together"),
@@ -101,11 +103,11 @@ def test_who_listens_at_an_address_of_another_machine_is_not_sent_to_another_por
         (("--metrics-for", "10.0.0.0/99"), "expected an address or a network, such as 10.0.0.7 or 10.0.0.0/8"),
     ],
 )
-def test_a_gateway_that_cannot_be_says_why(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_gateway_that_cannot_be_says_why(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "here.pem").touch()
     done = remit("relay", *arguments, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_what_a_gateway_takes_on_by_default_is_what_its_help_says() -> None:
@@ -130,9 +132,9 @@ def test_what_a_gateway_takes_on_can_be_said(tmp_path: Path) -> None:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert f"remit_gateway_max_bytes {3 * 2**19}\n" in answer.read().decode()
         request = urllib.request.Request(address, headers={"X-Forwarded-For": "203.0.113.7"})
-        with pytest.raises(urllib.error.HTTPError, match="404") as told:
+        with pytest.raises(urllib.error.HTTPError, match="404") as raised:
             urllib.request.urlopen(request, timeout=PATIENCE_S)
-        told.value.close()
+        raised.value.close()
 
 
 def test_a_gateway_opens_as_many_files_as_it_needs_and_says_if_it_may_not(tmp_path: Path) -> None:
@@ -143,16 +145,16 @@ def test_a_gateway_opens_as_many_files_as_it_needs_and_says_if_it_may_not(tmp_pa
         "limits = within_files(GatewayLimits(max_connections=int(sys.argv[1]))); "
         "print(limits.max_connections, *resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    for asked, found, says in (("500", "500 820 1024", ""), ("5000", "704 1024 1024", "Only 704 devices")):
+    for devices, limits, says in (("500", "500 820 1024", ""), ("5000", "704 1024 1024", "Only 704 devices")):
         done = subprocess.run(
-            [sys.executable, "-c", code, asked],
+            [sys.executable, "-c", code, devices],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
             check=True,
         )
-        assert done.stdout.strip() == found
+        assert done.stdout.strip() == limits
         assert says in done.stderr
 
 
@@ -251,7 +253,7 @@ async def test_a_local_agent_works_with_the_one_that_another_device_shares(tmp_p
                 started = await working.host.start("mine", device_of(bobs), OBJECTIVE)
                 run = await until(working, started, *ENDED, SessionState.ERROR)
             lines = [await asyncio.to_thread(sharing.line) for _ in range(4)]
-            told = sharing.end(signal.SIGTERM)
+            output = sharing.end(signal.SIGTERM)
         gateway.end(signal.SIGTERM)
         kept = b"".join(file.read_bytes() for file in (tmp_path / ".remit" / "relay").iterdir())
     assert (run.state, [each.text for each in run.timeline]) == (
@@ -272,7 +274,7 @@ async def test_a_local_agent_works_with_the_one_that_another_device_shares(tmp_p
     rows = [json.loads(each["body"]) for each in map(json.loads, written.splitlines())]
     assert [each["event"] for each in rows] == [each.event for each in notes]
     assert "the record is whole" in remit("audit", "verify", folder=annas).stdout
-    for where in (json.dumps(lines), told, repr(notes), written):
+    for where in (json.dumps(lines), output, repr(notes), written):
         assert OBJECTIVE not in where
     assert OBJECTIVE.encode() not in kept
     runs = document("runs", "list", folder=bobs)["runs"]
@@ -305,9 +307,9 @@ async def test_an_agent_is_shared_with_a_device_that_is_named_and_refused_to_oth
                 assert working.host is not None
                 run = await until(working, await working.host.start("mine", bob, OBJECTIVE), *ENDED, SessionState.ERROR)
                 assert run.state is SessionState.COMPLETED
-            told = sharing.end(signal.SIGINT)
-            assert "anna (anna@example.org) calls helper" in told
-            assert "helper answered anna (anna@example.org)" in told
+            output = sharing.end(signal.SIGINT)
+            assert "anna (anna@example.org) calls helper" in output
+            assert "helper answered anna (anna@example.org)" in output
 
 
 async def test_a_device_that_is_paired_meanwhile_is_known_to_who_is_at_work(tmp_path: Path) -> None:
@@ -360,21 +362,21 @@ def test_what_cannot_be_shared_says_why(tmp_path: Path) -> None:
     bobs = make_bobs(tmp_path / "bobs")
     file = bobs / "remit.toml"
 
-    def said(*arguments: str) -> str:
+    def share_error(*arguments: str) -> str:
         done = remit("share", *arguments, folder=bobs)
         assert done.returncode not in (0, 1)
         return done.stderr
 
-    assert "no such agent `helpr`; did you mean `helper`?" in said("helpr")
-    assert "there is no device `anna`; none is known yet" in said("helper", "--device", "anna")
-    assert "--device needs an agent: remit share AGENT --device DEVICE" in said("--device", "anna")
+    assert "no such agent `helpr`; did you mean `helper`?" in share_error("helpr")
+    assert "there is no device `anna`; none is known yet" in share_error("helper", "--device", "anna")
+    assert "--device needs an agent: remit share AGENT --device DEVICE" in share_error("--device", "anna")
     text = file.read_text()
     file.write_text(text.partition("[shared")[0])
-    assert "shares no agent\n→ Add [shared.NAME] with `devices`" in said()
-    assert "→ Give a device: remit share helper --device DEVICE" in said("helper")
+    assert "shares no agent\n→ Add [shared.NAME] with `devices`" in share_error()
+    assert "→ Give a device: remit share helper --device DEVICE" in share_error("helper")
     file.write_text(text.partition("[relay")[0] + '[agents.helper]\nrun = "bobs_code:helper"\n')
     (bobs / ".remit" / "device.db").unlink()
-    assert "→ Make one: remit devices init" in said("helper", "--device", "anna")
+    assert "→ Make one: remit devices init" in share_error("helper", "--device", "anna")
 
 
 async def test_a_profile_whose_agent_cannot_be_there_fails_with_the_reason(tmp_path: Path) -> None:

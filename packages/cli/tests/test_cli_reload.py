@@ -44,13 +44,13 @@ async def clerk(brief):
 
 async def test_a_hub_in_another_process_is_told(folder: Path) -> None:
     file = make_team(folder)
-    hub, told = hub_of(load_team(file)), asyncio.Queue[ControlCommand]()
-    hub.on_reload(told.put)
+    hub, commands = hub_of(load_team(file)), asyncio.Queue[ControlCommand]()
+    hub.on_reload(commands.put)
     async with hub:
         done = await asyncio.to_thread(remit, "reload", folder=folder)
         assert done.returncode == 0, done.stderr
         assert "remit.toml is valid" in done.stdout
-        assert (await told.get()).action == "reload"
+        assert (await commands.get()).action == "reload"
 
 
 async def test_a_run_under_way_goes_on_under_the_changed_rules(folder: Path) -> None:
@@ -68,10 +68,10 @@ async def test_a_run_under_way_goes_on_under_the_changed_rules(folder: Path) -> 
             assert (await asyncio.to_thread(remit, "reload", folder=folder)).returncode == 3
             file.write_text(TEAM.format(callees="[]", tools="[]"), encoding="utf-8")
             assert (await asyncio.to_thread(remit, "reload", folder=folder)).returncode == 0
-            told = await _notice(events)
+            notice = await _notice(events)
             patience.may_go_on.set()  # pyright: ignore[reportUnknownMemberType]
         assert (await asking).result == "PERMISSION_DENIED"
-    assert "applied agents.boss.may_call" in told
+    assert "applied agents.boss.may_call" in notice
 
 
 async def _notice(events: Events) -> str:

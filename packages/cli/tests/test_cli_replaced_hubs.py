@@ -105,10 +105,10 @@ class Cluster:
     def begin_later(self) -> "subprocess.Popen[str]":
         """Ask boss, and return once it has begun; on a busy machine its hub may say too late that it hosts it."""
         while True:
-            asked = self.run("later", "--budget", "1000")
-            wait_until(lambda asked=asked: self.bosses() or asked.poll() is not None, "the begin of boss")
+            process = self.run("later", "--budget", "1000")
+            wait_until(lambda process=process: self.bosses() or process.poll() is not None, "the begin of boss")
             if self.bosses():
-                return asked
+                return process
 
     def _start(self, *words: str) -> "subprocess.Popen[str]":
         process = popen(
@@ -175,8 +175,8 @@ async def cluster(tmp_path: Path) -> Any:
     cluster.close()
 
 
-def answer_of(asked: "subprocess.Popen[str]") -> dict[str, Any]:
-    out, err = asked.communicate(timeout=PATIENCE_S)
+def answer_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert out, err
     return json.loads(out)
 

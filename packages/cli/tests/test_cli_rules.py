@@ -116,14 +116,14 @@ def test_a_small_payment_is_made_and_one_to_eve_is_refused_before_the_tool_runs(
     ],
 )
 def test_what_would_become_of_a_payment_is_explained(bank: Path, arguments: str, code: int, says: str) -> None:
-    told = remit("policy", "explain", "teller", "pay", "--tool", "--input", arguments, folder=bank)
-    assert (told.returncode, says in told.stdout + told.stderr) == (code, True), told
+    done = remit("policy", "explain", "teller", "pay", "--tool", "--input", arguments, folder=bank)
+    assert (done.returncode, says in done.stdout + done.stderr) == (code, True), done
     assert ledger(bank) == []
 
 
 def test_a_tool_that_the_agent_may_not_use_is_explained(bank: Path) -> None:
-    told = remit("policy", "explain", "teller", "burn", "--tool", "--input", "{}", folder=bank)
-    assert (told.returncode, "TOOL_NOT_ALLOWED" in told.stdout) == (4, True), told
+    done = remit("policy", "explain", "teller", "burn", "--tool", "--input", "{}", folder=bank)
+    assert (done.returncode, "TOOL_NOT_ALLOWED" in done.stdout) == (4, True), done
 
 
 OWN = """

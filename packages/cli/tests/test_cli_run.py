@@ -80,9 +80,9 @@ def test_records_come_one_per_line_and_the_last_is_the_result(crew: Path) -> Non
 def test_what_an_agent_says_comes_between_the_records_and_in_the_answer_once(crew: Path) -> None:
     (crew / "go").touch()
     records = [msgspec.convert(each, RecordLine) for each in documents(run(crew, "speaker", "the end", "--jsonl"))]
-    said = [each for each in records if each.kind == "delta"]
-    assert {(each.seq, each.body["agent"]) for each in said} == {(0, "speaker")}
-    assert "".join(each.body["text"] for each in said) == records[-1].body["result"]
+    deltas = [each for each in records if each.kind == "delta"]
+    assert {(each.seq, each.body["agent"]) for each in deltas} == {(0, "speaker")}
+    assert "".join(each.body["text"] for each in deltas) == records[-1].body["result"]
     done = run(crew, "speaker", "the end")
     assert done.stdout.count("many more") == 10
     assert "many more" not in done.stderr
@@ -153,7 +153,7 @@ def test_without_a_team_file_it_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "give TASK, --input, or both"),
         (["-", "--input", "-"], "cannot both be read from stdin"),
@@ -163,10 +163,10 @@ def test_without_a_team_file_it_says_how_to_make_one(tmp_path: Path) -> None:
         (["x", "--json", "--jsonl"], "cannot be combined"),
     ],
 )
-def test_a_command_that_cannot_be_meant_is_explained(crew: Path, arguments: list[str], said: str) -> None:
+def test_a_command_that_cannot_be_meant_is_explained(crew: Path, arguments: list[str], message: str) -> None:
     done = run(crew, "hello", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 # ── interrupted ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -81,7 +81,7 @@ def test_its_log_is_for_its_owner_alone(crew: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["nobody", "x"], 2, "no such agent `nobody`"),
         (["payer", "x", "--set", "approvals.otherwise=deny"], 4, "APPROVAL_DECLINED"),
@@ -91,12 +91,12 @@ def test_its_log_is_for_its_owner_alone(crew: Path) -> None:
     ],
 )
 def test_what_is_wrong_before_it_is_recorded_is_said_here(
-    crew: Path, arguments: list[str], code: int, said: str
+    crew: Path, arguments: list[str], code: int, message: str
 ) -> None:
     assert remit(crew, "run", "hello", "x", "--session", "mine", "--user", "bo").returncode == 0
     done = remit(crew, "run", *arguments, "--detach", "--user", "bo")
     assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "→" in done.stderr
     assert not list((crew / ".remit" / "runs").glob("*.log"))
 
@@ -106,8 +106,8 @@ def test_one_that_waits_for_a_person_returns_and_says_so(crew: Path) -> None:
     run = done.stdout.strip()
     assert "remit pending list" in done.stderr
     assert shown(crew, run).state == "waiting"
-    (asked,) = shown(crew, run).approvals
-    assert remit(crew, "pending", "approve", asked.question).returncode == 0
+    (approval,) = shown(crew, run).approvals
+    assert remit(crew, "pending", "approve", approval.question).returncode == 0
     wait_until(lambda: shown(crew, run).status == "success")
 
 

@@ -122,9 +122,9 @@ def test_control_c_cancels_and_says_what_was_kept(crew: Path) -> None:
     assert "Stopping; press Ctrl-C again to exit at once." in terminal.screen
     assert "worker  cancelled" in terminal.screen
     assert terminal.screen.splitlines()[-1] == "half"
-    found = last_run(crew)
-    assert (found.status, found.finished, found.result) == ("cancelled", ("one",), "half")
-    assert f"→ remit runs show {found.run[:16]}" in terminal.screen
+    run = last_run(crew)
+    assert (run.status, run.finished, run.result) == ("cancelled", ("one",), "half")
+    assert f"→ remit runs show {run.run[:16]}" in terminal.screen
 
 
 def test_a_second_control_c_leaves_at_once_and_gives_the_cursor_back(crew: Path) -> None:

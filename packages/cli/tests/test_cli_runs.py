@@ -117,8 +117,8 @@ def test_a_run_is_shown_with_all_that_is_known_of_it(recorded: Recorded) -> None
         ("lead", "refused"),
     ]
     text = runs("show", recorded.runs[0]).stdout
-    for said in ("task    ", "Sort", '{"month":3}', "not finished", "three", "90%", '["tagged one","tagged two"]'):
-        assert said in text
+    for phrase in ("task    ", "Sort", '{"month":3}', "not finished", "three", "90%", '["tagged one","tagged two"]'):
+        assert phrase in text
     assert "└─ lead  refused" in text
     assert re.search(r"\[lead -> tag\] OK  .*  40 tokens  tools: look\n    task one\n    gave tagged one\n", text)
     assert "[lead -> lead] FAILED (refused)\n    task again\n    why  LOOP_DETECTED: " in text

@@ -72,18 +72,18 @@ def test_it_says_that_it_runs_shows_its_state_and_is_stopped(world: World) -> No
     assert (down.returncode, down.stdout) == (1, "The device is not running.\n")
     assert down.stderr == "→ remit up --detach\n"
     with device(world.annas) as running:
-        said = running.said
-        assert (said["schema"], said["name"], said["command"]) == ("remit.device-up/1", "anna", "up")
-        assert said["pid"] == running.process.pid == status(world.annas)["pid"]
+        record = running.said
+        assert (record["schema"], record["name"], record["command"]) == ("remit.device-up/1", "anna", "up")
+        assert record["pid"] == running.process.pid == status(world.annas)["pid"]
         shown = remit("up", "--status", folder=world.annas)
         assert shown.returncode == 0
-        assert shown.stdout.startswith(f"remit up (process {said['pid']}) runs the device anna since ")
+        assert shown.stdout.startswith(f"remit up (process {record['pid']}) runs the device anna since ")
         assert "\nRuns:      0 open runs, 0 waiting drafts\n" in shown.stdout
         second = remit("up", folder=world.annas)
         assert second.returncode == 1
-        assert f"this device is already running, in process {said['pid']}" in second.stderr
+        assert f"this device is already running, in process {record['pid']}" in second.stderr
         stopped = remit("up", "--stop", folder=world.annas)
-        assert stopped.stdout == f"Stopped remit up (process {said['pid']}). Active runs come back paused.\n"
+        assert stopped.stdout == f"Stopped remit up (process {record['pid']}). Active runs come back paused.\n"
         assert running.process.wait(timeout=PATIENCE_S) == 0
     assert not (world.annas / ".remit" / "up.json").exists()
     assert remit("up", "--stop", folder=world.annas).stdout == "The device is not running.\n"

@@ -41,9 +41,9 @@ async def test_programs_pair_and_grant_over_the_local_api(tmp_path: Path) -> Non
 
 async def paired_and_granted(call: Api, annas: Path) -> None:
     for refused in (await call("POST", "pairings", UNKNOWN), await call("PUT", f"policies/{'a' * 26}", UNKNOWN)):
-        status, said = refused
-        assert (status, said["fault"]["code"]) == (400, "INPUT_VALIDATION_FAILED")
-        assert said["fault"]["message"] == "unknown names: agents.helpr, profiles.his"
+        status, answer = refused
+        assert (status, answer["fault"]["code"]) == (400, "INPUT_VALIDATION_FAILED")
+        assert answer["fault"]["message"] == "unknown names: agents.helpr, profiles.his"
     status, pairing = await call("POST", "pairings", {"agents": ["helper"]})
     assert (status, pairing["state"]) == (201, "waiting")
     joined = remit("pair", pairing["code"], "--use", "mine", folder=annas)
@@ -52,12 +52,12 @@ async def paired_and_granted(call: Api, annas: Path) -> None:
     async def now() -> Any:
         return (await call("GET", f"pairings/{pairing['id']}"))[1]
 
-    done = await eventually(now, when=lambda found: found["state"] == "paired")
+    done = await eventually(now, when=lambda pairing: pairing["state"] == "paired")
     assert done["words"] == joined.stdout.strip()
     # The device that runs knows the new one at once, and answers it.
-    asked = remit("chat", "mine", "bob", "--objective", "it", folder=annas)
-    assert asked.returncode == 0, asked.stderr
-    assert "heard: message 2 about it" in asked.stdout
+    chat = remit("chat", "mine", "bob", "--objective", "it", folder=annas)
+    assert chat.returncode == 0, chat.stderr
+    assert "heard: message 2 about it" in chat.stdout
     (policy,) = (await call("GET", "policies"))[1]["policies"]
     assert (policy["name"], policy["agents"]) == ("anna", ["helper"])
     status, changed = await call("PUT", f"policies/{device_of(annas)}", {"agents": [], "profiles": []})

@@ -18,8 +18,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return asyncio.run(days(tmp_path, days=3))
 
 
-def run(*arguments: str, said: str = "") -> Result:
-    return CliRunner().invoke(users, arguments, input=said)
+def run(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(users, arguments, input=typed)
 
 
 def test_an_export_has_one_line_for_each_thing(path: Path) -> None:
@@ -32,9 +32,9 @@ def test_an_export_has_one_line_for_each_thing(path: Path) -> None:
 
 
 def test_a_user_is_erased_after_a_yes(path: Path) -> None:
-    assert run("erase", "ann", "--store", str(path), said="n\n").exit_code == 1
+    assert run("erase", "ann", "--store", str(path), typed="n\n").exit_code == 1
     assert run("export", "ann", "--store", str(path)).stdout
-    done = run("erase", "ann", "--vacuum", "--store", str(path), said="y\n")
+    done = run("erase", "ann", "--vacuum", "--store", str(path), typed="y\n")
     assert done.exit_code == 0, done.output
     assert "Erased 18 records, 3 facts and 5 redacted values of ann, recorded as " in done.output
     assert run("export", "ann", "--store", str(path)).stdout == ""

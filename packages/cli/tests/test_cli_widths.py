@@ -54,8 +54,8 @@ def fits(*command: str, folder: Path, whole: bool = True) -> None:
         assert [line for line in lines if cells(line) > width and len(line.split()) > 1] == []
         if whole:
             # Headings of columns that move below the rows are in small letters there.
-            words, found = ({word.rstrip(":") for word in text.lower().split()} for text in (plain, output))
-            assert words - found == set()
+            words, shown_words = ({word.rstrip(":") for word in text.lower().split()} for text in (plain, output))
+            assert words - shown_words == set()
 
 
 @pytest.mark.parametrize("command", WHOLE, ids=" ".join)

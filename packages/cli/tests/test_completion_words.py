@@ -32,12 +32,12 @@ def test_a_name_that_a_shell_would_act_on_is_not_offered(tmp_path: Path, shell: 
     tables += f'[{section}.told]\ndescription = "one\\u001b[2J\\nplain,touch\\nvalue"\n'
     (tmp_path / "remit.toml").write_text(tables, encoding="utf-8")
     count = str(len(words.split()))
-    asked = {
+    variables = {
         "_REMIT_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": words,
         "COMP_CWORD": "" if shell == "fish" else count,
     }
-    offered = remit(folder=tmp_path, **asked).stdout
+    offered = remit(folder=tmp_path, **variables).stdout
     assert "plain-1.b" in offered
     assert "told" in offered
     assert "\x1b" not in offered

@@ -54,7 +54,7 @@ def entry(**fields: Any) -> EntryView:
     return turn
 
 
-def asked(**fields: Any) -> QuestionView:
+def permission_question(**fields: Any) -> QuestionView:
     """Return a permission request of the local agent."""
     choices = (Choice(id="1", name="Once", kind="allow_once"),)
     question = PermissionRequest(session_id="s1", kind="execute", choices=choices, **fields)
@@ -264,7 +264,7 @@ def test_a_failure_calls_the_other_device_by_its_name() -> None:
 
 
 def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
-    asks = asked(title="Run tests", details='{"command": "make"}')
+    asks = permission_question(title="Run tests", details='{"command": "make"}')
     lines = shown(replace(RUN, state=SessionState.WAITING_LOCAL), question=asks)
     assert lines[1:-1] == [
         "Your agent asks for permission (execute): Run tests",
@@ -276,16 +276,16 @@ def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None
 def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
     """Nobody shall agree to the end of a command that they cannot see."""
     command = " ".join(f"word-{number}" for number in range(150))
-    asks = asked(title="Run it", details=command)
+    asks = permission_question(title="Run it", details=command)
     run = replace(RUN, state=SessionState.WAITING_LOCAL)
     assert "word-149" in " ".join(shown(run, question=asks, width=80, height=40))
     low = shown(run, question=asks, width=80, height=10)
     assert len(low) <= 8
     assert "word-149" not in " ".join(low)
-    (said,) = (line for line in low if "more lines" in line)
+    (notice,) = (line for line in low if "more lines" in line)
     hidden = len(shown(run, question=asks, width=80, height=40)) - len(low) + 1
-    assert said == f"… {hidden} more lines: enlarge the window to see them"
-    assert low[low.index(said) + 1] == "1 Once · n no"
+    assert notice == f"… {hidden} more lines: enlarge the window to see them"
+    assert low[low.index(notice) + 1] == "1 Once · n no"
 
 
 def test_meters_count_working_time_and_tokens_only_against_a_budget() -> None:
@@ -296,9 +296,9 @@ def test_meters_count_working_time_and_tokens_only_against_a_budget() -> None:
 
 
 def test_every_state_is_said_without_jargon() -> None:
-    said = {state: doing(replace(RUN, state=state)) for state in SessionState}
-    assert all(said.values())
-    assert not any("_" in text for text in said.values())
+    wordings = {state: doing(replace(RUN, state=state)) for state in SessionState}
+    assert all(wordings.values())
+    assert not any("_" in text for text in wordings.values())
     assert doing(replace(RUN, state=SessionState.PLANNING, decides="person")) == "your turn to write"
     assert doing(replace(RUN, state=SessionState.PAUSED, kept=1)) == "paused; a reply arrived"
     assert doing(replace(RUN, state=SessionState.WAITING_REMOTE), "waiting") == "waiting to be sent"
@@ -420,7 +420,7 @@ def test_every_command_is_understood_and_explained() -> None:
     [("waiting", "sent"), ("taken", "taken by the gateway"), ("delivered", "delivered"), ("read", "read")],
 )
 def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState, shown: str) -> None:
-    said = TimelineEntry(
+    message = TimelineEntry(
         role="local_agent",
         text="hi",
         turn=1,
@@ -428,7 +428,7 @@ def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState
         id="r.m1",
         delivery=MessageProgress(state=state, since_ms=0),
     )
-    told = Overlay(
+    overlay = Overlay(
         id="r",
         profile="p",
         device="d",
@@ -436,9 +436,9 @@ def test_a_run_that_waits_says_how_far_its_message_has_come(state: DeliveryState
         objective="o",
         state=SessionState.WAITING_REMOTE,
         turn=1,
-        timeline=(said,),
+        timeline=(message,),
     )
-    run = view(told)
+    run = view(overlay)
     assert doing(run) == f"waiting for the other agent ({shown})"
     away = "waiting to be sent" if state == "waiting" else f"waiting for the other agent ({shown})"
     assert doing(run, "waiting") == away

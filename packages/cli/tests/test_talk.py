@@ -33,7 +33,7 @@ def test_a_slash_makes_a_command_and_two_make_a_request(text: str, command: str 
 
 
 @pytest.mark.parametrize(
-    ("said", "answer", "missing"),
+    ("pieces", "answer", "missing"),
     [
         ([], "One", None),
         (["One ", "two"], "One two", ""),
@@ -51,10 +51,10 @@ def test_a_slash_makes_a_command_and_two_make_a_request(text: str, command: str 
     ],
 )
 def test_of_an_answer_only_that_is_written_which_is_not_there_yet(
-    said: list[str | None], answer: str, missing: str | None
+    pieces: list[str | None], answer: str, missing: str | None
 ) -> None:
     written = AnswerSoFar()
-    for piece in said:
+    for piece in pieces:
         if piece is None:
             written.interrupt()
         else:
@@ -65,9 +65,9 @@ def test_of_an_answer_only_that_is_written_which_is_not_there_yet(
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def grown(*told: Body) -> Tree:
+def grown(*bodies: Body) -> Tree:
     tree = Tree()
-    for seq, body in enumerate(told, start=1):
+    for seq, body in enumerate(bodies, start=1):
         tree.feed(Record(seq=seq, kind=Kind.NOTICE, at_ms=0, run="r", session="s", body=body))
     return tree
 
@@ -93,7 +93,7 @@ def test_the_history_of_calls_says_what_each_was_shown_took_used_and_gave() -> N
         id="r.1", run="r", parent="r", origin="planner", target="coder", objective="Write", view=View(tokens=812)
     )
     again = a_request(id="r.2", run="r", parent="r", origin="planner", target="coder", objective="Again")
-    asked = a_request(id="r.3", run="r", parent="r", origin="planner", target="tester", objective="Test")
+    request = a_request(id="r.3", run="r", parent="r", origin="planner", target="tester", objective="Test")
     tree = grown(
         a_request(id="r", run="r", parent=None, target="planner"),
         shown,
@@ -101,7 +101,7 @@ def test_the_history_of_calls_says_what_each_was_shown_took_used_and_gave() -> N
         a_response(id="r.1", target="coder", usage=Usage(prompt=40), duration_ms=1_200, result="x" * 300),
         again,
         a_response(id="r.2", target="coder", status=Status.TIMEOUT, result=None, fault=fault(Code.TIMEOUT, "too late")),
-        asked,
+        request,
     )
     lines = list(history(delegation(node, 500) for node in tree.nodes.values()))
     assert lines == [

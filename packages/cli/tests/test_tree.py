@@ -22,24 +22,24 @@ from samples import a_remit, a_request, a_response
 RUN = "run-1"
 
 
-def asked(path: str = RUN, target: str = "lead", *, time_ms: int = 30_000, tokens: int = 8_000) -> Request:
+def make_request(path: str = RUN, target: str = "lead", *, time_ms: int = 30_000, tokens: int = 8_000) -> Request:
     parent = None if path == RUN else path.rpartition(".")[0]
     origin = "user" if parent is None else "lead"
     remit = a_remit(time_ms=time_ms, tokens=tokens, user="ana")
     return a_request(id=path, run=RUN, parent=parent, origin=origin, target=target, objective="Sort", remit=remit)
 
 
-def recorded(*told: tuple[int, Body]) -> list[Record]:
+def recorded(*events: tuple[int, Body]) -> list[Record]:
     return [
         Record(seq=seq, kind=Kind.NOTICE, at_ms=at_ms, run=RUN, session=RUN, body=body)
-        for seq, (at_ms, body) in enumerate(told, start=1)
+        for seq, (at_ms, body) in enumerate(events, start=1)
     ]
 
 
-def grown(*told: tuple[int, Body]) -> Tree:
+def grown(*events: tuple[int, Body]) -> Tree:
     """Return the tree after what was told at these times."""
     tree = Tree()
-    for record in recorded(*told):
+    for record in recorded(*events):
         tree.feed(record)
     return tree
 
@@ -54,8 +54,8 @@ def drawn(tree: Tree, now_ms: int, *, height: int | None = None, width: int = 10
 
 def test_a_delegation_shows_its_agent_state_time_tokens_and_what_it_says() -> None:
     tree = grown(
-        (0, asked(time_ms=60_000, tokens=50_000)),
-        (100, asked(f"{RUN}.1", "tag")),
+        (0, make_request(time_ms=60_000, tokens=50_000)),
+        (100, make_request(f"{RUN}.1", "tag")),
         (200, ToolUse(delegation=f"{RUN}.1", agent="tag", tool="look")),
         (210, ToolUse(delegation=f"{RUN}.1", agent="tag", tool="look")),
         (300, Progress(delegation=f"{RUN}.1", agent="tag", text="2 of 3")),
@@ -67,32 +67,44 @@ def test_a_delegation_shows_its_agent_state_time_tokens_and_what_it_says() -> No
 
 
 def test_what_an_agent_reports_of_its_use_counts_for_all_above_it_until_it_ends() -> None:
-    def said(path: str, tokens: int) -> Progress:
+    def progress(path: str, tokens: int) -> Progress:
         return Progress(delegation=path, agent="tag", text="", usage=Usage(prompt=tokens))
 
-    told: list[tuple[int, Body]] = [(0, asked()), (0, asked(f"{RUN}.1")), (0, asked(f"{RUN}.1.1"))]
-    told += [(1, said(f"{RUN}.1.1", 30)), (2, said(f"{RUN}.1.1", 50)), (3, said(f"{RUN}.1", 7)), (3, said(RUN, 100))]
-    assert [node.usage.total for node in grown(*told).nodes.values()] == [157, 57, 50]
-    told += [(4, a_response(id=f"{RUN}.1.1", usage=Usage(prompt=60)))]
-    assert [node.usage.total for node in grown(*told).nodes.values()] == [167, 67, 60]
-    told += [(5, said(f"{RUN}.1", 69)), (5, said(f"{RUN}.1.1", 9))]  # 60 of them below it, and a report that came late
-    tree = grown(*told)
+    events: list[tuple[int, Body]] = [
+        (0, make_request()),
+        (0, make_request(f"{RUN}.1")),
+        (0, make_request(f"{RUN}.1.1")),
+    ]
+    events += [
+        (1, progress(f"{RUN}.1.1", 30)),
+        (2, progress(f"{RUN}.1.1", 50)),
+        (3, progress(f"{RUN}.1", 7)),
+        (3, progress(RUN, 100)),
+    ]
+    assert [node.usage.total for node in grown(*events).nodes.values()] == [157, 57, 50]
+    events += [(4, a_response(id=f"{RUN}.1.1", usage=Usage(prompt=60)))]
+    assert [node.usage.total for node in grown(*events).nodes.values()] == [167, 67, 60]
+    events += [
+        (5, progress(f"{RUN}.1", 69)),
+        (5, progress(f"{RUN}.1.1", 9)),
+    ]  # 60 of them below it, and a report that came late
+    tree = grown(*events)
     assert [node.usage.total for node in tree.nodes.values()] == [169, 69, 60]
     assert [own_usage(node)[0] for node in tree.nodes.values()] == [100, 9, 60]
 
 
 def test_tokens_from_a_cache_that_do_not_count_are_told_apart() -> None:
     model = {MODEL: {"name": "m", "beside": 1_200}}
-    tree = grown((0, asked()), (5, a_response(id=RUN, usage=Usage(prompt=240), duration_ms=5, metadata=model)))
+    tree = grown((0, make_request()), (5, a_response(id=RUN, usage=Usage(prompt=240), duration_ms=5, metadata=model)))
     assert drawn(tree, 5) == ["lead  success  5 ms  240  Sort (+1,200 cached)"]
 
 
 def test_an_ended_delegation_shows_what_it_took_and_its_parent_what_all_below_it_took() -> None:
     tree = grown(
-        (0, asked()),
-        (10, asked(f"{RUN}.1", "tag")),
+        (0, make_request()),
+        (10, make_request(f"{RUN}.1", "tag")),
         (20, a_response(id=f"{RUN}.1", usage=Usage(prompt=40, estimated=True), duration_ms=10)),
-        (30, asked(f"{RUN}.3", "tax")),
+        (30, make_request(f"{RUN}.3", "tax")),
         (
             40,
             a_response(
@@ -117,19 +129,19 @@ def test_a_step_with_another_device_belongs_to_its_run_and_is_told_in_a_sentence
 
 def test_a_refusal_shows_its_code_and_why() -> None:
     refusal = Refusal(
-        request=asked(f"{RUN}.1", "lead"),
+        request=make_request(f"{RUN}.1", "lead"),
         response=a_response(
             id=f"{RUN}.1", status=Status.REFUSED, fault=fault(Code.LOOP_DETECTED, "lead is in the chain")
         ),
     )
-    line = drawn(grown((0, asked()), (5, refusal)), 5)[1]
+    line = drawn(grown((0, make_request()), (5, refusal)), 5)[1]
     assert line.split(maxsplit=3) == ["└─", "lead", "refused", "LOOP_DETECTED: lead is in the chain"]
 
 
 def test_a_tool_that_cannot_be_repeated_is_shown_while_it_is_used() -> None:
     begun = ToolUse(delegation=RUN, agent="lead", tool="pay", begun=True)
-    assert drawn(grown((0, asked()), (1, begun)), 2)[0].endswith("uses pay")
-    assert drawn(grown((0, asked()), (1, begun), (3, ToolUse(delegation=RUN, agent="lead", tool="pay"))), 4)[
+    assert drawn(grown((0, make_request()), (1, begun)), 2)[0].endswith("uses pay")
+    assert drawn(grown((0, make_request()), (1, begun), (3, ToolUse(delegation=RUN, agent="lead", tool="pay"))), 4)[
         0
     ].endswith("Sort [pay]")
 
@@ -142,13 +154,13 @@ def question(path: str, agreed: bool | None = None) -> Approval:
 
 
 def test_while_a_person_is_asked_the_clocks_above_stand_still() -> None:
-    told = [(0, asked()), (1_000, question(f"{RUN}.1"))]
-    assert drawn(grown(*told), 61_000) == [
+    events = [(0, make_request()), (1_000, question(f"{RUN}.1"))]
+    assert drawn(grown(*events), 61_000) == [
         "lead      waiting  1 s / 30 s  0 / 8,000  Sort",
         "└─ payer  asking         60 s             “May it pay?”",
     ]
-    told += [(61_000, question(f"{RUN}.1", agreed=True)), (61_000, asked(f"{RUN}.1", "payer"))]
-    assert drawn(grown(*told), 63_000) == [
+    events += [(61_000, question(f"{RUN}.1", agreed=True)), (61_000, make_request(f"{RUN}.1", "payer"))]
+    assert drawn(grown(*events), 63_000) == [
         "lead      waiting  3 s / 30 s  0 / 8,000  Sort",
         "└─ payer  running  2 s / 30 s  0 / 8,000  Sort",
     ]
@@ -157,7 +169,7 @@ def test_while_a_person_is_asked_the_clocks_above_stand_still() -> None:
 def test_two_questions_at_once_stop_a_clock_once() -> None:
     second = Approval(delegation=f"{RUN}.2", agent="payer", id="q-2", question="And this?")
     tree = grown(
-        (0, asked()), (1_000, question(f"{RUN}.1")), (2_000, second), (5_000, question(f"{RUN}.1", agreed=False))
+        (0, make_request()), (1_000, question(f"{RUN}.1")), (2_000, second), (5_000, question(f"{RUN}.1", agreed=False))
     )
     assert tree.root is not None
     assert tree.root.taken_ms(9_000) == 1_000
@@ -165,7 +177,7 @@ def test_two_questions_at_once_stop_a_clock_once() -> None:
 
 def test_a_question_that_nobody_answered_before_the_run_ended_was_not_begun() -> None:
     cancelled = a_response(id=RUN, status=Status.CANCELLED, fault=fault(Code.CANCELLED, "cancelled: by ana"))
-    tree = grown((0, asked()), (10, question(f"{RUN}.1")), (20, cancelled))
+    tree = grown((0, make_request()), (10, question(f"{RUN}.1")), (20, cancelled))
     assert [node.state for node in tree.nodes.values()] == [Status.CANCELLED, "not begun"]
 
 
@@ -173,14 +185,18 @@ def test_a_question_that_nobody_answered_before_the_run_ended_was_not_begun() ->
 
 
 def test_what_had_not_ended_when_the_run_did_is_unknown() -> None:
-    tree = grown((0, asked()), (1, asked(f"{RUN}.1", "tag")), (2, a_response(id=RUN, status=Status.FAILED)))
+    tree = grown(
+        (0, make_request()), (1, make_request(f"{RUN}.1", "tag")), (2, a_response(id=RUN, status=Status.FAILED))
+    )
     assert [node.state for node in tree.nodes.values()] == [Status.FAILED, "unknown"]
     assert tree.in_flight == {}
 
 
 def test_what_a_closing_hub_stopped_and_another_carries_out_again_is_under_way_again() -> None:
     stopped = a_response(id=f"{RUN}.1", status=Status.CANCELLED)
-    tree = grown((0, asked()), (1, asked(f"{RUN}.1", "tag")), (2, stopped), (9, asked(f"{RUN}.1", "tag")))
+    tree = grown(
+        (0, make_request()), (1, make_request(f"{RUN}.1", "tag")), (2, stopped), (9, make_request(f"{RUN}.1", "tag"))
+    )
     assert [node.state for node in tree.nodes.values()] == ["waiting", "running"]
     assert tree.tally.total() == 0
 
@@ -211,22 +227,24 @@ def test_an_id_that_the_user_chose_ends_the_root_and_nothing_else() -> None:
 def trees(draw: st.DrawFn) -> Tree:
     """A run of some delegations in any shape, of which any may have ended, and any may ask a person."""
     paths, numbers = [RUN], count(1)
-    told: list[tuple[int, Body]] = [(0, asked())]
+    events: list[tuple[int, Body]] = [(0, make_request())]
     for at_ms in range(draw(st.integers(0, 40))):
         path = f"{draw(st.sampled_from(paths))}.{next(numbers)}"
         paths.append(path)
         name = draw(st.sampled_from(["tag", "a-rather-long-name-for-an-agent", "税務", "\x1b[2Jevil\n"]))
-        told.append((at_ms, asked(path, name)))
+        events.append((at_ms, make_request(path, name)))
         match draw(st.integers(0, 3)):
             case 0:
-                told.append((at_ms, a_response(id=path)))
+                events.append((at_ms, a_response(id=path)))
             case 1:
-                told.append((at_ms, a_response(id=path, status=Status.FAILED, fault=fault(Code.TIMEOUT, "late\x9b2J"))))
+                events.append(
+                    (at_ms, a_response(id=path, status=Status.FAILED, fault=fault(Code.TIMEOUT, "late\x9b2J")))
+                )
             case 2:
-                told.append((at_ms, Progress(delegation=path, agent=name, text="→ half\r\x1b]0;x\x07 done")))
+                events.append((at_ms, Progress(delegation=path, agent=name, text="→ half\r\x1b]0;x\x07 done")))
             case _:
                 pass
-    return grown(*told)
+    return grown(*events)
 
 
 @given(trees(), st.integers(1, 30))
@@ -249,22 +267,22 @@ def test_no_line_is_wider_than_the_terminal_or_steers_it(tree: Tree, width: int,
 
 
 def test_of_thousands_those_under_way_are_shown_and_the_others_are_counted() -> None:
-    told: list[tuple[int, Body]] = [(0, asked())]
+    events: list[tuple[int, Body]] = [(0, make_request())]
     for number in range(1, 5_001):
-        told.append((number, asked(f"{RUN}.{number}", "tag")))
+        events.append((number, make_request(f"{RUN}.{number}", "tag")))
         if number != 17:
             status = Status.FAILED if number == 99 else Status.SUCCESS
-            told.append((number, a_response(id=f"{RUN}.{number}", status=status)))
-    lines = drawn(grown(*told), 5_000, height=5)
+            events.append((number, a_response(id=f"{RUN}.{number}", status=status)))
+    lines = drawn(grown(*events), 5_000, height=5)
     assert len(lines) == 5
     assert [line.split()[2] for line in lines[1:4]] == ["running", "success", "success"]
     assert lines[4] == "└─ … 4,997 more: 4,996 success, 1 failed"
 
 
 def test_one_that_waits_for_a_person_is_shown_however_much_is_going_on() -> None:
-    told: list[tuple[int, Body]] = [(0, asked())]
-    told += [(number, asked(f"{RUN}.{number}", "tag")) for number in range(1, 100)]
-    lines = drawn(grown(*told, (100, question(f"{RUN}.500"))), 100, height=4)
+    events: list[tuple[int, Body]] = [(0, make_request())]
+    events += [(number, make_request(f"{RUN}.{number}", "tag")) for number in range(1, 100)]
+    lines = drawn(grown(*events, (100, question(f"{RUN}.500"))), 100, height=4)
     assert any("asking" in line for line in lines)
 
 
@@ -293,9 +311,9 @@ def test_a_time_is_said_the_coarser_the_longer_it_is(ms: int, spelt: str) -> Non
 def test_each_record_is_one_plain_line() -> None:
     tree = Tree()
     refused = a_response(id=f"{RUN}.2", status=Status.REFUSED, fault=fault(Code.LOOP_DETECTED, "in the chain"))
-    told: Sequence[tuple[Body, str]] = [
-        (asked(), "ana asks lead: Sort"),
-        (asked(f"{RUN}.1", "tag"), "lead asks tag: Sort"),
+    events: Sequence[tuple[Body, str]] = [
+        (make_request(), "ana asks lead: Sort"),
+        (make_request(f"{RUN}.1", "tag"), "lead asks tag: Sort"),
         (Progress(delegation=f"{RUN}.1", agent="tag", text="1 of\n2\x1b[2J"), "tag: 1 of 2"),
         (ToolUse(delegation=f"{RUN}.1", agent="tag", tool="pay", begun=True), "tag starts to use pay"),
         (ToolUse(delegation=f"{RUN}.1", agent="tag", tool="pay", duration_ms=5), "tag used pay (5 ms)"),
@@ -312,15 +330,19 @@ def test_each_record_is_one_plain_line() -> None:
             "tag: success in 1.5 s, 1,200 tokens, tools: pay",
         ),
         (
-            Refusal(request=asked(f"{RUN}.2", "lead"), response=refused),
+            Refusal(request=make_request(f"{RUN}.2", "lead"), response=refused),
             "lead asks lead: Sort: refused, LOOP_DETECTED: in the chain",
         ),
     ]
-    for seq, (body, expected) in enumerate(told):
+    for seq, (body, expected) in enumerate(events):
         record = Record(seq=seq, kind=Kind.NOTICE, at_ms=0, run=RUN, session=RUN, body=body)
         assert sentence(record, tree.feed(record)) == expected
 
 
 def test_in_a_replay_time_does_not_go_back_where_two_wrote_at_once() -> None:
-    steps = replayed(RUN, "running", recorded((100, asked()), (105, asked(f"{RUN}.2")), (104, asked(f"{RUN}.1")))).steps
+    steps = replayed(
+        RUN,
+        "running",
+        recorded((100, make_request()), (105, make_request(f"{RUN}.2")), (104, make_request(f"{RUN}.1"))),
+    ).steps
     assert [(step.at_ms, step.elapsed_ms) for step in steps] == [(100, 0), (105, 5), (104, 5)]

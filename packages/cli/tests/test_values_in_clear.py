@@ -113,27 +113,27 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
             assert clear_in(done.get("result", "")), done
             _, waits = up.get("/v1/delegations", {"target": "vault", **task}, token=token("app"))
             assert waits["question"] == "Open the vault?"
-            (asked,) = up.get("/v1/approvals", token=token("app"))[1]["waiting"]
-            yield Shop(up, folder, done["run"], asked["id"])
+            (approval,) = up.get("/v1/approvals", token=token("app"))[1]["waiting"]
+            yield Shop(up, folder, done["run"], approval["id"])
 
 
 def addresses(shop: Shop) -> list[str]:
     """Return every address of the API that is read, for the run that has ended and for the question."""
     newest = json.loads(shop.up.send("/v1/audit", token=token("read"))[1])["records"][-1]["seq"]
     values = {"id": shop.run, "run": shop.run, "name": "clerk", "agent": "clerk"}
-    found: list[str] = []
+    paths: list[str] = []
     for path in (each.path for each in (*OPERATIONS, *PROTOCOLS) if each.method == "GET"):
         if path in ("/mcp", "/docs", "/v1/events", "/v1/console/enter"):
             continue
         if path == "/v1/audit/{seq}":
-            found += [f"/v1/audit/{seq}" for seq in range(1, newest + 1)]
+            paths += [f"/v1/audit/{seq}" for seq in range(1, newest + 1)]
         elif path == "/v1/approvals/{id}":
-            found.append(f"/v1/approvals/{shop.question}")
+            paths.append(f"/v1/approvals/{shop.question}")
         elif path == "/v1/runs/{run}/delegations/{path}":
-            found += [f"/v1/runs/{shop.run}/delegations/{each}" for each in (shop.run, f"{shop.run}.1")]
+            paths += [f"/v1/runs/{shop.run}/delegations/{each}" for each in (shop.run, f"{shop.run}.1")]
         else:
-            found.append(path.format(**values))
-    return [*found, f"/v1/sessions/{shop.run}/clerk", "/v1/audit/search?q=card"]
+            paths.append(path.format(**values))
+    return [*paths, f"/v1/sessions/{shop.run}/clerk", "/v1/audit/search?q=card"]
 
 
 async def read(client: str, shop: Shop, path: str, **request: Any) -> str:
@@ -192,32 +192,32 @@ async def stub(shop: Shop) -> AsyncGenerator[Any]:
 
 async def read_over_grpc(client: str, shop: Shop) -> str:
     async with stub(shop) as service:
-        said = metadata(token(client))
+        credentials = metadata(token(client))
         try:
-            return repr(await service.GetTask(pb.GetTaskRequest(id=shop.run, tenant="clerk"), metadata=said))
+            return repr(await service.GetTask(pb.GetTaskRequest(id=shop.run, tenant="clerk"), metadata=credentials))
         except grpc.aio.AioRpcError as error:
             return repr(error)
 
 
 def clear_in(text: str) -> bool:
     """Return whether a text holds one of the values; all or none of them are in clear."""
-    found = [each for each in SECRETS if each in text]
-    assert found in ([], [*SECRETS])
-    return bool(found)
+    clear_secrets = [each for each in SECRETS if each in text]
+    assert clear_secrets in ([], [*SECRETS])
+    return bool(clear_secrets)
 
 
 async def test_values_in_clear_are_for_the_client_that_asked_and_for_those_that_may_reveal(shop: Shop) -> None:
     paths = addresses(shop)
-    found: set[tuple[str, str]] = set()
+    leaks: set[tuple[str, str]] = set()
     for client in CLIENTS:
         texts = {path: await read(client, shop, path) for path in paths}
         texts["cancel"] = await read(client, shop, f"/v1/delegations/{shop.run}/cancel", method="POST")
         texts |= {"events": await read_all_events(client, shop), "mcp": await read_over_mcp(client, shop)}
         texts |= {"a2a": await read_over_a2a(client, shop), "grpc": await read_over_grpc(client, shop)}
-        found |= {(client, path) for path, text in texts.items() if clear_in(text)}
+        leaks |= {(client, path) for path, text in texts.items() if clear_in(text)}
     own = {f"/v1/delegations/{shop.run}", f"/v1/delegations/{shop.run}/events", "cancel"}
     expected = {("app", path) for path in own | {"mcp", "a2a", "grpc"}} | {("support", path) for path in own}
-    assert found == expected
+    assert leaks == expected
 
 
 def test_each_reveal_is_a_row_of_the_record_before_anything_is_sent(shop: Shop) -> None:

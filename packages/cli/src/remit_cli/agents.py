@@ -242,7 +242,7 @@ def _may_call(card: AgentCard) -> str:
 
 def print_ranking(capability: str, team: Team, *, as_json: bool) -> None:
     """Print the ranking of agents for a capability."""
-    ranking = _ranking(_known(capability, cards_of(team).values()), team)
+    ranking = _ranking(_find_offers(capability, cards_of(team).values()), team)
     if as_json:
         print_json(ranking)
         return
@@ -253,7 +253,7 @@ def print_ranking(capability: str, team: Team, *, as_json: bool) -> None:
         click.echo(f"Only this agent offers {capability}.", err=True)
 
 
-def _known(capability: str, cards: Iterable[AgentCard]) -> tuple[str, Sequence[str]]:
+def _find_offers(capability: str, cards: Iterable[AgentCard]) -> tuple[str, Sequence[str]]:
     offered: dict[str, list[str]] = {}
     for card in cards:
         for each in card.capabilities:

@@ -42,13 +42,13 @@ COMPILED = (".so", ".pyd", ".dylib")
 
 def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Iterator[Check]:
     """Return the findings by what they are about, in the order in which to fix them."""
-    yield from _about("program", _program())
+    yield from _in_group("program", _program())
     team: list[Team] = []
-    yield from _about("team", _team(team_file, overrides, team))
-    yield from _about("store", _store(store_path, team[0] if team else None))
+    yield from _in_group("team", _team(team_file, overrides, team))
+    yield from _in_group("store", _store(store_path, team[0] if team else None))
 
 
-def _about(group: CheckGroup, checks: Iterable[Check]) -> Iterator[Check]:
+def _in_group(group: CheckGroup, checks: Iterable[Check]) -> Iterator[Check]:
     for each in checks:
         yield replace(each, group=group)
 
@@ -135,7 +135,7 @@ class _Wanted(NamedTuple):
     """The extra of `remit` that brings it; None if it is always there."""
 
 
-def _wanted() -> Iterator[_Wanted]:
+def _requirements() -> Iterator[_Wanted]:
     """Yield what the packages of Remit ask for, each once for each extra that brings it."""
     left: list[tuple[str, str | None, str | None]] = [("remit" if _is_installed("remit") else "remit-cli", None, None)]
     known: set[object] = set()
@@ -166,8 +166,8 @@ def _is_installed(name: str) -> bool:
 def _packages() -> Iterator[Check]:
     """Check that the required packages are installed and can be loaded, and which extras are installed."""
     fine: list[str] = []
-    always = {each.name for each in _wanted() if each.extra is None}
-    for name, least, extra in dict.fromkeys(_wanted()):
+    always = {each.name for each in _requirements() if each.extra is None}
+    for name, least, extra in dict.fromkeys(_requirements()):
         if extra and name in always:
             continue
         command = install_command(extra) if extra else f"pip install '{name}>={least or 0}'"

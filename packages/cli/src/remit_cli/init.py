@@ -101,7 +101,7 @@ def init(folder: Path, name: str | None, template: str | None, gateway: str | No
         print_json(Written(folder=str(folder), files=files, next=commands))
         return
     click.echo(f"Created the team {name} in {folder.resolve()}: {', '.join(files)}")
-    for line in _about(choices):
+    for line in _describe_choices(choices):
         click.echo(line)
     click.echo("→ Next:")
     for command in commands:
@@ -122,7 +122,7 @@ def _in_order(commands: tuple[str, ...]) -> tuple[str, ...]:
     return (*keys, "remit validate", *commands[len(keys) :])
 
 
-def _about(choices: "list[LocalChoice]") -> Iterator[str]:
+def _describe_choices(choices: "list[LocalChoice]") -> Iterator[str]:
     """Yield which local agent was chosen, and which others could be."""
     if not choices:
         return

@@ -72,7 +72,7 @@ def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
         ) from error
     except OSError as error:
         raise _unwritable(files.key, error) from error
-    if _shown(files, as_json):
+    if _print_keys(files, as_json):
         click.echo(
             "→ Send peers the line above over a channel that you trust. The key file stays on this machine.", err=True
         )
@@ -93,7 +93,7 @@ def show(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
       remit keys show --json
     """
     files = _files(team_file, overrides)
-    if _shown(files, as_json) and not files.key.exists():
+    if _print_keys(files, as_json) and not files.key.exists():
         click.echo(f"No key in {files.key}.\n→ Create one with `remit keys init`.", err=True)
 
 
@@ -126,7 +126,7 @@ def rotate(overlap: str, team_file: Path | None, overrides: tuple[str, ...], as_
         key.rotated(now_ms(), overlap_ms).save(files.key, replace=True)
     except OSError as error:
         raise _unwritable(files.key, error) from error
-    if _shown(files, as_json):
+    if _print_keys(files, as_json):
         click.echo(f"→ Ask peers to trust the newest key: {_invitation(files)}", err=True)
 
 
@@ -174,7 +174,7 @@ def trust(
     else:
         kept = [*(line for line in lines if not _is_about(line, name, public)), f"{name} {public}"]
     _write(files.trusted, kept, trusted=True)
-    if not _shown(files, as_json):
+    if not _print_keys(files, as_json):
         return
     is_peer = files.team is not None and name in files.team.peers
     if not remove and not is_peer:
@@ -211,7 +211,7 @@ def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], 
     lines = _lines(files.revoked)
     if not any(line.partition("#")[0].strip().lower() == revoked for line in lines):
         _write(files.revoked, [*lines, revoked], trusted=False)
-    if _shown(files, as_json):
+    if _print_keys(files, as_json):
         click.echo(f"Revoked: {revoked}", err=True)
 
 
@@ -318,7 +318,7 @@ def _duration(text: str) -> int:
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shown(files: KeyFiles, as_json: bool) -> bool:
+def _print_keys(files: KeyFiles, as_json: bool) -> bool:
     """Print the current keys; return whether they were printed as text."""
 
     now = _now(files)

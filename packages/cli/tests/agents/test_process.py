@@ -63,11 +63,11 @@ class Desk:
         self.partials: list[Answer | None] = []
         self.uses: list[tuple[str, Json, int, str | None]] = []
         self.notes: list[Note] = []
-        self.said: asyncio.Queue[str] = asyncio.Queue()
+        self.reported_texts: asyncio.Queue[str] = asyncio.Queue()
         self.delegated = asyncio.Event()
         self.left = 1_000
-        self.found: dict[str, Json] = {}
-        """What was found out once."""
+        self.once_results: dict[str, Json] = {}
+        """Results of work that is done once."""
         self.together = asyncio.Barrier(1)
 
     async def delegate(self, call: Call) -> Response:
@@ -108,7 +108,7 @@ class Desk:
         raise RemitError(fault(Code.TOOL_NOT_ALLOWED, f"{tool} is not for you"))
 
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
-        self.said.put_nowait(text)
+        self.reported_texts.put_nowait(text)
         self.partials.append(partial() if callable(partial) else partial)
 
     def spend(self, usage: Usage) -> int:
@@ -129,7 +129,7 @@ class Desk:
         return f"00-{'a' * 32}-{'b' * 16}-01"
 
     def say(self, text: str) -> None:
-        self.said.put_nowait(text)
+        self.reported_texts.put_nowait(text)
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
         self.uses.append((tool, arguments, duration_ms, error))
@@ -157,9 +157,9 @@ class Desk:
         return {"n": 1, **changes}
 
     async def once(self, name: str, work: Work) -> Json:
-        if name not in self.found:
-            self.found[name] = await work()
-        return self.found[name]
+        if name not in self.once_results:
+            self.once_results[name] = await work()
+        return self.once_results[name]
 
     def result_schema(self) -> dict[str, Any] | None:
         return None
@@ -241,13 +241,13 @@ def ends(pid: int) -> bool:
 
 def children() -> set[int]:
     """Return the processes that this one has started and not reaped; other tests may keep some."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it is gone
             stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
             if int(stat.rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(entry.name))
-    return found
+                pids.add(int(entry.name))
+    return pids
 
 
 def open_descriptors() -> set[str]:
@@ -310,7 +310,7 @@ async def test_the_brief_says_in_the_process_what_it_says_in_the_hub() -> None:
 
 async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_other() -> None:
     desk = Desk()
-    desk.found["known"] = "kept"
+    desk.once_results["known"] = "kept"
     async with process_of(agents.speak) as agent:
         answer = (await agent(a_brief(desk))).result
     assert answer == {
@@ -323,9 +323,9 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "sampled": "Say it. Be brief. 9",
         "filled": [{"n": 3}, None],
     }
-    assert (desk.said.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])
+    assert (desk.reported_texts.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])
     assert desk.uses == [("grep", {"for": "x"}, 12, None), ("odd", None, 0, "no")]
-    assert desk.found == {"known": "kept", "new": "found"}
+    assert desk.once_results == {"known": "kept", "new": "found"}
 
 
 async def test_a_large_input_comes_back_unchanged() -> None:
@@ -417,7 +417,7 @@ async def test_an_agent_reads_facts_and_conversation() -> None:
 async def test_progress_and_spending_reach_the_hub_and_the_account_agrees() -> None:
     desk = Desk()
     assert await result_of(agents.report, desk) == [958, 958]
-    assert (desk.said.get_nowait(), desk.partials) == ("half", [Answer("a half", unfinished=("the rest",))])
+    assert (desk.reported_texts.get_nowait(), desk.partials) == ("half", [Answer("a half", unfinished=("the rest",))])
     assert desk.spent == [Usage(prompt=30, completion=12)]
 
 
@@ -490,7 +490,7 @@ async def test_a_process_that_is_killed_takes_no_sibling_along() -> None:
     async with process_of(agents.sleep) as agent, process_of(agents.delegate) as sibling, asyncio.TaskGroup() as group:
         going_on = group.create_task(sibling(a_brief(sibling_desk)))
         killed = asyncio.ensure_future(agent(a_brief(desk)))
-        os.kill(int(await desk.said.get()), 9)
+        os.kill(int(await desk.reported_texts.get()), 9)
         with pytest.raises(RemitError, match=r"its process died \(signal 9\)"):
             await killed
         await sibling_desk.together.wait()
@@ -571,7 +571,7 @@ async def test_a_process_is_gone_once_its_delegation_is_cancelled(function: Agen
     desk = Desk()
     async with process_of(function) as agent:
         task = asyncio.ensure_future(agent(a_brief(desk)))
-        pid = int(await desk.said.get())
+        pid = int(await desk.reported_texts.get())
         await cancelled(task)
         assert not is_there(pid)
 
@@ -580,7 +580,7 @@ async def test_what_a_process_has_started_goes_with_it() -> None:
     desk = Desk()
     async with process_of(agents.sleep_with_a_helper) as agent:
         task = asyncio.ensure_future(agent(a_brief(desk)))
-        helper = int(await desk.said.get())
+        helper = int(await desk.reported_texts.get())
         await cancelled(task)
         assert ends(helper)
 
@@ -590,7 +590,7 @@ async def test_cancellation_reaches_the_calls_that_a_process_waits_for() -> None
     desk = Desk()
     async with process_of(agents.wait_for_others) as agent:
         task = asyncio.ensure_future(agent(a_brief(desk)))
-        pid = int(await desk.said.get())
+        pid = int(await desk.reported_texts.get())
         await desk.delegated.wait()
         await cancelled(task)
         assert len(desk.cancelled) == len(desk.calls) > 0
@@ -610,7 +610,7 @@ async def test_closing_ends_what_is_running() -> None:
     desk = Desk()
     async with process_of(agents.sleep) as agent:
         task = asyncio.ensure_future(agent(a_brief(desk)))
-        pid = int(await desk.said.get())
+        pid = int(await desk.reported_texts.get())
         await agent.close()
         assert not is_there(pid)
         with pytest.raises(RemitError, match="its process died"):
@@ -655,12 +655,12 @@ async def test_a_process_is_used_again(function: AgentFunction) -> None:
 
 async def test_a_process_is_used_again_after_an_orderly_failure() -> None:
     async with process_of(agents.fail_by_pid) as agent:
-        said: set[str] = set()
+        messages: set[str] = set()
         for _ in range(2):
             with pytest.raises(RemitError, match="raised ValueError: by ") as raised:
                 await agent(a_brief())
-            said.add(raised.value.fault.message)
-    assert len(said) == 1
+            messages.add(raised.value.fault.message)
+    assert len(messages) == 1
 
 
 async def test_a_process_is_not_used_again_after_a_cancellation() -> None:
@@ -668,7 +668,7 @@ async def test_a_process_is_not_used_again_after_a_cancellation() -> None:
     async with process_of(agents.first_sleep_then_answer) as agent:
         first = (await agent(a_brief())).result
         task = asyncio.ensure_future(agent(a_brief(desk, input="sleep")))
-        assert int(await desk.said.get()) == first
+        assert int(await desk.reported_texts.get()) == first
         await cancelled(task)
         assert (await agent(a_brief())).result != first
 
@@ -710,7 +710,7 @@ async def test_closing_leaves_no_process_no_descriptor_and_no_task() -> None:
         await answering(a_brief())
         with pytest.raises(RemitError):
             await dying(a_brief())
-        await desk.said.get()
+        await desk.reported_texts.get()
         await cancelled(spinning)
     assert open_descriptors() == before
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -35,10 +35,10 @@ def test_everything_that_a_card_holds_can_be_said() -> None:
     own |= {"env", "sandbox", "reads", "writes", "network", "structured_answers", "sub_agent_arguments", "route"}
     own |= {"priced_as"}
     # Whether it passes on its caller's authority follows from what it is, a workflow for example.
-    said = set(AgentSection.__struct_fields__) - own | {"name", "passes_on"}
-    assert said == {name.removesuffix("_ms") for name in AgentCard.__struct_fields__}
-    said = {*CapabilitySection.__struct_fields__, "code"} - {"phrase"}
-    assert said == {name.removesuffix("_ms") for name in Capability.__struct_fields__}
+    fields = set(AgentSection.__struct_fields__) - own | {"name", "passes_on"}
+    assert fields == {name.removesuffix("_ms") for name in AgentCard.__struct_fields__}
+    fields = {*CapabilitySection.__struct_fields__, "code"} - {"phrase"}
+    assert fields == {name.removesuffix("_ms") for name in Capability.__struct_fields__}
     assert set(StepSection.__struct_fields__) == {name.removesuffix("_ms") for name in Step.__struct_fields__}
 
 
@@ -91,7 +91,7 @@ def test_the_schema_is_one_and_knows_no_null() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         {},
         {"name": "office", "version": 1},
@@ -105,12 +105,12 @@ def test_the_schema_is_one_and_knows_no_null() -> None:
         {"approvals": {"allow": ["a -> b", "c*"], "otherwise": "terminal"}},
     ],
 )
-def test_editors_accept_what_can_be_said(said: Any) -> None:
-    assert [error.message for error in validator.iter_errors(said)] == []
+def test_editors_accept_what_can_be_said(content: Any) -> None:
+    assert [error.message for error in validator.iter_errors(content)] == []
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         {"nam": "office"},
         {"version": 2},
@@ -127,8 +127,8 @@ def test_editors_accept_what_can_be_said(said: Any) -> None:
         {"redaction": {"patterns": {"lower": "a"}}},
     ],
 )
-def test_editors_mark_what_cannot_be_said(said: Any) -> None:
-    assert not validator.is_valid(said)
+def test_editors_mark_what_cannot_be_said(content: Any) -> None:
+    assert not validator.is_valid(content)
 
 
 def test_a_schema_that_was_not_read_goes_no_further() -> None:

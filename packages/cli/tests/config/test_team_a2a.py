@@ -84,11 +84,11 @@ CARD = '\n[agents.maps]\ncard = "https://maps.example"\n'
 def test_what_is_right_is_right_for_editors_too(tmp_path: Path) -> None:
     text = TEAM + A2A + CARD + 'card_token = "$MAPS"\ncard_hosts = ["maps-2.example"]\n'
     assert problems(tmp_path, text) == []
-    said: dict[str, Any] = {
+    content: dict[str, Any] = {
         "agents": {"maps": {"card": "https://maps.example", "card_token": "$MAPS"}},
         "a2a": {"agents": ["*"], "push": False},
     }
-    assert misfits(team_schema(), said, said) == ()
+    assert misfits(team_schema(), content, content) == ()
 
 
 async def test_a_served_team_speaks_a2a(tmp_path: Path) -> None:

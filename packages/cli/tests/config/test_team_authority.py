@@ -46,10 +46,12 @@ def written(folder: Path, *, limits: str = "", janitor: str = "", module: str = 
 
 
 @pytest.mark.parametrize(
-    "said", [{"janitor": 'authority = "caller"'}, {"limits": '[limits]\nauthority = "caller"'}], ids=["agent", "team"]
+    "sections",
+    [{"janitor": 'authority = "caller"'}, {"limits": '[limits]\nauthority = "caller"'}],
+    ids=["agent", "team"],
 )
-def test_explain_shows_what_a_callee_would_have(tmp_path: Path, said: dict[str, str]) -> None:
-    written(tmp_path, **said)
+def test_explain_shows_what_a_callee_would_have(tmp_path: Path, sections: dict[str, str]) -> None:
+    written(tmp_path, **sections)
     for caller, tools, targets in (
         ("reader", [], []),
         ("boss", ["delete"], ["archive"]),

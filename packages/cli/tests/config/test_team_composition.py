@@ -37,7 +37,7 @@ def load(folder: Path, text: str = OFFICE, *, overrides: Sequence[str] = (), env
     return load_team(file, overrides=overrides, environ=environ)
 
 
-async def asked(hub: Hub, text: str = "receipts") -> Any:
+async def answer_of(hub: Hub, text: str = "receipts") -> Any:
     async with hub:
         return (await hub.ask("prime", text, user="u-1")).unwrap()
 
@@ -46,13 +46,13 @@ async def asked(hub: Hub, text: str = "receipts") -> Any:
 
 
 async def test_a_team_from_a_file_answers(folder: Path) -> None:
-    assert await asked(hub_of(load(folder))) == "3 categories for receipts"
+    assert await answer_of(hub_of(load(folder))) == "3 categories for receipts"
     assert (folder / "hub.db").is_file()
 
 
 async def test_an_agent_of_the_file_runs_in_a_process_of_its_own(folder: Path) -> None:
     hub = hub_of(load(folder, overrides=["agents.tag-ai.isolation=process"]))
-    assert await asked(hub) == "3 categories for receipts"
+    assert await answer_of(hub) == "3 categories for receipts"
 
 
 async def test_an_agent_is_registered_with_everything_that_is_said_of_it(folder: Path) -> None:
@@ -102,8 +102,10 @@ async def test_an_agent_is_registered_with_everything_that_is_said_of_it(folder:
 
 
 async def test_limits_and_rules_of_the_file_hold(folder: Path) -> None:
-    assert await asked(hub_of(load(folder, overrides=["limits.max_depth=0"]))) == Code.MAX_DEPTH_EXCEEDED
-    assert await asked(hub_of(load(folder, overrides=['rules=[{then="refuse",to="tag*"}]']))) == Code.PERMISSION_DENIED
+    assert await answer_of(hub_of(load(folder, overrides=["limits.max_depth=0"]))) == Code.MAX_DEPTH_EXCEEDED
+    assert (
+        await answer_of(hub_of(load(folder, overrides=['rules=[{then="refuse",to="tag*"}]']))) == Code.PERMISSION_DENIED
+    )
 
 
 def test_code_that_is_gone_since_the_file_was_read_is_named(folder: Path) -> None:
@@ -118,12 +120,12 @@ def test_code_that_is_gone_since_the_file_was_read_is_named(folder: Path) -> Non
 
 async def test_what_is_on_the_allow_list_needs_no_person(folder: Path) -> None:
     hub = hub_of(load(folder, ASKING, overrides=['approvals={allow=["prime -> tag-*"],otherwise="deny"}']))
-    assert await asked(hub) == "3 categories for receipts"
+    assert await answer_of(hub) == "3 categories for receipts"
 
 
 async def test_a_team_that_denies_asks_nobody(folder: Path) -> None:
     hub = hub_of(load(folder, ASKING, overrides=["approvals.otherwise=deny"]))
-    assert await asked(hub) == Code.APPROVAL_DECLINED
+    assert await answer_of(hub) == Code.APPROVAL_DECLINED
 
 
 async def test_whoever_sits_at_the_terminal_is_asked_there(folder: Path) -> None:
@@ -134,7 +136,7 @@ async def test_whoever_sits_at_the_terminal_is_asked_there(folder: Path) -> None
         return True
 
     hub = hub_of(load(folder, ASKING, overrides=["approvals.otherwise=terminal"]), approver=person)
-    assert await asked(hub) == "3 categories for receipts"
+    assert await answer_of(hub) == "3 categories for receipts"
     assert questions == ["May prime ask tag-ai?"]
 
 
@@ -188,7 +190,7 @@ async def test_the_key_of_the_vault_comes_from_the_environment(folder: Path) -> 
     environ = {"VAULT": "7f" * 32}
     team = load(folder, OFFICE + '\n    [redaction]\n    key = "$VAULT"\n', environ=environ)
     assert "7f7f" not in repr(team)
-    assert await asked(hub_of(team, environ=environ)) == "3 categories for receipts"
+    assert await answer_of(hub_of(team, environ=environ)) == "3 categories for receipts"
     with pytest.raises(RemitError, match="the environment variable VAULT is not set"):
         hub_of(team, environ={})
 

@@ -26,15 +26,15 @@ def transcript(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 def errors(folder: Path, block: str) -> str:
     """Return a block with the errors of its team file; lines that begin with `$` are environment variables."""
-    said = block.partition("\n=>")[0]
-    lines = said.split("\n")
+    source = block.partition("\n=>")[0]
+    lines = source.split("\n")
     environ = dict(line.removeprefix("$ ").split("=", 1) for line in lines if line.startswith("$ "))
     file = folder / "remit.toml"
     file.write_text("\n".join(line for line in lines if not line.startswith(("$ ", "# "))), encoding="utf-8")
     with pytest.raises(RemitError) as raised:
         load_team(file, environ=environ)
-    found = [f"{each.path}: {each.message}" for each in raised.value.fault.problems]
-    text = "\n".join([said, "=>", *found]).replace(str(folder), "FOLDER")
+    problems = [f"{each.path}: {each.message}" for each in raised.value.fault.problems]
+    text = "\n".join([source, "=>", *problems]).replace(str(folder), "FOLDER")
     return text.replace(install_command("intent"), "pip install '.[intent]'")
 
 

@@ -115,8 +115,8 @@ def test_a_file_that_is_not_text_is_refused_at_its_line(folder: Path) -> None:
 
 def test_what_a_capability_says_of_its_answers_reaches_its_card(folder: Path) -> None:
     team = load(folder, '[capabilities.LOOK]\nread_only = true\ncache = "1m"\ncache_similar = true\nhedge = "500ms"')
-    found = team.capabilities["LOOK"].capability("LOOK")
-    assert (found.cache_ms, found.cache_similar, found.hedge_ms) == (60_000, True, 500)
+    capability = team.capabilities["LOOK"].capability("LOOK")
+    assert (capability.cache_ms, capability.cache_similar, capability.hedge_ms) == (60_000, True, 500)
 
 
 # ── code ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -294,7 +294,7 @@ def test_what_is_wrong_with_an_override_is_said_of_the_variable_or_flag(folder: 
     }
     flags = ["limits.max_chain=x", "max_depth", "nam=x", "agents.new.tokens=1", "name.x=1", "a\nb=1"]
     problems = wrong_in(folder, 'name = "n"\n[limits]\nmax_depth = 3\n' + AGENT, overrides=flags, environ=environ)
-    needed = next(said for path, said in problems if path == "--set agents.new.tokens agents.new")
+    needed = next(message for path, message in problems if path == "--set agents.new.tokens agents.new")
     assert needed.startswith("an agent needs `run`")
     assert sorted(each for each in problems if each[1] != needed) == sorted(
         [
@@ -338,7 +338,7 @@ def test_a_text_that_looks_like_a_secret_is_refused_without_being_shown(folder: 
     text = f'[agents.tag-ai]\nrun = "office:tag"\nprompt = """\nBe kind.\n{secret}"""\n[limits]\nmax_depht = "{secret}"'
     problems = wrong_in(folder, text)
     assert [path for path, _ in problems] == ["remit.toml:3 agents.tag-ai.prompt", "remit.toml:7 limits.max_depht"]
-    assert all('write "$NAME"' in said and secret not in said for _, said in problems)
+    assert all('write "$NAME"' in message and secret not in message for _, message in problems)
 
 
 def test_ordinary_words_are_no_secret(folder: Path) -> None:

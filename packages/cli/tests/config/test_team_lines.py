@@ -110,10 +110,10 @@ def places(value: object, place: Place = ()) -> Iterator[Place]:
 def test_every_key_is_found_at_a_line_that_contains_it(text: str) -> None:
     lines = TomlLines(text)
     written = text.replace("\r\n", "\n").split("\n")
-    found = set(places(tomllib.loads(text)))
-    assert set(lines.of) == found
+    all_places = set(places(tomllib.loads(text)))
+    assert set(lines.of) == all_places
     assert lines.twice == []
-    for place in found:
+    for place in all_places:
         key = place[-1]
         if isinstance(key, str):
             line = written[lines.of[place] - 1]
@@ -174,7 +174,7 @@ def test_places_are_shown_as_they_would_be_written() -> None:
 
 
 def test_a_value_is_found_by_its_place() -> None:
-    said: dict[str, Any] = {"a": [{"b": 1}]}
-    assert value_at(said, ("a", 0, "b")) == 1
-    assert value_at(said, ("a", "b")) is None
-    assert value_at(said, ("x", "b")) is None
+    table: dict[str, Any] = {"a": [{"b": 1}]}
+    assert value_at(table, ("a", 0, "b")) == 1
+    assert value_at(table, ("a", "b")) is None
+    assert value_at(table, ("x", "b")) is None

@@ -96,8 +96,8 @@ def test_the_server_of_these_tests_is_a_program_too(tmp_path: Path) -> None:
     """For the pages, and for whoever wants to try a team of models without one."""
     script = [{"call": {"count": {"text": "abc"}}}, {"say": "Three."}]
     program = TESTS / "openai_server.py"
-    heard = tmp_path / "requests.jsonl"
-    arguments = ["--script", json.dumps(script), "--requests", str(heard)]
+    request_log = tmp_path / "requests.jsonl"
+    arguments = ["--script", json.dumps(script), "--requests", str(request_log)]
     with subprocess.Popen([sys.executable, str(program), *arguments], stdout=subprocess.PIPE, text=True) as started:
         try:
             assert started.stdout is not None
@@ -111,7 +111,7 @@ def test_the_server_of_these_tests_is_a_program_too(tmp_path: Path) -> None:
         finally:
             started.terminate()
     assert (done.returncode, done.stdout) == (0, "Three.\n"), done.stderr
-    assert json.loads(heard.read_text().splitlines()[1])["messages"][-1]["content"] == "3"
+    assert json.loads(request_log.read_text().splitlines()[1])["messages"][-1]["content"] == "3"
 
 
 async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: OpenAIServer) -> None:

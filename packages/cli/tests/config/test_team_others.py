@@ -128,8 +128,8 @@ def test_what_keeps_a_server_from_proving_itself_is_named(
         a_certificate(folder, name)
     a_certificate(folder, "shut", b"sesame")
     team = load(folder, f'[serve]\ncertificate = "{certificate}"\nprivate_key = "{key}"\n')
-    told = [(("serve", name), message.format(folder)) for name, message in wrong]
-    assert list(unservable(team)) == told
+    expected = [(("serve", name), message.format(folder)) for name, message in wrong]
+    assert list(unservable(team)) == expected
 
 
 def test_a_key_that_is_named_must_be_there_for_whoever_runs_the_team_and_for_nobody_else(folder: Path) -> None:
@@ -159,15 +159,15 @@ def test_files_beside_it_that_are_damaged_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(None, "cannot be read"), ("{}", "no list `keys`"), ("<", "Expecting value")]
+    ("content", "reason"), [(None, "cannot be read"), ("{}", "no list `keys`"), ("<", "Expecting value")]
 )
-def test_a_file_of_keys_that_holds_none_is_named(folder: Path, content: str | None, told: str) -> None:
+def test_a_file_of_keys_that_holds_none_is_named(folder: Path, content: str | None, reason: str) -> None:
     if content is not None:
         (folder / "keys.json").write_text(content, encoding="ascii")
     text = '[clients.a]\nissuer = "x"\naudience = "y"\njwks = "keys.json"\nagents = ["*"]\n'
     ((place, message),) = wrong_in(folder, text)
     assert place == "remit.toml:4 clients.a.jwks"
-    assert told in message
+    assert reason in message
 
 
 def test_what_needs_the_extra_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,8 +87,8 @@ async def got(session: ClientSession, path: str) -> Any:
 
 
 async def explained(session: ClientSession, status: int = 200, **question: Any) -> Any:
-    asked = {"from": "shop", "to": "cashier", "objective": "Pay", "user": "anna", **question}
-    async with session.post("/v1/policy/explain", json=asked) as reply:
+    body = {"from": "shop", "to": "cashier", "objective": "Pay", "user": "anna", **question}
+    async with session.post("/v1/policy/explain", json=body) as reply:
         assert reply.status == status, await reply.text()
         return await reply.json()
 
@@ -102,8 +102,8 @@ async def test_a_call_is_explained_guard_by_guard_and_nothing_is_started(tmp_pat
         explanation = await explained(ops, input="to bob@example.org", capability="PAY", max_tokens=100)
         assert (explanation["now"]["outcome"], explanation["now"]["question"]) == ("asks", "May the cashier pay?")
         assert (explanation["draft"], explanation["changed"]) == (None, [])
-        said = verdicts(explanation["now"])
-        assert (said["permission"], said["team_rules"], said["redaction"]) == ("allow", "ask", "rewrite")
+        decisions = verdicts(explanation["now"])
+        assert (decisions["permission"], decisions["team_rules"], decisions["redaction"]) == ("allow", "ask", "rewrite")
         assert explanation["now"]["request"]["remit"]["tokens"] == 100
         assert "bob@example.org" not in str(explanation)
         refused = (await explained(ops, user="mallory"))["now"]

@@ -68,6 +68,6 @@ def test_a_price_for_a_model_that_is_nearly_one_of_the_teams_is_a_warning(folder
         input = 1
         output = 2
         """
-    found = [(each.place, each.message) for each in warnings_about(load(folder, dedent(TEAM) + dedent(prices)))]
+    warnings = [(each.place, each.message) for each in warnings_about(load(folder, dedent(TEAM) + dedent(prices)))]
     message = "no agent of the team has this model; did you mean `openai:gpt-5-mini`?"
-    assert found == [(("prices", "openai:gpt-5-mni"), message)]
+    assert warnings == [(("prices", "openai:gpt-5-mni"), message)]

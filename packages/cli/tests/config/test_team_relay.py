@@ -62,14 +62,14 @@ def card(name: str, number: int) -> Card:
 
 
 def test_the_schema_for_editors_knows_the_sections(folder: Path) -> None:
-    said = {
+    tables = {
         "relay": {"gateway": "wss://relay.example.com"},
         "profiles": {"mine": {"run": ["agent"], "mode": "full_auto", "rate": {"calls": 3, "seconds": 1}}},
         "shared": {"helper": {"devices": ["bob"]}},
     }
-    assert misfits(team_schema(), said) == ()
-    assert misfits(team_schema(), {**said, "profiles": {"mine": {"run": ["x"], "acp": ["y"]}}})
-    assert misfits(team_schema(), {**said, "profiles": {"mine": {"run": ["x"], "mode": "auto"}}})
+    assert misfits(team_schema(), tables) == ()
+    assert misfits(team_schema(), {**tables, "profiles": {"mine": {"run": ["x"], "acp": ["y"]}}})
+    assert misfits(team_schema(), {**tables, "profiles": {"mine": {"run": ["x"], "mode": "auto"}}})
 
 
 def test_a_variable_overrides_what_a_profile_says(folder: Path) -> None:
@@ -259,7 +259,7 @@ def test_what_fits_two_devices_is_not_guessed() -> None:
 
 def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> None:
     text = AGENT + PROFILE + 'allow_shared_agent_calls = true\ndevices = ["bib", "bob", "carl", "dora", "eve"]\n'
-    found = team(
+    loaded = team(
         folder,
         text + '[profiles.off]\nrun = ["x"]\n[shared.helper]\ndevices = ["bob"]\n[shared.none]\nagent = "helper"',
     )
@@ -270,7 +270,7 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         PeerDevice(card=card("eve", 4), allowed=True),
     ]
     place = "profiles.mine.devices"
-    assert list(device_warnings(found, peers)) == [
+    assert list(device_warnings(loaded, peers)) == [
         DeviceWarning(
             place,
             "no device bib is known here; did you mean `bob`?",
@@ -345,15 +345,15 @@ def test_the_doctor_warns_of_devices_that_are_not_known_and_programs_that_are_no
 
 
 @pytest.mark.parametrize(
-    ("said", "named", "granted"),
+    ("setting", "named", "granted"),
     [("true", True, True), ("false", False, False), (None, False, True)],
     ids=["enabled", "explicitly disabled", "not said"],
 )
 def test_a_grant_enables_a_profile_for_one_device_unless_the_team_file_forbids_it(
-    folder: Path, said: str | None, named: bool, granted: bool
+    folder: Path, setting: str | None, named: bool, granted: bool
 ) -> None:
     """S10: deny until enabled; an explicit `false` in the team file wins over a grant."""
-    enabled = "" if said is None else f"allow_shared_agent_calls = {said}\n"
+    enabled = "" if setting is None else f"allow_shared_agent_calls = {setting}\n"
     loaded = team(folder, PROFILE + enabled + 'devices = ["anna"]\n')
     anna = PeerDevice(card=card("anna", 1), shared=True, verified=True)
     bob = PeerDevice(card=card("bob", 2), shared=True, verified=True, profiles=frozenset({"mine"}))

@@ -139,10 +139,10 @@ def test_the_search_ends_at_the_root_of_a_repository(tmp_path: Path) -> None:
 
 def test_completion_reads_no_strangers_file(tmp_path: Path) -> None:
     make_team(tmp_path / "open")
-    asked = {"_REMIT_COMPLETE": "bash_complete", "COMP_WORDS": "remit run ", "COMP_CWORD": "2"}
-    assert "reader" in remit(folder=tmp_path / "open", **asked).stdout
+    variables = {"_REMIT_COMPLETE": "bash_complete", "COMP_WORDS": "remit run ", "COMP_CWORD": "2"}
+    assert "reader" in remit(folder=tmp_path / "open", **variables).stdout
     (tmp_path / "open").chmod(0o777)
-    assert "reader" not in remit(folder=tmp_path / "open", **asked).stdout
+    assert "reader" not in remit(folder=tmp_path / "open", **variables).stdout
 
 
 # ── looking runs nothing ──────────────────────────────────────────────────────────────────────────────────────────────

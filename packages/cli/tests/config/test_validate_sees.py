@@ -54,8 +54,8 @@ def test_a_field_that_asks_for_a_value_is_named_with_the_key_to_add(tmp_path: Pa
     assert output[0].endswith('tools.find.sees = ["EMAIL"]')
     assert "`phones`" in output[1]
     assert output[2].endswith('capabilities.SEND.sees = ["EMAIL"]')
-    found = document("validate", *code, folder=tmp_path)
-    assert (found["ok"], [each["key"] for each in found["warnings"]]) == (
+    report = document("validate", *code, folder=tmp_path)
+    assert (report["ok"], [each["key"] for each in report["warnings"]]) == (
         True,
         ["tools.find", "tools.find", "capabilities.SEND"],
     )

@@ -123,7 +123,7 @@ class Watch:
                 await self.look(hub)
                 events.close()
                 self.written["events"] = b"\n".join([encode(each) async for each in events])
-            self._read("after it was closed")
+            self._read_files("after it was closed")
             self.written["sent to the collector"] = b"\n".join(body for _, _, body in self.collector.bodies)
             self.written["spans"] = repr([(span.span, span.attributes) for span in self.collector.spans])
             self.written["metrics"] = repr(self.collector.metrics)
@@ -139,7 +139,7 @@ class Watch:
         self.written["pending"] = repr(await hub.store.pending())
         self.written["facts"] = repr(await hub.store.facts("u-1"))
         self.written["delegations"] = repr([await hub.delegations(run) for run in {each.run for each in records}])
-        self._read("while it was open")
+        self._read_files("while it was open")
 
     async def ask(self, hub: Hub, agent: str, text: str = "", **options: Any) -> Response:
         options.setdefault("user", "u-1")
@@ -147,7 +147,7 @@ class Watch:
         self.responses.append(response)
         return response
 
-    def _read(self, when: str) -> None:
+    def _read_files(self, when: str) -> None:
         for file in self.folder.rglob("*"):
             if file.is_file():
                 self.written[f"{file.name} {when}"] = file.read_bytes()
@@ -220,10 +220,14 @@ async def _what_an_agent_says_to_another(watch: Watch) -> None:
 
     @hub.agent("a", may_call=["*"])
     async def a(brief: Brief) -> Any:
-        said = [await brief.delegate("b", objective=TEXT, input=given, **options) for given in (JSON, TEXT, NUMBER)]
-        said += await brief.fan_out([Call(target="b", input=TEXT), Call(target="c", objective=f"2 {TEXT}", **options)])
-        said += await brief.chain([Call(target="b", input=JSON), Call(target="c", objective="go on")])
-        return [each.result for each in said]
+        responses = [
+            await brief.delegate("b", objective=TEXT, input=given, **options) for given in (JSON, TEXT, NUMBER)
+        ]
+        responses += await brief.fan_out(
+            [Call(target="b", input=TEXT), Call(target="c", objective=f"2 {TEXT}", **options)]
+        )
+        responses += await brief.chain([Call(target="b", input=JSON), Call(target="c", objective="go on")])
+        return [each.result for each in responses]
 
     @hub.agent("thread", may_call=["*"])
     def thread(brief: Brief) -> Any:
@@ -526,7 +530,7 @@ async def _calls_that_are_refused(watch: Watch) -> None:
 
     @hub.agent("a", may_call=["a", "b"])
     async def a(brief: Brief) -> Any:
-        told: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "objective": TEXT,
             "input": JSON,
             "handoff": SAID,
@@ -555,7 +559,7 @@ async def _calls_that_are_refused(watch: Watch) -> None:
             {"target": "b", "tools": {"x"}},
             {"target": "b", "max_depth": 0},
         ]
-        replies = [await brief.delegate(**{**told, **wish}) for wish in wishes]
+        replies = [await brief.delegate(**{**arguments, **wish}) for wish in wishes]
         replies += await brief.fan_out([Call(target="b", input=TEXT)] * 3)
         await brief.delegate("b", objective=TEXT, max_tokens=5_000)
         replies.append(await brief.delegate("b", objective=TEXT, max_tokens=5_000))
@@ -652,7 +656,7 @@ async def _questions_that_wait_for_people(watch: Watch) -> None:
     hub.agent("b")(repeat)
     async with watch.open(hub):
         tasks = [asyncio.create_task(watch.ask(hub, "b", f"{n} {TEXT}", input=JSON, handoff=SAID)) for n in range(3)]
-        pending = await eventually(hub.pending, when=lambda found: len(found) == 3)
+        pending = await eventually(hub.pending, when=lambda questions: len(questions) == 3)
         await watch.look(hub)
         assert watch.leaks() == {}
         await hub.decide(pending[0].id, agreed=False, by="carol", reason=TEXT)
@@ -697,10 +701,10 @@ async def _steps_of_a_resumable_run(watch: Watch) -> None:
 
     @hub.agent("a", resumable=True, may_call=["b"], tools=["look"])
     async def a(brief: Brief) -> Any:
-        said = [await brief.delegate("b", objective=TEXT, input=JSON), await brief.use("look", at=TEXT)]
+        results = [await brief.delegate("b", objective=TEXT, input=JSON), await brief.use("look", at=TEXT)]
         stopped.set()
         await asyncio.Event().wait()
-        return said
+        return results
 
     async with watch.open(hub):
         task = asyncio.create_task(watch.ask(hub, "a", TEXT, input=JSON))
@@ -732,13 +736,13 @@ def apart_mistypes(brief: Brief) -> Any:
 
 async def apart_asks(brief: Brief) -> Any:
     brief.progress(TEXT, partial=Answer(JSON, summary=TEXT))
-    said: list[Any] = [await brief.delegate("b", objective=TEXT, input=JSON, handoff=SAID)]
-    said.append(await brief.delegate("b", objective=TEXT, max_tokens=TEXT))  # pyright: ignore[reportArgumentType]
-    said.append(await brief.delegate("nobody", objective=TEXT, input=JSON))
+    responses: list[Any] = [await brief.delegate("b", objective=TEXT, input=JSON, handoff=SAID)]
+    responses.append(await brief.delegate("b", objective=TEXT, max_tokens=TEXT))  # pyright: ignore[reportArgumentType]
+    responses.append(await brief.delegate("nobody", objective=TEXT, input=JSON))
     for tool in ("fails", "missing"):
         with suppress(RemitError):
             await brief.use(tool, text=TEXT)
-    return [encode(each).decode() for each in said]
+    return [encode(each).decode() for each in responses]
 
 
 async def apart_speaks_out_of_turn(brief: Brief) -> Any:
@@ -803,10 +807,10 @@ async def test_no_canary_is_in_anything_that_was_written(
 async def test_the_spans_that_are_searched_hold_what_was_said(watch: Watch) -> None:
     """Else the search through them would prove nothing."""
     await PATHS["what an agent says to another"](watch)
-    said = watch.written["spans"], watch.written["spans without content"]
+    spans = watch.written["spans"], watch.written["spans without content"]
     # What a caller gives as its reason is part of every span (C9); what it asks for is not.
-    assert ["[EMAIL:" in str(each) for each in said] == [True, True]
-    assert ["gen_ai.input.messages" in str(each) for each in said] == [True, False]
+    assert ["[EMAIL:" in str(each) for each in spans] == [True, True]
+    assert ["gen_ai.input.messages" in str(each) for each in spans] == [True, False]
 
 
 # ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -830,11 +834,11 @@ async def test_no_digest_in_the_file_can_be_compared_with_a_guess(watch: Watch) 
 
     hub = watch.hub(guards=[listen], approver=agrees)
     hub.agent("b", resumable=True)(repeat)
-    said: dict[str, str] = {}
+    replies: dict[str, str] = {}
 
     @hub.agent("a", resumable=True, may_call=["b"])
     async def a(brief: Brief) -> Any:
-        said["reply"] = str((await brief.delegate("b", objective=TEXT, input=TEXT)).result)
+        replies["reply"] = str((await brief.delegate("b", objective=TEXT, input=TEXT)).result)
         return TEXT
 
     async with watch.open(hub):

@@ -250,9 +250,9 @@ async def test_it_cannot_signal_the_hub(folder: Path) -> None:
 async def test_root_has_no_capabilities_in_it(folder: Path) -> None:
     async with a_hub(folder) as hub:
         [status] = await came_of(hub, ("read", "/proc/self/status"))
-    found = dict(line.split(":\t") for line in status.splitlines() if line.startswith(("Cap", "NoNew", "Seccomp:")))
-    assert {found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
-    assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
+    fields = dict(line.split(":\t") for line in status.splitlines() if line.startswith(("Cap", "NoNew", "Seccomp:")))
+    assert {fields[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
 
 
 # ── hosts that are named ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -302,7 +302,7 @@ async def test_a_proxy_connects_through_and_refuses_what_is_not_named() -> None:
         proxy = OutgoingProxy(door, [f"127.0.0.1:{port}"], "agents:probe")
         await proxy.open()
 
-        async def asked(text: str) -> bytes:
+        async def send(text: str) -> bytes:
             reader, writer = await asyncio.open_connection(*door.getsockname())
             writer.write(text.replace("\n", "\r\n").encode())
             try:
@@ -311,7 +311,7 @@ async def test_a_proxy_connects_through_and_refuses_what_is_not_named() -> None:
                 writer.close()
 
         through = f"CONNECT 127.0.0.1:{port} HTTP/1.1\n\nGET /a HTTP/1.1\n\n"
-        assert await asked(through) == (
+        assert await send(through) == (
             b"HTTP/1.1 200 Connection established\r\n\r\n"
             b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nfar /a"
         )
@@ -321,8 +321,8 @@ async def test_a_proxy_connects_through_and_refuses_what_is_not_named() -> None:
             "nonsense\n\n",
             "GET http://[ HTTP/1.1\n\n",
         ):
-            assert (await asked(wrong)).startswith(b"HTTP/1.1 403 ")
-        assert await asked("x" * 40_000 + "\n\n") == b""
+            assert (await send(wrong)).startswith(b"HTTP/1.1 403 ")
+        assert await send("x" * 40_000 + "\n\n") == b""
         proxy.close()
 
 
@@ -394,7 +394,7 @@ def test_environment_and_sandbox_are_for_processes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "found"),
+    ("named", "expected"),
     [
         ("api.example.com:443", ("api.example.com", 443)),
         ("API.Example.com.:443", ("api.example.com", 443)),
@@ -402,8 +402,8 @@ def test_environment_and_sandbox_are_for_processes(folder: Path) -> None:
         *((wrong, None) for wrong in ("", "a", "a:", ":1", "a:0", "a:65536", "a:b", "::1:80", "a:²")),
     ],
 )
-def test_a_host_is_named_with_its_port(named: str, found: tuple[str, int] | None) -> None:
-    assert destination(named) == found
+def test_a_host_is_named_with_its_port(named: str, expected: tuple[str, int] | None) -> None:
+    assert destination(named) == expected
 
 
 @confined

@@ -23,8 +23,8 @@ ARCHIVER = Path(__file__).with_name("archiver.py")
 
 
 def archived(path: Path, folder: Path) -> int:
-    with upkeep(path, NOW_MS) as found:
-        return sum(archive_segment(found, segment, folder) for segment in found.segments())
+    with upkeep(path, NOW_MS) as store_upkeep:
+        return sum(archive_segment(store_upkeep, segment, folder) for segment in store_upkeep.segments())
 
 
 def checked(path: Path, folder: Path) -> ArchiveVerdict:
@@ -36,8 +36,10 @@ def checked(path: Path, folder: Path) -> ArchiveVerdict:
 
 
 def prune_with(path: Path, folder: Path) -> None:
-    with upkeep(path, NOW_MS) as found:
-        found.prune(Retention(records=5 * DAY_MS), archived=lambda each: archive_segment(found, each, folder))
+    with upkeep(path, NOW_MS) as store_upkeep:
+        store_upkeep.prune(
+            Retention(records=5 * DAY_MS), archived=lambda each: archive_segment(store_upkeep, each, folder)
+        )
 
 
 async def test_an_archive_is_checked_by_itself_and_against_the_store_after_pruning(tmp_path: Path) -> None:
@@ -72,19 +74,19 @@ def change(folder: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "found"),
+    ("old", "new", "message"),
     [
         ("Please sort d0n1", "Please sort d0n2", "row 4 was changed"),
         ('"signature":"', '"signature":"00', "the signature of checkpoint 1 is wrong"),
         ('"last":12', '"last":11', "its name"),
     ],
 )
-async def test_a_changed_archive_is_found(tmp_path: Path, old: str, new: str, found: str) -> None:
+async def test_a_changed_archive_is_found(tmp_path: Path, old: str, new: str, message: str) -> None:
     path, folder = await days(tmp_path), tmp_path / "archive"
     archived(path, folder)
     change(folder, old, new)
     (finding,) = verify_archive(folder).findings
-    assert found in finding
+    assert message in finding
 
 
 async def test_a_file_that_is_gone_or_cut_off_is_found(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ async def test_a_backup_under_load_is_whole(tmp_path: Path) -> None:
             await asyncio.to_thread(restore, file, target, resume=True)
             assert verify_file(target).ok
             again = await opened(target)
-            found = {each.run for each in await again.runs(limit=100_000) if each.response}
+            finished = {each.run for each in await again.runs(limit=100_000) if each.response}
             await again.close()
-            assert set(before) <= found
+            assert set(before) <= finished
         stop.set()
     await store.close()
 

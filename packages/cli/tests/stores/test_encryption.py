@@ -32,7 +32,7 @@ async def written(folder: Path) -> Path:
     return folder / "hub.db"
 
 
-async def said(path: Path) -> str:
+async def texts_in(path: Path) -> str:
     return await texts_of(SqliteStore(path, durability="process", encrypt=True))
 
 
@@ -40,7 +40,7 @@ async def test_no_text_is_readable_in_the_file_and_all_of_it_through_the_store(t
     """Y14: texts are encrypted at rest, and the digests are over what is stored."""
     path = await written(tmp_path)
     assert b"secret" not in path.read_bytes()
-    text = await said(path)
+    text = await texts_in(path)
     assert all(f"secret {what} ann" in text for what in ("step of", "answer to", "fact of", "note of"))
     assert verify_file(path).ok
     path.with_name("hub.db.key").rename(tmp_path / "away")
@@ -54,8 +54,8 @@ async def test_keywords_are_found_without_an_index_of_plain_words(tmp_path: Path
     for number in range(60):
         await ask(store, f"n{number}", "ann")
     wanted = ContextFilter(keywords=("answer to",), last_messages=5)
-    found = await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)
-    assert [each.text for each in found] == ["secret answer to ann"] * 5
+    messages = await store.messages("s-ann", wanted, now_ms=now_ms(), tokens=100_000)
+    assert [each.text for each in messages] == ["secret answer to ann"] * 5
     await store.close()
     connection = sqlite3.connect(store.path)
     assert connection.execute("SELECT sum(words) FROM conversation").fetchone() == (0,)
@@ -75,7 +75,7 @@ async def test_an_erased_user_is_unreadable_in_archive_and_backup_too(tmp_path: 
     upkeep.close()
     assert (done.rows, done.facts) == (9, 1)
     assert verify_file(path).ok
-    text = await said(path)
+    text = await texts_in(path)
     assert "of ann" not in text
     assert "secret answer to bob" in text
     upkeep = SqliteUpkeep(path)
@@ -108,18 +108,18 @@ async def test_a_hub_at_work_notices_that_a_key_was_destroyed(tmp_path: Path) ->
     assert (await store.facts("ann")) == ("secret fact of ann",)
     assert [each.run for each in await store.runs(user="ann")] == ["run-again"]
     await store.close()
-    assert "secret answer to ann" in await said(path)
+    assert "secret answer to ann" in await texts_in(path)
     assert verify_file(path).ok
 
 
 async def test_texts_of_encrypted_records_are_pruned(tmp_path: Path) -> None:
     path = await written(tmp_path)
     upkeep = SqliteUpkeep(path, durability="process", wall_ms=lambda: now_ms() + 10_000)
-    found = upkeep.prune(Retention(messages=5_000))
+    pruned = upkeep.prune(Retention(messages=5_000))
     upkeep.close()
-    assert found.texts == 18
+    assert pruned.texts == 18
     assert verify_file(path).ok
-    text = await said(path)
+    text = await texts_in(path)
     assert "secret answer" not in text
     store = await opened(path)
     assert len(await store.runs(user="ann")) == 3
@@ -134,7 +134,7 @@ async def test_encryption_can_be_switched_on_and_off(tmp_path: Path) -> None:
         await store.close()
     raw = path.read_bytes()
     assert (b"secret of plain" in raw, b"secret of locked" in raw, b"secret of open" in raw) == (True, False, True)
-    text = await said(path)
+    text = await texts_in(path)
     assert all(f"secret answer to {name}" in text for name in ("plain", "locked", "open"))
     assert verify_file(path).ok
 

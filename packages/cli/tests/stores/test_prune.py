@@ -25,8 +25,8 @@ NOW_MS = AgedFile.now_ms
 
 
 def pruned(path: Path, keep: Retention, *, now_ms: int = NOW_MS, dry: bool = False) -> Pruned:
-    with upkeep(path, now_ms) as found:
-        return found.prune(keep, dry=dry)
+    with upkeep(path, now_ms) as store_upkeep:
+        return store_upkeep.prune(keep, dry=dry)
 
 
 def sql(path: Path, statements: str) -> None:
@@ -47,8 +47,8 @@ class TestFileRetention(RetentionSuite):
 async def test_the_file_shrinks(tmp_path: Path) -> None:
     path = await days(tmp_path, runs=60)
     before = path.stat().st_size
-    found = pruned(path, ALL)
-    assert found.returned > 0
+    report = pruned(path, ALL)
+    assert report.returned > 0
     assert path.stat().st_size < 0.7 * before
 
 
@@ -60,8 +60,8 @@ async def test_nothing_of_an_erased_user_is_left_in_the_file(tmp_path: Path) -> 
     connection.close()
     assert {each.subject for each in stated} == {done.subject}
     assert b"ann likes" not in path.read_bytes()
-    with upkeep(path, NOW_MS) as found:
-        found.rebuild()
+    with upkeep(path, NOW_MS) as store_upkeep:
+        store_upkeep.rebuild()
     assert b"session of ann" not in path.read_bytes()
 
 
@@ -156,9 +156,9 @@ async def test_a_statement_cannot_be_made_to_say_more(tmp_path: Path) -> None:
 async def test_a_segment_that_was_tampered_with_is_not_pruned(tmp_path: Path) -> None:
     path = await days(tmp_path)
     sql(path, """UPDATE record SET body = '{"delegation":"x","agent":"y","text":"z"}' WHERE seq = 2""")
-    found = pruned(path, ALL)
-    assert found.rows == 5 * 4 * 3
-    (refused,) = found.refused
+    report = pruned(path, ALL)
+    assert report.rows == 5 * 4 * 3
+    (refused,) = report.refused
     assert "row 2 was changed" in refused
     assert (Tampering.EDITED, 2) in [(each.tampering, each.first) for each in verify_file(path).findings]
 

@@ -137,7 +137,7 @@ async def test_a_run_over_three_hubs_has_one_tree_one_budget_and_one_record(tmp_
         state = near.agent_status()["planner"]
         assert (state.is_remote, [each.hub for each in state.hosts]) == (True, [hubs.name])
         # The record has each of these calls twice, where it was asked for and where it was carried out.
-        figures = await CurrentFigures(near.store).look(lambda found: found)
+        figures = await CurrentFigures(near.store).look(lambda current: current)
         assert {
             key.agent: (sums.delegations, sums.runs, sums.tokens)
             for period in figures.between(0, 10**15)
@@ -233,13 +233,13 @@ async def test_what_is_queued_with_a_higher_priority_comes_first(tmp_path: Path)
         await hubs.open(host)
         bus = await hubs.open(near)
         wanted = [Priority.NORMAL, Priority.LOW, Priority.NORMAL, Priority.HIGH]
-        asked: list[asyncio.Task[remit.Response]] = []
+        tasks: list[asyncio.Task[remit.Response]] = []
         for place, priority in enumerate(wanted):
-            asked.append(asyncio.create_task(near.ask("slow", f"{place} {priority}", user="anna", priority=priority)))
+            tasks.append(asyncio.create_task(near.ask("slow", f"{place} {priority}", user="anna", priority=priority)))
             await eventually(lambda: order)
             await eventually(partial(bus.queued, "slow"), when=place.__eq__)
         go.set()
-        for each in asked:
+        for each in tasks:
             (await each).unwrap()
         assert order == ["0 NORMAL", "3 HIGH", "2 NORMAL", "1 LOW"]
 
@@ -318,22 +318,22 @@ async def test_a_hub_hears_only_of_the_agents_that_it_calls_and_finds_the_others
 
 async def test_a_card_is_published_when_it_changes_and_one_heartbeat_stands_for_all_agents(tmp_path: Path) -> None:
     async with Hubs(tmp_path) as hubs:
-        far, subjects, heard = hubs.hub(), Subjects(hubs.name), Counter[str]()
+        far, subjects, counts = hubs.hub(), Subjects(hubs.name), Counter[str]()
         for name in ("one", "two"):
             far.register(AgentCard(name=name), helper_of(name))
         client = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
 
         async def count(message: Msg) -> None:
-            heard[message.subject.split(".")[1].rpartition("-")[2]] += 1
+            counts[message.subject.split(".")[1].rpartition("-")[2]] += 1
 
         for subject in (subjects.heartbeat("*"), subjects.hosted("*", "*")):
             await client.subscribe(subject, cb=count)  # pyright: ignore[reportUnknownMemberType]
         await client.flush()
         await hubs.open(far, presence_s=1.0)
-        await eventually(lambda: heard["hosts"] >= 3)
-        assert heard["agents"] == 2
+        await eventually(lambda: counts["hosts"] >= 3)
+        assert counts["agents"] == 2
         far.reconfigure(cards=[replace(card, version="2.0") for card in far.cards.values() if card.name == "one"])
-        await eventually(lambda: heard["agents"] == 3)
+        await eventually(lambda: counts["agents"] == 3)
         await client.close()
 
 
@@ -343,10 +343,10 @@ async def test_hubs_are_listed_though_reading_their_cards_takes_longer_than_a_he
     read = Presence._entries  # pyright: ignore[reportPrivateUsage]
 
     async def slowly(presence: Presence, bucket: str, subjects: list[str]) -> list[Msg]:
-        found = await read(presence, bucket, subjects)
+        entries = await read(presence, bucket, subjects)
         if bucket.endswith("-agents"):
             await asyncio.sleep(1.2)
-        return found
+        return entries
 
     async with Hubs(tmp_path) as hubs:
         far = hubs.hub()
@@ -433,7 +433,7 @@ async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) ->
 
         await hubs.open(far)
         await hubs.open(near)
-        asked = asyncio.create_task(near.ask("slow", "Go", user="anna"))
+        task = asyncio.create_task(near.ask("slow", "Go", user="anna"))
         (run,) = await eventually(lambda: begun)
         forger = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
         subjects = Subjects(hubs.name)
@@ -443,9 +443,9 @@ async def test_only_hubs_of_the_store_can_say_how_a_run_ended(tmp_path: Path) ->
         for outcome in (b"short", b"x" * 500, HubKeys(b"guessed").lock(encode_value(forged), f"outcome {run}")):
             await forger.publish(subjects.news(near.shared.worker, run), encode(News(outcome=outcome)))
         await forger.close()
-        await asyncio.wait({asked}, timeout=0.1)
+        await asyncio.wait({task}, timeout=0.1)
         go.set()
-        assert (await asked).unwrap() == "true"
+        assert (await task).unwrap() == "true"
 
 
 async def test_only_hubs_of_the_store_can_cancel_a_run_and_only_one_that_the_sender_may_see(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ async def test_only_hubs_of_the_store_can_cancel_a_run_and_only_one_that_the_sen
 
         await hubs.open(far)
         await hubs.open(near)
-        asked = [asyncio.create_task(far.ask("slow", "Go", user=user)) for user in ("anna", "bert")]
+        tasks = [asyncio.create_task(far.ask("slow", "Go", user=user)) for user in ("anna", "bert")]
         await eventually(lambda: len(runs) == 2)
         forger = await nats.connect(shared_server().url)  # pyright: ignore[reportUnknownMemberType]
         forged = CancelOrder(runs["anna"], "mallory")
@@ -475,7 +475,7 @@ async def test_only_hubs_of_the_store_can_cancel_a_run_and_only_one_that_the_sen
         berts, foreign = RunScope(users=["bert"]), CancelOrder(runs["bert"], "web", delegation=f"{runs['anna']}.1")
         orders = [replace(forged, scope=berts), foreign, CancelOrder(runs["bert"], "web", scope=berts)]
         assert [await near.shared.cancel_elsewhere(each) for each in orders] == [None, None, runs["bert"]]
-        assert (await asked[1]).status is Status.CANCELLED
+        assert (await tasks[1]).status is Status.CANCELLED
         assert stopped == ["bert"]
 
 

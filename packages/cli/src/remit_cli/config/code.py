@@ -109,7 +109,7 @@ def _refuse_untyped(function: Callable[..., Any], run: str) -> None:
         inspect.signature(function).bind(None, **dict.fromkeys(declared.parameters if declared else ()))
     except TypeError:
         raise CodeError(
-            f"`{run}` does not take one argument, the brief: `{run.partition(':')[2]}{_taken(function)}`"
+            f"`{run}` does not take one argument, the brief: `{run.partition(':')[2]}{_signature(function)}`"
         ) from None
     except RemitError as error:
         raise CodeError(f"`{run}`: {error.fault.message}") from error
@@ -124,7 +124,7 @@ def _recognised(thing: object, run: str) -> Callable[..., Any]:
         raise CodeError(f"`{run}`: {error.fault.message}") from error
 
 
-def _taken(function: Callable[..., Any]) -> str:
+def _signature(function: Callable[..., Any]) -> str:
     return str(inspect.signature(function))
 
 

@@ -48,7 +48,7 @@ LOOKED_AT = 10_000
 def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
     """Resume the run *name*, or all that can be resumed; print the outcome and return the exit code."""
     with reading(path) as view:
-        runs_meant = _unended(view) if name is None else [_known(view, name)]
+        runs_meant = _unended(view) if name is None else [_find_summary(view, name)]
     mine = [each for each in runs_meant if each.agent in team.everyone]
     if name is not None:
         (known,) = runs_meant
@@ -70,7 +70,7 @@ def resume(team: Team, path: Place, name: str | None, *, as_json: bool) -> int:
         return code
 
 
-def _known(view: StoreView, name: str) -> RunSummary:
+def _find_summary(view: StoreView, name: str) -> RunSummary:
     run = find_run(view, name)
     known = summary_of(view, run)
     if known is None:

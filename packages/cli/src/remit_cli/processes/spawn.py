@@ -220,7 +220,7 @@ class Process:
             self._entrance,
         ]
         try:
-            with theirs, _given(rules) as given:
+            with theirs, _open_stdin(rules) as given:
                 popen = subprocess.Popen(
                     command if rules is None else [*command, "sandbox"],
                     stdin=given,
@@ -333,7 +333,7 @@ class Process:
         return self._leader.is_gone()
 
 
-def _given(rules: SandboxRights | None) -> IO[bytes]:
+def _open_stdin(rules: SandboxRights | None) -> IO[bytes]:
     """Return the process's standard input: the rules of its sandbox, or nothing."""
     if rules is None:
         return open(os.devnull, "rb")

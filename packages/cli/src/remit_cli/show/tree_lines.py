@@ -186,7 +186,7 @@ def _detail(node: Node) -> str:
         return f"{node.fault.code}: {one_line(node.fault.message)}" if node.parent else str(node.fault.code)
     if node.response is not None:
         unfinished = node.response.unfinished
-        objective = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _wanted(node)
+        objective = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _objective(node)
         placed, model = handling_in(node.response.metadata), model_in(node.response.metadata)
         cached = f"(+{model.beside:,} cached)" if model and model.beside else ""
         return " ".join(filter(None, (objective, f"({one_line(placed)})" if placed else "", used, cached)))
@@ -194,10 +194,10 @@ def _detail(node: Node) -> str:
         return f"“{one_line(node.question)}”"
     if node.using:
         return f"uses {one_line(node.using, 60)}"
-    return f"{one_line(node.last_message) or _wanted(node)} {used}".strip()
+    return f"{one_line(node.last_message) or _objective(node)} {used}".strip()
 
 
-def _wanted(node: Node) -> str:
+def _objective(node: Node) -> str:
     return one_line(node.request.objective or node.request.capability or "") if node.request else ""
 
 
@@ -296,12 +296,12 @@ def sentence(record: Record, node: Node) -> str:
     """Return one record of the delegation *node* as a sentence."""
     match record.body:
         case Request() as request:
-            return f"{_who(request)} asks {one_line(request.target)}{_for(request)}"
+            return f"{_who(request)} asks {one_line(request.target)}{_purpose(request)}"
         case Response() as response:
             tools = tools_used(node)
             return f"{one_line(node.agent)}: {_end(response)}" + (f", tools: {tools}" if tools else "")
         case Refusal(request=request, response=response):
-            return f"{_who(request)} asks {one_line(request.target)}{_for(request)}: {_end(response)}"
+            return f"{_who(request)} asks {one_line(request.target)}{_purpose(request)}: {_end(response)}"
         case Progress() as progress:
             return f"{one_line(progress.agent)}: {one_line(progress.text)}"
         case Delta() as delta:
@@ -344,7 +344,7 @@ def _who(request: Request) -> str:
     return one_line(request.remit.user if request.origin == USER else request.origin)
 
 
-def _for(request: Request) -> str:
+def _purpose(request: Request) -> str:
     wanted = one_line(request.objective or request.capability or "")
     return f": {wanted}" if wanted else ""
 

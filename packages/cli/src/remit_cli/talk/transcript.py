@@ -109,7 +109,7 @@ class Transcript:
         self._err = sys.stderr
         self._redraws = line is not None and line.redraws
         if line is not None:
-            line.shown = self._shown
+            line.shown = self._fragments
         # Agents print from their own threads.
         self._lock = RLock()
         self._tree = Tree()
@@ -289,7 +289,7 @@ class Transcript:
     def _above(self) -> AbstractContextManager[None]:
         return nullcontext() if self._line is None else self._line.above()
 
-    def _shown(self, width: int, height: int) -> Fragments:
+    def _fragments(self, width: int, height: int) -> Fragments:
         """Return the unfinished line of the answer, and the prompt."""
         # As much of a long line as leaves room for the input; all of it is written once it is complete.
         rows = chop_cells(self._partial.expandtabs(8), width)[-max(1, height - 2) :] if self._partial else []

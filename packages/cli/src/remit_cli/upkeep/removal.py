@@ -39,13 +39,13 @@ def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Remova
     A segment from which something was removed stays as it is. The others end with their day, or after `MOST_ROWS`.
     """
     fixed = {each.first: each.last for each in newest(removals)}
-    found: list[SealedSegment] = []
+    sealed_segments: list[SealedSegment] = []
     begun: list[Checkpoint] = []
     first = 1
 
     def end() -> int:
         last = begun[-1]
-        found.append(SealedSegment(first, last.seq, last, last.at_ms))
+        sealed_segments.append(SealedSegment(first, last.seq, last, last.at_ms))
         begun.clear()
         return last.seq + 1
 
@@ -61,7 +61,7 @@ def segments(checkpoints: Iterable[Checkpoint | None], removals: Sequence[Remova
             first = end()
     if begun:
         end()
-    return found
+    return sealed_segments
 
 
 def day_of(at_ms: int) -> str:
@@ -142,9 +142,9 @@ def verified(
     for row in rows:
         if row.seq != expected:
             raise ValueError(f"row {expected} is missing")
-        found = _followed(previous, row)
-        yield found
-        previous, expected = found.digest, expected + 1
+        verified = _followed(previous, row)
+        yield verified
+        previous, expected = verified.digest, expected + 1
     if expected != segment.last + 1 or previous.hex() != seal.digest:
         raise ValueError(f"they do not match what checkpoint {seal.number} signed")
 

@@ -105,12 +105,12 @@ async def kept_besides(database: SqlConnection, of: UserBelongings, keys: HubKey
     for name, at_ms, run, text in await database.fetch(
         "SELECT by_user, at_ms, run, text FROM remit.fact WHERE by_user = $1 ORDER BY id", of.user
     ):
-        yield Kept("fact", {"user": name, "at_ms": at_ms, "run": run, "text": _shown(text)})
+        yield Kept("fact", {"user": name, "at_ms": at_ms, "run": run, "text": _readable(text)})
     for session, kind, text, by, at_ms in await database.fetch(
         "SELECT session, kind, text, by_agent, at_ms FROM remit.note WHERE session = ANY ($1::text[]) ORDER BY id",
         sessions,
     ):
-        yield Kept("note", {"session": session, "kind": kind, "text": _shown(text), "by": by, "at_ms": at_ms})
+        yield Kept("note", {"session": session, "kind": kind, "text": _readable(text), "by": by, "at_ms": at_ms})
     for id, agent in await database.fetch("SELECT id, agent FROM remit.session WHERE by_user = $1", of.user):
         yield Kept("session", {"id": id, "agent": agent})
     for id, run, origin, at_ms in await database.fetch(
@@ -127,7 +127,7 @@ async def kept_besides(database: SqlConnection, of: UserBelongings, keys: HubKey
         yield _kept_value(keys, *row)
 
 
-def _shown(text: bytes) -> str:
+def _readable(text: bytes) -> str:
     # A half of a character that is written as two cannot be written by itself.
     return text.decode(errors="surrogatepass").encode(errors="replace").decode()
 

@@ -31,15 +31,15 @@ TRIP = ("2026-03-01", "2026-03-04")
 
 def open_receipts(month: str) -> list[Receipt]:
     """Return the receipts of a month, given as 2026-03."""
-    found = [row for row in _rows("receipts.csv") if row["date"].startswith(month)]
-    return [{**row, "gross_cents": int(row["gross_cents"]), "vat_percent": int(row["vat_percent"])} for row in found]
+    receipts = [row for row in _rows("receipts.csv") if row["date"].startswith(month)]
+    return [{**row, "gross_cents": int(row["gross_cents"]), "vat_percent": int(row["vat_percent"])} for row in receipts]
 
 
 async def find_transaction(receipt: str) -> dict[str, Any] | None:
     """Ask the bank what was booked for a receipt; the bank takes its time."""
     await asyncio.sleep(0.1)
-    found = next((row for row in _rows("transactions.csv") if row["receipt"] == receipt), None)
-    return {**found, "cents": int(found["cents"])} if found else None
+    transaction = next((row for row in _rows("transactions.csv") if row["receipt"] == receipt), None)
+    return {**transaction, "cents": int(transaction["cents"])} if transaction else None
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -115,11 +115,11 @@ def think(brief: Brief, receipt: Receipt) -> None:
 
 def month_in(text: str) -> str:
     """Return the month that a text names, as 2026-03; else the newest one that there are receipts of."""
-    if found := re.search(r"\b(\d{4}-\d{2})\b", text):
-        return found[1]
+    if match := re.search(r"\b(\d{4}-\d{2})\b", text):
+        return match[1]
     newest = max(row["date"] for row in _rows("receipts.csv"))[:7]
-    said = re.findall(r"\b(?:in|for|of|from) (\w+)", text.lower())
-    named = next((place for place, name in enumerate(month_name) if name.lower() in said), None)
+    words = re.findall(r"\b(?:in|for|of|from) (\w+)", text.lower())
+    named = next((place for place, name in enumerate(month_name) if name.lower() in words), None)
     return newest if named is None else f"{newest[:4]}-{named:02}"
 
 
@@ -151,8 +151,8 @@ def totals(brief: Brief, receipts: list[Receipt]) -> dict[str, str]:
 
 def as_decided(brief: Brief) -> list[Receipt]:
     """Return the receipts with the amounts that the user decided on, where sources disagreed about the trip."""
-    found = (re.match(r"(\w+): ([\d.]+) EUR counts", note.text) for note in brief.known)
-    decided = {each[1].lower(): round(float(each[2]) * 100) for each in found if each}
+    matches = (re.match(r"(\w+): ([\d.]+) EUR counts", note.text) for note in brief.known)
+    decided = {each[1].lower(): round(float(each[2]) * 100) for each in matches if each}
     return [
         {**each, "gross_cents": decided.get(each["what"].split()[0], each["gross_cents"])}
         if each["date"] <= TRIP[1]
@@ -170,8 +170,8 @@ def claimable_cents(brief: Brief, receipt: Receipt) -> int:
 
 def file_claim(brief: Brief) -> dict[str, str]:
     """Find the account in what the user said, check it as a bank does, and file the claim."""
-    found = re.search(r"DE\d{2}(?: ?\d){18}", brief.input["account"])
-    account = found[0].replace(" ", "") if found else ""
+    match = re.search(r"DE\d{2}(?: ?\d){18}", brief.input["account"])
+    account = match[0].replace(" ", "") if match else ""
     moved = account[4:] + account[:4]
     if int("".join(str(int(sign, 36)) for sign in moved) or 0) % 97 != 1:
         raise ValueError("there is no such account")

@@ -7,5 +7,5 @@ ENDPOINTS = {"/health": "no login", "/orders": "a login", "/admin": "a login and
 
 async def expert(brief: Brief) -> str:
     """Say which endpoints a question is about, and what each needs."""
-    asked = [path for path in ENDPOINTS if path.strip("/") in brief.text.lower()]
-    return "; ".join(f"{path} needs {ENDPOINTS[path]}" for path in asked or ENDPOINTS)
+    endpoints = [path for path in ENDPOINTS if path.strip("/") in brief.text.lower()]
+    return "; ".join(f"{path} needs {ENDPOINTS[path]}" for path in endpoints or ENDPOINTS)

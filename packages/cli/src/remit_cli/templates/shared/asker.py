@@ -8,13 +8,13 @@ import sys
 
 for line in sys.stdin:
     request = json.loads(line)
-    turn, heard = request["turn_index"], request["remote_message"]
+    turn, answer = request["turn_index"], request["remote_message"]
     if turn == 1:
         draft = request["objective"]
     elif turn == 2:
         draft = "Thank you. Is there anything else that I should know about it?"
     else:
-        draft = f"The other agent said last: {heard}"
+        draft = f"The other agent said last: {answer}"
     history = request["history"]
     if history and history[-1]["role"] == "user":
         # A draft was rejected: the last line says why.
