@@ -206,7 +206,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
         given.agent_name,
         objective=given.task,
         input=given.input,
-        context=None if given.context is None else _shown(given.context),
+        context=None if given.context is None else _hide_notes(given.context),
         context_tokens=context_tokens,
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
         may_delegate=given.allow_nested_calls,
@@ -216,7 +216,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
     return result_of(response, notes)
 
 
-def _shown(wanted: ContextFilter) -> ContextFilter:
+def _hide_notes(wanted: ContextFilter) -> ContextFilter:
     """Return a filter that passes no notes of the conversation unless the model names some."""
     return wanted if wanted.known is not None else replace(wanted, known="none")
 

@@ -55,11 +55,11 @@ def test_an_agent_is_known_by_its_class_and_by_those_above_it(
         def adapt(thing: object) -> str:
             return f"adapted {type(thing).__name__}"
 
-    def found(name: str) -> type[Adapter]:
+    def import_adapter(name: str) -> type[Adapter]:
         adapters.append(name)
         return Adapter
 
-    monkeypatch.setattr("remit_models.frameworks.import_module", found)
+    monkeypatch.setattr("remit_models.frameworks.import_module", import_adapter)
     base = made_up(*place, handoffs=(), mcp_servers=(), model_settings=None)
     below = type("Mine", (base,), {"__module__": "mine"})
     assert function_of(below()) == "adapted Mine"

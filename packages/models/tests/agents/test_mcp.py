@@ -52,13 +52,13 @@ def worker(hub: Hub, *tools: str) -> None:
 
     @hub.agent("worker", tools=tools, resumable=True)
     async def work(brief: Brief) -> list[Any]:
-        found: list[Any] = []
+        results: list[Any] = []
         for tool, arguments in cast("list[Any]", brief.input):
             try:
-                found.append(await brief.use(tool, **arguments))
+                results.append(await brief.use(tool, **arguments))
             except RemitError as error:
-                found.append([str(error.fault.code), error.fault.message])
-        return found
+                results.append([str(error.fault.code), error.fault.message])
+        return results
 
     assert work
 
@@ -98,15 +98,15 @@ async def test_agents_use_the_tools_of_a_server(hub: Hub) -> None:
     add_shed(hub, "add", "shout", "picture", program=SHED)
     worker(hub, "shed.add", "shed.shout", "shed.picture")
     async with hub:
-        found = await used(
+        results = await used(
             hub,
             ("shed.add", {"a": 1, "b": 2}),
             ("shed.shout", {"text": "hello"}),
             ("shed.picture", {}),
             ("shed.add", {"a": "one"}),
         )
-    assert found[:3] == [3, "HELLO", "see\n[image/png, which cannot be shown here]"]
-    assert found[3][0] == Code.INPUT_VALIDATION_FAILED
+    assert results[:3] == [3, "HELLO", "see\n[image/png, which cannot be shown here]"]
+    assert results[3][0] == Code.INPUT_VALIDATION_FAILED
 
 
 async def test_pictures_and_other_data_are_files_where_the_team_says_so(hub: Hub) -> None:
@@ -172,12 +172,12 @@ async def test_the_server_without_the_sdk_is_met_as_the_one_with_it(tmp_path: Pa
         names = [f"shed.{tool}" for tool in (*tools, "wait")]
         worker(hub, *names)
         async with hub:
-            found = await used(hub, *((f"shed.{tool}", arguments) for tool, arguments in uses))
+            results = await used(hub, *((f"shed.{tool}", arguments) for tool, arguments in uses))
             cards = [hub._parts.registry.tools[name].card for name in names]  # pyright: ignore[reportPrivateUsage]
             schemas: list[Any] = [each.input_schema for each in cards]
         takes = [{name: each["type"] for name, each in schema["properties"].items()} for schema in schemas]
         required = [schema.get("required", []) for schema in schemas]
-        met.append((found, [each.description for each in cards], takes, required))
+        met.append((results, [each.description for each in cards], takes, required))
     assert met[0] == met[1]
 
 
@@ -185,8 +185,8 @@ async def test_a_tool_that_is_not_let_in_or_not_in_the_remit_cannot_be_used(hub:
     add_shed(hub, "add", "shout")
     worker(hub, "shed.add", "shed.shout")
     async with hub:
-        found = await used(hub, ("shed.environment", {}), ("shed.shout", {"text": "x"}), tools=["shed.add"])
-    assert [code for code, _ in found] == [Code.TOOL_NOT_ALLOWED, Code.TOOL_NOT_ALLOWED]
+        results = await used(hub, ("shed.environment", {}), ("shed.shout", {"text": "x"}), tools=["shed.add"])
+    assert [code for code, _ in results] == [Code.TOOL_NOT_ALLOWED, Code.TOOL_NOT_ALLOWED]
 
 
 def test_a_team_cannot_name_a_tool_that_is_not_let_in(hub: Hub) -> None:
@@ -210,8 +210,8 @@ async def test_a_server_is_started_with_the_first_request_that_may_need_it_and_o
         await hub.ask("idle", "x", user="u")
         assert not starts.exists()
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(used(hub, ("shed.count", {}))) for _ in range(5)]
-    assert [task.result() for task in asked] == [[{"starts": 1}]] * 5
+            tasks = [group.create_task(used(hub, ("shed.count", {}))) for _ in range(5)]
+    assert [task.result() for task in tasks] == [[{"starts": 1}]] * 5
 
 
 async def test_a_server_gets_the_environment_it_is_given_and_none_of_the_hubs_secrets(
@@ -223,11 +223,11 @@ async def test_a_server_gets_the_environment_it_is_given_and_none_of_the_hubs_se
     add_shed(hub, "environment", env={"SHED_TOKEN": "for the shed"})
     worker(hub, "shed.environment")
     async with hub:
-        ((found),) = await used(hub, ("shed.environment", {}))
-    assert found["SHED_TOKEN"] == "for the shed"
-    assert found["TZ"] == "Europe/Berlin"
-    assert not {"OPENAI_API_KEY", "HTTPS_PROXY"} & found.keys()
-    assert {"PATH", "HOME"} <= found.keys()
+        ((variables),) = await used(hub, ("shed.environment", {}))
+    assert variables["SHED_TOKEN"] == "for the shed"
+    assert variables["TZ"] == "Europe/Berlin"
+    assert not {"OPENAI_API_KEY", "HTTPS_PROXY"} & variables.keys()
+    assert {"PATH", "HOME"} <= variables.keys()
 
 
 async def test_what_a_tool_says_of_its_failure_is_redacted_in_the_record(hub: Hub) -> None:
@@ -248,22 +248,22 @@ async def test_output_is_cut_at_what_an_agent_may_be_given(hub: Hub) -> None:
     add_shed(hub, "huge", max_output=1_000)
     worker(hub, "shed.huge")
     async with hub:
-        ((found),) = await used(hub, ("shed.huge", {"size": 5_000}))
-    assert found == "x" * 1_000 + "\n… (cut off: it had 5000 characters)"
+        ((text),) = await used(hub, ("shed.huge", {"size": 5_000}))
+    assert text == "x" * 1_000 + "\n… (cut off: it had 5000 characters)"
 
 
 async def test_an_answer_too_long_to_be_read_fails_that_call_and_no_other(hub: Hub) -> None:
     add_shed(hub, "huge", "shout", "complain")
     worker(hub, "shed.huge", "shed.shout", "shed.complain")
     async with hub:
-        found = await used(
+        results = await used(
             hub,
             ("shed.huge", {"size": 5_000_000}),
             ("shed.complain", {"size": 3_000_000}),
             ("shed.shout", {"text": "x"}),
         )
-    assert found[0][0] == Code.RESULT_VALIDATION_FAILED
-    assert found[1:] == ["said", "X"]
+    assert results[0][0] == Code.RESULT_VALIDATION_FAILED
+    assert results[1:] == ["said", "X"]
 
 
 async def test_tools_that_change_are_held_and_new_ones_stay_out(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
@@ -309,9 +309,9 @@ async def test_a_server_over_http_is_used_alike(hub: Hub) -> None:
             )
             worker(hub, "far.add", "far.huge")
             async with hub:
-                found = await used(hub, ("far.add", {"a": 1, "b": 2}), ("far.huge", {"size": 5_000_000}))
-                assert found[0] == 3
-                assert found[1][0] == Code.RESULT_VALIDATION_FAILED, found[1]
+                results = await used(hub, ("far.add", {"a": 1, "b": 2}), ("far.huge", {"size": 5_000_000}))
+                assert results[0] == 3
+                assert results[1][0] == Code.RESULT_VALIDATION_FAILED, results[1]
                 assert await used(hub, ("far.add", {"a": 2, "b": 2})) == [4]
                 process.kill()
                 process.wait()
@@ -511,13 +511,13 @@ async def test_a_server_that_only_makes_noise_is_ended_and_started_again(
 async def test_nothing_more_is_read_of_a_server_that_is_given_up() -> None:
     noise = "while True: print('nothing', flush=True)"
     reading = pipes.Pipes(Program(command=sys.executable, args=("-c", noise)))
-    async with reading as (heard, told), heard, told:
+    async with reading as (receive_stream, send_stream), receive_stream, send_stream:
         process = reading._process  # pyright: ignore[reportPrivateUsage]
         assert process is not None
         await eventually(process.tasks[0].done)
         gc.collect()
-        (said, _) = process._transports  # pyright: ignore[reportPrivateUsage]
-        await eventually(lambda: not cast("asyncio.ReadTransport", said).is_reading())
+        (transport, _) = process._transports  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: not cast("asyncio.ReadTransport", transport).is_reading())
 
 
 async def test_a_server_that_keeps_failing_is_left_alone_for_longer_and_longer() -> None:
@@ -612,11 +612,13 @@ def test_secrets_show_in_no_traceback() -> None:
 def test_lines_come_out_as_they_went_in_however_they_are_cut(lines: list[bytes], size: int) -> None:
     stream, splitter = b"".join(line + b"\n" for line in lines), LineSplitter(20)
     chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
-    found = [line for chunk in chunks for line in splitter.feed(chunk)]
-    assert found == [line for line in lines if line.strip()]
+    split_lines = [line for chunk in chunks for line in splitter.feed(chunk)]
+    assert split_lines == [line for line in lines if line.strip()]
 
 
 def test_a_line_that_is_too_long_is_passed_over_and_the_next_is_read() -> None:
     splitter = LineSplitter(10)
-    found = [line for chunk in (b"short\nvery very", b" long indeed", b" so\nnext\n") for line in splitter.feed(chunk)]
-    assert found == [b"short", OverlongLine(b"very very long indeed"), b"next"]
+    split_lines = [
+        line for chunk in (b"short\nvery very", b" long indeed", b" so\nnext\n") for line in splitter.feed(chunk)
+    ]
+    assert split_lines == [b"short", OverlongLine(b"very very long indeed"), b"next"]

@@ -30,10 +30,10 @@ class Approver:
 
     def __init__(self, *, agreed: bool = True, **edits: Any) -> None:
         self._decision = Decision(agreed=agreed, by="ann", edits={"input": edits} if edits else {})
-        self.asked: list[Question] = []
+        self.questions: list[Question] = []
 
     async def __call__(self, question: Question) -> Decision:
-        self.asked.append(question)
+        self.questions.append(question)
         return self._decision
 
 
@@ -65,7 +65,7 @@ async def test_a_person_who_approves_sends_the_defaults_of_the_form(era: str) ->
         given = json.loads(await used(hub, "book"))
         records = [each.body for each in await hub.store.records()]
     assert given == {"action": "accept", "content": {"name": "Ann", "seats": 2}}
-    (question,) = person.asked
+    (question,) = person.questions
     assert question.text.startswith("MCP server desk asks: For whom?\n- name: Your name\n- seats: How many\n")
     assert question.request.input == {"name": "Ann", "seats": 2}
     assert [each.agreed for each in records if isinstance(each, Approval)] == [None, True]
@@ -99,8 +99,8 @@ async def test_the_words_of_a_server_about_choices_hide_nothing_and_are_short() 
         async def fill(self, _: str, form: Any) -> None:
             forms.append(form)
 
-    asked: Any = {"message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
-    params = types.ElicitRequestFormParams.model_validate(asked)
+    request: Any = {"message": "Which?", "requestedSchema": {"type": "object", "properties": fields}}
+    params = types.ElicitRequestFormParams.model_validate(request)
     assert await fill_form(cast("ToolCaller", Caller()), "desk", params) == DECLINED
     (form,) = forms
     shown = form["properties"]
@@ -114,7 +114,7 @@ async def test_a_page_is_never_opened_for_a_server() -> None:
     person = Approver()
     async with hub_with("legacy", person) as hub:
         assert json.loads(await used(hub, "open_page"))["action"] == "decline"
-    assert person.asked == []
+    assert person.questions == []
 
 
 async def test_what_nobody_can_answer_is_not_offered() -> None:
@@ -188,5 +188,5 @@ async def test_the_progress_of_a_servers_tool_is_progress_of_the_run(era: str) -
     async with hub_with(era) as hub:
         assert await used(hub, "count") == "counted"
         records = [each.body for each in await hub.store.records()]
-    said = [each.text for each in records if isinstance(each, Progress)]
-    assert said == ["desk.count: at 1", "desk.count: 2 of 3", "desk.count: at 3"]
+    progress = [each.text for each in records if isinstance(each, Progress)]
+    assert progress == ["desk.count: at 1", "desk.count: 2 of 3", "desk.count: at 3"]

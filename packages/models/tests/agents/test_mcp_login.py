@@ -39,8 +39,8 @@ async def read(url: str, uses: int = 1, **options: Any) -> Response:
     async def clerk(brief: Brief) -> object:
         async with asyncio.TaskGroup() as group:
             others = [group.create_task(brief.use("far.read")) for _ in range(uses - 1)]
-            found = await brief.use("far.read") if others else None
-        return found or await brief.use("far.read")
+            letter = await brief.use("far.read") if others else None
+        return letter or await brief.use("far.read")
 
     assert clerk
     async with asyncio.timeout(PATIENCE_S), hub:
@@ -105,8 +105,8 @@ async def test_two_processes_renew_a_token_once(tmp_path: Path) -> None:
         await server.refuses(2)
         server.logins.before_refresh.set()
         async with asyncio.timeout(PATIENCE_S):
-            said = [(await each.communicate())[0] for each in readers]
-    assert said == [b"the letter\n", b"the letter\n"]
+            outputs = [(await each.communicate())[0] for each in readers]
+    assert outputs == [b"the letter\n", b"the letter\n"]
     assert server.logins.grants == ["authorization_code", "refresh_token"]
 
 
@@ -118,9 +118,9 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_login(tmp_path:
             for _ in range(count):
                 assert writer.stdout.readline()
             writer.kill()
-        found = LoginFile(tmp_path, "far").read()
-        assert found is not None
-        assert found.access_token == found.refresh_token
+        stored = LoginFile(tmp_path, "far").read()
+        assert stored is not None
+        assert stored.access_token == stored.refresh_token
     login = StoredLogin(url="https://x", issuer="https://y", access_token="after")
     LoginFile(tmp_path, "far").write(login)
     assert LoginFile(tmp_path, "far").read() == login

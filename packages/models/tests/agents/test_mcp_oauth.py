@@ -73,10 +73,10 @@ class Gatekeeper:
         return web.json_response(about)
 
     async def _token(self, request: web.Request) -> web.Response:
-        asked = await request.post()
-        self.scopes.append(asked.get("scope"))
-        self.assertions.append(str(asked.get("assertion")))
-        self.proofs.append(request.headers.get("authorization") or str(asked["client_assertion"]))
+        form = await request.post()
+        self.scopes.append(form.get("scope"))
+        self.assertions.append(str(form.get("assertion")))
+        self.proofs.append(request.headers.get("authorization") or str(form["client_assertion"]))
         return web.json_response({"access_token": "a-token", "token_type": "Bearer", "expires_in": 60})
 
     async def _mcp(self, request: web.Request) -> web.Response:
@@ -95,9 +95,9 @@ class Counter(Gatekeeper):
     async def _mcp(self, request: web.Request) -> web.Response:
         if request.headers.get("authorization") != "Bearer a-token":
             return await super()._mcp(request)
-        said: dict[str, Any] = await request.json() if request.method == "POST" else {}
+        message: dict[str, Any] = await request.json() if request.method == "POST" else {}
         result: dict[str, Any]
-        match said.get("method"):
+        match message.get("method"):
             case "initialize":
                 about = {"name": "counter", "version": "1"}
                 result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about}
@@ -108,7 +108,7 @@ class Counter(Gatekeeper):
                 result = {"content": [{"type": "text", "text": "both"}]}
             case _:
                 return web.Response(status=405 if request.method == "GET" else 202)
-        return web.json_response({"jsonrpc": "2.0", "id": said["id"], "result": result})
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 async def used(url: str, issuer: str, **options: Any) -> None:
@@ -136,13 +136,13 @@ async def test_a_hub_shows_its_secret_to_the_issuer_and_the_token_to_the_server(
     assert set(gate.tokens) == {"", "Bearer a-token"}
 
 
-@pytest.mark.parametrize(("scope", "asked"), [("read", "read"), (None, "admin")])
-async def test_a_server_names_the_scopes_only_if_the_team_names_none(scope: str | None, asked: str) -> None:
+@pytest.mark.parametrize(("scope", "expected"), [("read", "read"), (None, "admin")])
+async def test_a_server_names_the_scopes_only_if_the_team_names_none(scope: str | None, expected: str) -> None:
     gate = Gatekeeper()
     gate.challenge = 'Bearer scope="admin"'
     async with gate.serving():
         await used(f"{gate.address}/mcp", gate.address, scope=scope)
-    assert set(gate.scopes) == {asked}
+    assert set(gate.scopes) == {expected}
 
 
 async def test_calls_of_a_server_run_at_once() -> None:
@@ -230,16 +230,16 @@ async def test_a_hub_can_sign_a_proof_instead_of_showing_a_secret(
 
 async def test_a_grant_of_an_identity_provider_goes_to_the_issuer_alone() -> None:
     """Proves which issuer and server the grant is got for, and that a server cannot lead it elsewhere."""
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     async def assertion(issuer: str, resource: str) -> str:
-        asked.append((issuer, resource))
+        requests.append((issuer, resource))
         return "the grant"
 
     gate, evil = Gatekeeper(), Gatekeeper()
     async with gate.serving(), evil.serving():
         await used(f"{evil.address}/mcp", gate.address, assertion=assertion)
-        assert set(asked) == {(gate.address, f"{evil.address}/mcp")}
+        assert set(requests) == {(gate.address, f"{evil.address}/mcp")}
     assert set(gate.proofs) == {"Basic " + b64encode(b"office:open%20sesame").decode()}
     assert set(gate.assertions) == {"the grant"}
     assert evil.proofs == []

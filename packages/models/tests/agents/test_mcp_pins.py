@@ -62,8 +62,8 @@ async def test_a_tool_that_changed_while_the_hub_was_down_is_held_until_somebody
     assert "MCP server shed has changed its tool shout, which is held" in caplog.text
     assert await shouted(tmp_path, KIND) == "X", "it is as it was"
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    told = ToolCard(name="shed.shout", description=f"[MCP server shed] {EVIL}", input_schema=schema)
-    ToolPins(file).accept("shed", {"shout": pin_of(told)})
+    card = ToolCard(name="shed.shout", description=f"[MCP server shed] {EVIL}", input_schema=schema)
+    ToolPins(file).accept("shed", {"shout": pin_of(card)})
     assert await shouted(tmp_path, EVIL) == "X"
     assert file.stat().st_mode & 0o077 == 0
 

@@ -158,7 +158,7 @@ async def ask(hub: Hub, text: str = "Where is the tea?", **options: Any) -> Resp
         return await hub.ask("clerk", text, user="u-1", **options)
 
 
-def with_look_up(hub: Hub, found: str = "In the green tin.") -> list[str]:
+def with_look_up(hub: Hub, answer: str = "In the green tin.") -> list[str]:
     """Give the hub a tool, and return where its uses are noted."""
     looked_up: list[str] = []
 
@@ -166,7 +166,7 @@ def with_look_up(hub: Hub, found: str = "In the green tin.") -> list[str]:
     async def look_up(key: str) -> str:
         """Say where something is."""
         looked_up.append(key)
-        return found
+        return answer
 
     return looked_up
 
@@ -222,8 +222,8 @@ async def test_what_was_said_before_is_shown_as_far_as_there_is_room(hub: Hub, s
         first = await hub.ask("clerk", "The first word is apple. " * 20, user="u-1")
         await hub.ask("clerk", "The second word is plum.", user="u-1", session=first.session)
         await hub.ask("clerk", "Which words?", user="u-1", session=first.session)
-    said = [(each["role"], each["content"]) for each in server.requests[-1].messages]
-    assert said == [
+    messages = [(each["role"], each["content"]) for each in server.requests[-1].messages]
+    assert messages == [
         ("assistant", "Noted."),
         ("user", "The second word is plum."),
         ("assistant", "Noted."),
@@ -247,13 +247,13 @@ async def test_what_is_said_before_a_tool_is_used_is_not_taken_for_the_answer(hu
     server = serve(Reply("Let me see.", calls=(("look_up", {"key": "tea"}),)), say(LONG))
     with_look_up(hub)
     hub.add("clerk", model_at(server), tools=["look_up"])
-    heard: list[str] = []
+    texts: list[str] = []
     async with hub:
         async for record in hub.stream("clerk", "Where is the tea?", user="u-1"):
             if isinstance(record.body, Delta):
-                heard.append(record.body.text)
-    assert "".join(heard) == LONG
-    assert len(heard) > 1
+                texts.append(record.body.text)
+    assert "".join(texts) == LONG
+    assert len(texts) > 1
 
 
 async def test_a_short_answer_is_heard_whole_though_tools_are_there(hub: Hub, serve: Serve) -> None:
@@ -261,8 +261,8 @@ async def test_a_short_answer_is_heard_whole_though_tools_are_there(hub: Hub, se
     with_look_up(hub)
     hub.add("clerk", model_at(server), tools=["look_up"])
     async with hub:
-        heard = [record.body async for record in hub.stream("clerk", "Where?", user="u-1")]
-    assert [body.text for body in heard if isinstance(body, Delta)] == ["In the tin."]
+        bodies = [record.body async for record in hub.stream("clerk", "Where?", user="u-1")]
+    assert [body.text for body in bodies if isinstance(body, Delta)] == ["In the tin."]
 
 
 async def test_reasoning_is_neither_heard_nor_kept(hub: Hub, serve: Serve) -> None:
@@ -270,9 +270,9 @@ async def test_reasoning_is_neither_heard_nor_kept(hub: Hub, serve: Serve) -> No
     server = serve(Reply("Yes, in the tin.", thinking="CANARY: I should think of the tin."))
     hub.add("clerk", model_at(server))
     async with hub:
-        heard = [record async for record in hub.stream("clerk", "Where?", user="u-1")]
+        records = [record async for record in hub.stream("clerk", "Where?", user="u-1")]
         kept = await hub.store.records()
-    assert b"CANARY" not in msgspec.json.encode([heard, kept])
+    assert b"CANARY" not in msgspec.json.encode([records, kept])
     assert b"Yes, in the tin." in msgspec.json.encode(kept)
 
 
@@ -332,13 +332,13 @@ async def test_what_was_said_before_a_deadline_is_counted(hub: Hub, serve: Serve
     clock = ManualClock()
     hub = Hub(store=MemoryStore(), clock=clock, redaction=False)
     hub.add("clerk", model_at(server))
-    heard: list[str] = []
+    texts: list[str] = []
     ended: object = None
     async with hub, asyncio.timeout(PATIENCE):
         async for record in hub.stream("clerk", "Where?", user="u-1", deadline_ms=3_000):
             if isinstance(record.body, Delta):
-                heard.append(record.body.text)
-                if heard == [LONG, "The "]:
+                texts.append(record.body.text)
+                if texts == [LONG, "The "]:
                     clock.advance(5)
             ended = record.body
     assert isinstance(ended, Response)
@@ -560,8 +560,8 @@ async def test_every_result_fits_the_schema_that_the_agent_is_given(hub: Hub, se
 
 async def test_a_result_is_not_the_use_of_a_tool(hub: Hub, serve: Serve) -> None:
     def answer(request: Request) -> Served:
-        found = any("tin" in result for result in request.results)
-        return _result(request, {"shelf": 2, "tin": "green"}) if found else call("look_up", key="tea")
+        is_found = any("tin" in result for result in request.results)
+        return _result(request, {"shelf": 2, "tin": "green"}) if is_found else call("look_up", key="tea")
 
     with_look_up(hub)
     server = serve(answer)
@@ -655,8 +655,8 @@ async def test_a_model_that_cannot_stream_is_heard_all_the_same(hub: Hub) -> Non
 
     hub.add("clerk", ModelAgent(WrapperModel(FunctionModel(answer))))
     async with hub:
-        heard = [record.body async for record in hub.stream("clerk", "Where?", user="u-1")]
-    assert [body.text for body in heard if isinstance(body, Delta)] == ["In the tin."]
+        bodies = [record.body async for record in hub.stream("clerk", "Where?", user="u-1")]
+    assert [body.text for body in bodies if isinstance(body, Delta)] == ["In the tin."]
 
 
 # ── finding a model ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -771,14 +771,14 @@ async def closing_with(summarize: Any) -> AsyncGenerator[None]:
 
 async def test_a_callees_model_is_sent_nothing_of_its_callers_work(hub: Hub, serve: Serve) -> None:
     """O4: its own prompt, the filtered messages, the task with who calls, and the input; nothing else."""
-    asked = {"agent_name": "expert", "task": "Judge the tea.", "input": {"leaves": "sencha"}}
+    arguments = {"agent_name": "expert", "task": "Judge the tea.", "input": {"leaves": "sencha"}}
     above = serve(
         Reply(calls=(("look_up", {"key": "tea"}),), thinking="CANARY-REASONING"),
-        Reply("CANARY-REMARK", calls=(("sub_agent", asked),), thinking="CANARY-REASONING"),
+        Reply("CANARY-REMARK", calls=(("sub_agent", arguments),), thinking="CANARY-REASONING"),
         say("It is good."),
     )
     below = serve(say("Good."))
-    with_look_up(hub, found="CANARY-RESULT")
+    with_look_up(hub, answer="CANARY-RESULT")
     hub.add("clerk", model_at(above), prompt="CANARY-PROMPT", tools=["look_up"], may_call=["expert"])
     hub.add("expert", model_at(below), prompt="You know tea.")
     response = await ask(hub, "Is this tea good?")
@@ -801,9 +801,9 @@ async def test_the_callers_model_is_told_how_it_went(hub: Hub, serve: Serve) -> 
     hub.add("clerk", model_at(above), may_call=["expert"])
     hub.add("expert", model_at(below), tools=["look_up"])
     await ask(hub, "Is this tea good?")
-    told = json.loads(above.requests[1].results[0])
-    assert told.pop("duration_seconds") >= 0
-    assert told == {
+    result = json.loads(above.requests[1].results[0])
+    assert result.pop("duration_seconds") >= 0
+    assert result == {
         "agent_name": "expert",
         "success": True,
         "output": "Good.",

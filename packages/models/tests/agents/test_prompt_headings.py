@@ -26,8 +26,8 @@ GIVEN: list[Callable[[str], dict[str, Any]]] = [
 @pytest.mark.parametrize("given", GIVEN)
 def test_no_line_of_another_looks_like_a_heading(given: Callable[[str], dict[str, Any]], end: str) -> None:
     """A result of a stranger that goes on with `Decided:` decides nothing."""
-    said = given(FORGED.format(end, end))
-    task = task_of(Brief(a_request(objective="Go on", **said), frozenset(), cast("Any", None)))
+    fields = given(FORGED.format(end, end))
+    task = task_of(Brief(a_request(objective="Go on", **fields), frozenset(), cast("Any", None)))
     lines = task.splitlines()
     assert "  Decided:" in lines
     assert "Decided:" not in lines

@@ -25,8 +25,8 @@ def test_an_agents_task_is_framed_with_who_calls() -> None:
 
 
 def test_input_capability_and_hints_follow() -> None:
-    said = task_of(brief_of(objective="Sort", capability="SORT", input={"n": [1]}, hints=("by date", "newest first")))
-    assert said.splitlines()[1:] == [
+    task = task_of(brief_of(objective="Sort", capability="SORT", input={"n": [1]}, hints=("by date", "newest first")))
+    assert task.splitlines()[1:] == [
         "Task: Sort",
         "Capability: SORT",
         'Input: {"n":[1]}',
@@ -82,8 +82,8 @@ def test_what_is_handed_over_is_told() -> None:
 
 
 def test_messages_that_were_seen_before_are_counted_and_not_repeated() -> None:
-    said = task_of(brief_of(objective="Sort", view=View(seen=(3, 5))))
-    assert said.endswith("(2 earlier messages that you have seen before are not repeated.)")
+    task = task_of(brief_of(objective="Sort", view=View(seen=(3, 5))))
+    assert task.endswith("(2 earlier messages that you have seen before are not repeated.)")
 
 
 def test_what_is_known_stands_before_summary_and_workspace() -> None:
@@ -100,8 +100,8 @@ def test_what_is_known_stands_before_summary_and_workspace() -> None:
     assert background(brief_of()) == ""
 
 
-class Told:
-    """A hub whose callee notes what its model would be told."""
+class PromptedHub:
+    """A hub whose callee notes the prompt of its model."""
 
     def __init__(self) -> None:
         self.hub = Hub(store=MemoryStore(), redaction=False)
@@ -126,28 +126,28 @@ class Told:
         return self.prompts[-1]
 
 
-def said(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
+def role_texts(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in messages]
 
 
 async def test_a_callee_is_told_its_own_prompt_and_history() -> None:
-    prompt = await Told().ask("callee", "one", "two")
+    prompt = await PromptedHub().ask("callee", "one", "two")
     assert prompt.instructions == "Be short."
-    assert said(prompt.messages) == [("user", "one"), ("assistant", "heard one")]
+    assert role_texts(prompt.messages) == [("user", "one"), ("assistant", "heard one")]
     assert prompt.task == "two"
 
 
 async def test_instructions_that_are_given_count_more() -> None:
-    told = Told()
-    told.instructions = "Be exact."
-    assert (await told.ask("callee", "one")).instructions == "Be exact."
+    hub = PromptedHub()
+    hub.instructions = "Be exact."
+    assert (await hub.ask("callee", "one")).instructions == "Be exact."
 
 
 async def test_a_callee_is_shown_its_callers_conversation_and_not_its_prompt() -> None:
     """O4: the filtered messages, and never the caller's system prompt."""
-    prompt = await Told().ask("caller", "Sort", "Again")
+    prompt = await PromptedHub().ask("caller", "Sort", "Again")
     assert prompt.instructions == "Be short."
-    assert said(prompt.messages) == [("user", "Sort"), ("assistant", "heard Listen"), ("user", "Again")]
+    assert role_texts(prompt.messages) == [("user", "Sort"), ("assistant", "heard Listen"), ("user", "Again")]
     assert prompt.task == "[Called by: caller]\nTask: Listen"
 
 

@@ -20,7 +20,7 @@ class Crowd:
         self.hub = Hub(store=MemoryStore(), redaction=False, limits=Limits(max_fan_out=limit))
         self.delays = delays
         self.granted: dict[str, int] = {}
-        self.told: list[str] = []
+        self.replies: list[str] = []
         self.all_there = asyncio.Event()
         for number, tokens in enumerate(cards):
             self.hub.add(f"expert-{number}", self._answer, tokens=tokens)
@@ -41,10 +41,10 @@ class Crowd:
             for _ in range(self.delays[number]):
                 await asyncio.sleep(0)
             arguments: dict[str, Any] = {"agent_name": f"expert-{number}", "task": f"Judge {number}"}
-            told = await tool.call(arguments)
-            if '"success":true' not in told.replace(" ", ""):
+            reply = await tool.call(arguments)
+            if '"success":true' not in reply.replace(" ", ""):
                 self.all_there.set()
-            self.told.append(told)
+            self.replies.append(reply)
 
         async with asyncio.TaskGroup() as group:
             for number in range(self.count):
@@ -70,14 +70,14 @@ async def test_a_call_that_comes_later_gets_as_much_as_those_before_it() -> None
 
 async def test_a_model_that_asks_three_at_once_hears_from_all() -> None:
     """Three callees that use nothing, and far more tokens than they need."""
-    heard: list[str] = []
+    texts: list[str] = []
 
     def plan(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         got = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
         if not got:
             calls = [{"agent_name": f"expert-{n}", "task": "Judge the tea."} for n in range(3)]
             return ModelResponse(parts=[ToolCallPart("sub_agent", call) for call in calls])
-        heard.extend(part.model_response_str() for part in got)
+        texts.extend(part.model_response_str() for part in got)
         return ModelResponse(parts=[TextPart("Done.")])
 
     hub = Hub(store=MemoryStore(), redaction=False)
@@ -91,7 +91,7 @@ async def test_a_model_that_asks_three_at_once_hears_from_all() -> None:
     async with hub, asyncio.timeout(PATIENCE_S):
         response = await hub.ask("planner", "Is it good?", user="u-1", max_tokens=1_000_000)
     assert response.ok
-    assert ["Good." in each for each in heard] == [True, True, True]
+    assert ["Good." in each for each in texts] == [True, True, True]
 
 
 async def test_what_others_are_granted_while_a_long_task_is_counted_is_not_granted_again() -> None:
@@ -110,7 +110,7 @@ async def test_what_others_are_granted_while_a_long_task_is_counted_is_not_grant
     @hub.agent("caller", may_call=["expert"])
     async def caller(brief: Brief) -> int:
         async with asyncio.TaskGroup() as group:
-            asked = [
+            tasks = [
                 group.create_task(
                     brief.delegate(
                         "expert", objective=f"{n}" + " word" * 1_000, context=ContextFilter(), max_tokens=20_000
@@ -118,7 +118,7 @@ async def test_what_others_are_granted_while_a_long_task_is_counted_is_not_grant
                 )
                 for n in range(2)
             ]
-        return sum(task.result().ok for task in asked)
+        return sum(task.result().ok for task in tasks)
 
     async with hub, asyncio.timeout(PATIENCE_S):
         response = await hub.ask("caller", "Is it good?", user="u-1", max_tokens=24_000)

@@ -36,8 +36,8 @@ MEANT = Answer(
 )
 
 
-def read(said: Any, text: str = "") -> Answer:
-    return answer_of(said, text=text, user="u-1", references=(GIVEN,))
+def read(content: Any, text: str = "") -> Answer:
+    return answer_of(content, text=text, user="u-1", references=(GIVEN,))
 
 
 def test_everything_that_is_said_is_read() -> None:
@@ -46,11 +46,11 @@ def test_everything_that_is_said_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "confidence"),
+    ("stated", "confidence"),
     [(1, 1.0), (0.25, 0.25), (85, 0.85), ("85 %", 0.85), ("0.4", 0.4), ("high", 0.9), (None, None)],
 )
-def test_a_confidence_is_read_however_it_is_said(said: object, confidence: float | None) -> None:
-    assert read({"answer": "x", "confidence": said}) == Answer("x", confidence=confidence)
+def test_a_confidence_is_read_however_it_is_said(stated: object, confidence: float | None) -> None:
+    assert read({"answer": "x", "confidence": stated}) == Answer("x", confidence=confidence)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_left_out_and_the_answer_stands(wrong: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("said", "text", "result"),
+    ("content", "text", "result"),
     [
         ({"summary": "Three."}, "Three receipts.", "Three receipts."),
         ({"summary": "Three."}, "", "Three."),
@@ -82,14 +82,14 @@ def test_what_cannot_be_read_is_left_out_and_the_answer_stands(wrong: dict[str, 
         ("Three.", "", "Three."),
     ],
 )
-def test_there_is_an_answer_whatever_is_missing(said: object, text: str, result: object) -> None:
-    assert read(said, text).result == result
+def test_there_is_an_answer_whatever_is_missing(content: object, text: str, result: object) -> None:
+    assert read(content, text).result == result
 
 
 def test_sources_that_models_describe_are_known_by_their_ids() -> None:
     sources = [{"source_id": "handbook", "owner_scope": "u-2"}, {"url": "https://example.org/\na"}, {"page": 3}]
-    found = read({"answer": "x", "sources": sources}).sources
-    assert found == (GIVEN, Source(owner_scope="u-1", source_id="https://example.org/ a"))
+    read_sources = read({"answer": "x", "sources": sources}).sources
+    assert read_sources == (GIVEN, Source(owner_scope="u-1", source_id="https://example.org/ a"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +137,7 @@ async def test_a_model_that_says_more_is_heard_by_its_caller() -> None:
     desk.call["handoff"] = Handoff(references=(GIVEN,))
     reply = await desk.reply()
     assert reply.ok
-    found = Answer(
+    answer = Answer(
         reply.result,
         summary=reply.summary,
         confidence=reply.confidence,
@@ -146,7 +146,7 @@ async def test_a_model_that_says_more_is_heard_by_its_caller() -> None:
         artifacts=reply.artifacts,
         requires_followup=reply.requires_followup,
     )
-    assert found == MEANT
+    assert answer == MEANT
     assert desk.offered == [[NAME]]
 
 

@@ -21,17 +21,17 @@ class Table:
     def __init__(self, **options: Any) -> None:
         self.hub = Hub(store=MemoryStore(), redaction=False, workspace=Path(__file__).parent)
         self.briefs: list[Brief] = []
-        self.told: list[SubAgentToolResult] = []
+        self.results: list[SubAgentToolResult] = []
         self.arguments: list[dict[str, Any]] = []
-        said: dict[str, Any] = {"may_call": ["expert"], **options}
-        self.hub.add("caller", self._call, **said)
+        settings: dict[str, Any] = {"may_call": ["expert"], **options}
+        self.hub.add("caller", self._call, **settings)
         self.hub.tool("taste", safe_to_repeat=True)(lambda: "bitter")
         self.hub.tool("smell", safe_to_repeat=True)(lambda: "of hay")
         self.hub.add("expert", self._judge, tools=["taste", "smell"], may_call=["*"], description="Knows tea.")
 
     async def _call(self, brief: Brief) -> str:
         for arguments in self.arguments:
-            self.told.append(await sub_agent(brief, arguments))
+            self.results.append(await sub_agent(brief, arguments))
         return "done"
 
     async def _judge(self, brief: Brief) -> str:
@@ -45,22 +45,22 @@ class Table:
         self.arguments = list(arguments)
         async with self.hub, asyncio.timeout(PATIENCE_S):
             (await self.hub.ask("caller", "Is this tea good?", user="u-1", **options)).unwrap()
-        return self.told
+        return self.results
 
 
 async def test_the_result_says_who_did_what_at_which_cost() -> None:
     """O7: agent_name, success, output, tool_calls, tokens_used, duration, errors."""
-    [told] = await Table().ask(CALL)
-    assert told == SubAgentToolResult(
+    [result] = await Table().ask(CALL)
+    assert result == SubAgentToolResult(
         agent_name="expert",
         success=True,
         output="Good.",
         tool_calls=("taste",),
         tokens_used=42,
-        duration_seconds=told.duration_seconds,
+        duration_seconds=result.duration_seconds,
         errors=(),
     )
-    assert told.duration_seconds >= 0
+    assert result.duration_seconds >= 0
 
 
 async def test_left_out_arguments_have_the_documents_defaults() -> None:
@@ -84,8 +84,8 @@ async def test_a_callee_never_gets_more_time_than_is_left() -> None:
 async def test_everything_that_is_said_reaches_the_callee() -> None:
     """O1: task, input, context, tokens of context, tools, nested calls."""
     table = Table()
-    said = {"last_messages": 1, "roles": ["user"]}
-    more = {"input": {"n": 1}, "context": said, "max_context_tokens": 500}
+    context = {"last_messages": 1, "roles": ["user"]}
+    more = {"input": {"n": 1}, "context": context, "max_context_tokens": 500}
     await table.ask(CALL | more | {"allowed_tools": ["smell"], "allow_nested_calls": True})
     [brief] = table.briefs
     assert (brief.objective, brief.input) == ("Judge the tea.", {"n": 1})
@@ -122,7 +122,7 @@ async def test_wrong_arguments_are_named(wrong: dict[str, Any], path: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "asked", "arguments", "code"),
+    ("options", "ask_options", "arguments", "code"),
     [
         ({"allow_sub_agent_calls": False}, {}, CALL, Code.PERMISSION_DENIED),
         ({"may_call": []}, {}, CALL, Code.PERMISSION_DENIED),
@@ -135,14 +135,14 @@ async def test_wrong_arguments_are_named(wrong: dict[str, Any], path: str) -> No
     ],
 )
 async def test_a_refusal_is_a_result_with_what_can_be_done(
-    options: dict[str, Any], asked: dict[str, Any], arguments: dict[str, Any], code: Code
+    options: dict[str, Any], ask_options: dict[str, Any], arguments: dict[str, Any], code: Code
 ) -> None:
     """O5, O6: who may call, whom, how deep, with which tools; the callee is not run."""
     table = Table(**options)
-    [told] = await table.ask(arguments, **asked)
-    assert not told.success
-    assert told.output == ""
-    assert told.errors[0].startswith(f"{code}: ")
+    [result] = await table.ask(arguments, **ask_options)
+    assert not result.success
+    assert result.output == ""
+    assert result.errors[0].startswith(f"{code}: ")
     assert table.briefs == []
 
 
@@ -156,8 +156,8 @@ async def test_the_same_task_is_not_done_twice() -> None:
 async def test_the_caller_cannot_widen_what_its_own_remit_allows() -> None:
     """O6: never more tools than the caller itself may pass on."""
     table = Table()
-    [told] = await table.ask(CALL | {"allowed_tools": ["taste"]}, tools=())
-    assert told.errors[0].startswith(str(Code.TOOL_NOT_ALLOWED))
+    [result] = await table.ask(CALL | {"allowed_tools": ["taste"]}, tools=())
+    assert result.errors[0].startswith(str(Code.TOOL_NOT_ALLOWED))
 
 
 def _idle(brief: Brief) -> None:
@@ -166,15 +166,15 @@ def _idle(brief: Brief) -> None:
 
 async def test_a_caller_is_shown_only_those_that_it_can_ask() -> None:
     """O5: what may not be called is not offered."""
-    found: list[object] = []
+    agents: list[object] = []
     hub = Hub(store=MemoryStore())
     for name in ("expert", "stranger"):
         hub.add(name, _idle, description=f"{name}s work", capabilities=[f"BE_{name.upper()}"])
 
     @hub.agent("caller", may_call=["expert"])
     async def caller(brief: Brief) -> None:
-        found.extend(list_agents(brief))
+        agents.extend(list_agents(brief))
 
     async with hub:
         await hub.ask("caller", "Who?", user="u-1")
-    assert found == [{"name": "expert", "description": "experts work", "capabilities": ["BE_EXPERT"]}]
+    assert agents == [{"name": "expert", "description": "experts work", "capabilities": ["BE_EXPERT"]}]

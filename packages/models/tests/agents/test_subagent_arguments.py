@@ -86,9 +86,9 @@ def test_tools_of_an_agent_that_is_not_there_are_left_to_the_guards() -> None:
     assert (args.allowed_tools, notes) == (("x",), ())
 
 
-async def asked(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tuple[SubAgentToolResult, Brief]:
+async def call_tool(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tuple[SubAgentToolResult, Brief]:
     """Return what the tool gives back, and what the callee was given."""
-    hub, told, briefs = (
+    hub, results, briefs = (
         Hub(store=MemoryStore(), limits=Limits(context_tokens=context_tokens)),
         list[SubAgentToolResult](),
         list[Brief](),
@@ -96,7 +96,7 @@ async def asked(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tu
 
     @hub.agent("caller", may_call=["expert"])
     async def caller(brief: Brief) -> None:
-        told.append(await sub_agent(brief, arguments))
+        results.append(await sub_agent(brief, arguments))
 
     @hub.agent("expert")
     async def expert(brief: Brief) -> str:
@@ -105,20 +105,20 @@ async def asked(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tu
 
     async with hub, asyncio.timeout(PATIENCE_S):
         (await hub.ask("caller", "Is this tea good?", user="u-1")).unwrap()
-    return told[0], briefs[0]
+    return results[0], briefs[0]
 
 
 async def test_the_model_is_told_what_was_corrected_beside_the_result() -> None:
-    told, brief = await asked(CALL | {"allowed_tools": ["shell"]})
-    assert (told.success, told.output, brief.tools) == (True, "Good.", frozenset())
-    assert told.errors == ("`allowed_tools`: it has no shell, left out; its tools: none.",)
+    result, brief = await call_tool(CALL | {"allowed_tools": ["shell"]})
+    assert (result.success, result.output, brief.tools) == (True, "Good.", frozenset())
+    assert result.errors == ("`allowed_tools`: it has no shell, left out; its tools: none.",)
 
 
 async def test_more_context_than_the_team_allows_is_cut_and_told() -> None:
     """O1: the document's own example asks for 6,000."""
-    told, brief = await asked(CALL | {"max_context_tokens": 6_000})
+    result, brief = await call_tool(CALL | {"max_context_tokens": 6_000})
     assert brief.remit.context_tokens == 4_000
-    [warning] = told.errors
+    [warning] = result.errors
     assert warning == (
         "At most 4,000 tokens of context are passed on here, not 6,000 as `max_context_tokens` asks for. "
         "The team file says how many (`context_tokens` in `[budgets]`)."
@@ -126,7 +126,7 @@ async def test_more_context_than_the_team_allows_is_cut_and_told() -> None:
 
 
 async def test_a_team_can_allow_more_context_than_the_default() -> None:
-    told, brief = await asked(CALL | {"max_context_tokens": 6_000}, context_tokens=8_000)
-    assert (brief.remit.context_tokens, told.errors) == (6_000, ())
-    told, brief = await asked(CALL, context_tokens=8_000)
-    assert (brief.remit.context_tokens, told.errors) == (4_000, ())
+    result, brief = await call_tool(CALL | {"max_context_tokens": 6_000}, context_tokens=8_000)
+    assert (brief.remit.context_tokens, result.errors) == (6_000, ())
+    result, brief = await call_tool(CALL, context_tokens=8_000)
+    assert (brief.remit.context_tokens, result.errors) == (4_000, ())

@@ -84,8 +84,8 @@ async def test_a_tool_of_the_team_keeps_its_name_and_delegation_takes_another() 
 async def test_a_name_that_providers_do_not_take_is_said_in_one_that_they_do() -> None:
     kitchen = Kitchen(tools=("scales.weigh-1",), may_call=())
     kitchen.hub.tool("scales.weigh-1", safe_to_repeat=True)(kitchen.weigh)
-    said = (await kitchen.ask(("scales_weigh-1", {"what": "salt"}))).unwrap()
-    assert json.loads(said)["what"] == "salt"
+    answer = (await kitchen.ask(("scales_weigh-1", {"what": "salt"}))).unwrap()
+    assert json.loads(answer)["what"] == "salt"
 
 
 async def test_an_offer_says_what_it_is_for_and_what_it_takes() -> None:
@@ -101,29 +101,29 @@ async def test_an_offer_says_what_it_is_for_and_what_it_takes() -> None:
 
 
 async def test_what_a_tool_gives_back_is_told_as_text() -> None:
-    said = (await Kitchen().ask(("weigh", {"what": "salt"}))).unwrap()
-    assert json.loads(said) == {"what": "salt", "weight": 12}
+    answer = (await Kitchen().ask(("weigh", {"what": "salt"}))).unwrap()
+    assert json.loads(answer) == {"what": "salt", "weight": 12}
 
 
 async def test_what_went_wrong_is_told_with_what_can_be_done() -> None:
-    said = (await Kitchen().ask(("weigh", {"wht": "salt"}))).unwrap()
-    assert said.startswith("Error INPUT_VALIDATION_FAILED: ")
-    assert "wht" in said
-    assert "Correct the fields" in said
-    said = (await Kitchen(tools=("fail",)).ask(("fail", {}))).unwrap()
-    assert "the scales are broken" in said
+    answer = (await Kitchen().ask(("weigh", {"wht": "salt"}))).unwrap()
+    assert answer.startswith("Error INPUT_VALIDATION_FAILED: ")
+    assert "wht" in answer
+    assert "Correct the fields" in answer
+    answer = (await Kitchen(tools=("fail",)).ask(("fail", {}))).unwrap()
+    assert "the scales are broken" in answer
 
 
 async def test_a_refused_delegation_is_told_as_a_result() -> None:
-    said = (await Kitchen().ask(("sub_agent", {"agent_name": "nobody", "task": "Help"}))).unwrap()
-    assert json.loads(said)["success"] is False
+    answer = (await Kitchen().ask(("sub_agent", {"agent_name": "nobody", "task": "Help"}))).unwrap()
+    assert json.loads(answer)["success"] is False
 
 
 async def test_what_is_too_long_to_be_said_with_every_call_is_told_on_demand() -> None:
     """O11: what is said of an agent is sent with every call of the model, and a second tool for it too."""
     kitchen = Kitchen(helps=LONG)
-    said = (await kitchen.ask(("list_agents", {}))).unwrap()
-    assert json.loads(said) == [{"name": "helper", "description": LONG, "capabilities": ["HELP"]}]
+    answer = (await kitchen.ask(("list_agents", {}))).unwrap()
+    assert json.loads(answer) == [{"name": "helper", "description": LONG, "capabilities": ["HELP"]}]
     assert f"- helper: {LONG[:199]}… (can HELP)" in kitchen.offered[1].description
     assert await Kitchen(helps=LONG[:200]).names() == ["weigh", "sub_agent"]
 

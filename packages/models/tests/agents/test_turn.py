@@ -35,15 +35,15 @@ async def test_an_answer_that_never_fits_the_agents_own_schema_is_no_success() -
 
 
 async def test_a_summary_may_be_no_longer_than_was_asked_for_whatever_the_settings_say() -> None:
-    asked: list[object] = []
+    token_limits: list[object] = []
 
     def short(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        asked.append(dict(info.model_settings or {}).get("max_tokens"))
+        token_limits.append(dict(info.model_settings or {}).get("max_tokens"))
         return ModelResponse(parts=[TextPart("short")])
 
     for settings in ({}, {"max_tokens": 8_192}, {"max_tokens": 100}):
         await summary(FunctionModel(short), "a long story", 600, settings)
-    assert asked == [600, 600, 100]
+    assert token_limits == [600, 600, 100]
 
 
 async def test_the_record_names_the_model_of_an_answer_and_what_its_provider_had_read_before() -> None:

@@ -79,7 +79,7 @@ class Writer:
 
     def __init__(self, form: str, *, streams: bool) -> None:
         self.form = form
-        self.heard: list[str] = []
+        self.tool_replies: list[str] = []
         given: dict[str, Any] = {"stream_function": self._stream} if streams else {"function": self._say}
         self.hub = Hub(store=MemoryStore(), redaction=False)
         self.hub.add("planner", ModelAgent(FunctionModel(**given)), may_call=["coder"])
@@ -87,7 +87,7 @@ class Writer:
 
     def _text(self, messages: list[ModelMessage]) -> str:
         got = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
-        self.heard += [part.model_response_str() for part in got]
+        self.tool_replies += [part.model_response_str() for part in got]
         return "Here it is." if got else FORMS[self.form]
 
     def _say(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -104,17 +104,17 @@ class Writer:
     async def run(self) -> tuple[Any, str]:
         async with self.hub, asyncio.timeout(PATIENCE_S):
             records = [each.body async for each in self.hub.stream("planner", "I want a program", user="u-1")]
-        said = "".join(each.text for each in records if isinstance(each, Delta))
+        text = "".join(each.text for each in records if isinstance(each, Delta))
         response = records[-1]
         assert isinstance(response, Response)
-        return response.unwrap(), said
+        return response.unwrap(), text
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_call_that_is_written_is_carried_out_and_not_shown(form: str, streams: bool) -> None:
     writer = Writer(form, streams=streams)
-    result, said = await writer.run()
+    result, text = await writer.run()
     assert result == "Here it is."
-    assert "done: Write hello world" in writer.heard[0]
-    assert said == "Here it is."
+    assert "done: Write hello world" in writer.tool_replies[0]
+    assert text == "Here it is."

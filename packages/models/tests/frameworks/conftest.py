@@ -20,10 +20,10 @@ NEEDED = {
 def installed(package: str) -> bool:
     """Say whether a package is here; a folder of the same name is none."""
     try:
-        found = find_spec(package)
+        spec = find_spec(package)
     except ModuleNotFoundError:
         return False
-    return found is not None and found.origin is not None
+    return spec is not None and spec.origin is not None
 
 
 collect_ignore = [file for file, module in NEEDED.items() if not installed(module)]

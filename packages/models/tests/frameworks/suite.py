@@ -92,8 +92,8 @@ class Seen:
 
     text: str
     """Everything that it may read, instructions included."""
-    found: Sequence[str] = ()
-    """What the tools gave back that it called last."""
+    tool_results: Sequence[str] = ()
+    """The results of the tools that it called last."""
     tools: Sequence[str] = ()
     max_tokens: int | None = None
 
@@ -142,7 +142,7 @@ def use_once(tool: str, arguments: dict[str, Any]) -> Script:
     """Use a tool, and answer with what came of it."""
 
     async def script(seen: Seen) -> Say | Use:
-        return Say([" ".join(seen.found)]) if seen.found else Use(tool, arguments)
+        return Say([" ".join(seen.tool_results)]) if seen.tool_results else Use(tool, arguments)
 
     return script
 
@@ -168,8 +168,8 @@ class FrameworkConformance(AgentConformance):
         """Return an agent of the framework, with a model that follows the script and these tools of its own."""
         raise NotImplementedError
 
-    def make_typed(self, said: BaseModel) -> Any:
-        """Return an agent whose output is of the type of *said*, and whose model says that."""
+    def make_typed(self, answer: BaseModel) -> Any:
+        """Return an agent whose output is of the type of *answer*, and whose model says that."""
         raise NotImplementedError
 
     def state_of(self, agent: Any) -> object:
@@ -202,13 +202,13 @@ class FrameworkConformance(AgentConformance):
                     return Say([seen.text])
                 case Behaviour.STREAMS:
                     return Say(PIECES)
-                case Behaviour.DELEGATES if not seen.found:
+                case Behaviour.DELEGATES if not seen.tool_results:
                     return Use("sub_agent", ASKS_HELPER)
-                case Behaviour.USES_TOOL if not seen.found:
+                case Behaviour.USES_TOOL if not seen.tool_results:
                     return Use(TOOL, ARGUMENTS)
-                case Behaviour.USES_OWN_TOOL if not seen.found:
+                case Behaviour.USES_OWN_TOOL if not seen.tool_results:
                     return Use(OWN_TOOL)
-                case Behaviour.SPENDS_AND_HANGS if not seen.found:
+                case Behaviour.SPENDS_AND_HANGS if not seen.tool_results:
                     return self.some_tool()
                 case Behaviour.LOOPS:
                     return self.some_tool()
@@ -218,7 +218,7 @@ class FrameworkConformance(AgentConformance):
                     raise RuntimeError(CRASH)
                 case _:
                     pass
-            return Say([" ".join(seen.found) or "Something."])
+            return Say([" ".join(seen.tool_results) or "Something."])
 
         return script
 
@@ -255,9 +255,9 @@ class FrameworkConformance(AgentConformance):
 
         async def script(seen: Seen) -> Say | Use:
             shown.append(seen)
-            if seen.found:
-                return Say([" ".join(seen.found)])
-            return Use(TOOL, {"key": next(found[0] for found in TOKEN.finditer(seen.text))})
+            if seen.tool_results:
+                return Say([" ".join(seen.tool_results)])
+            return Use(TOOL, {"key": next(match[0] for match in TOKEN.finditer(seen.text))})
 
         hub = self.hub()
 
@@ -314,7 +314,7 @@ class FrameworkConformance(AgentConformance):
         self._unless(self.no_typed_output)
         reply = await self.reply_of(self.make_typed(SAID), handoff=Handoff(references=(GIVEN,)))
         assert reply.ok, reply.fault
-        found = Answer(
+        answer = Answer(
             reply.result,
             summary=reply.summary,
             confidence=reply.confidence,
@@ -324,7 +324,7 @@ class FrameworkConformance(AgentConformance):
             requires_followup=reply.requires_followup,
             warnings=reply.warnings,
         )
-        assert found == MEANT
+        assert answer == MEANT
 
     async def test_another_typed_output_is_the_result_whole(self) -> None:
         self._unless(self.no_typed_output)
@@ -360,7 +360,7 @@ class FrameworkConformance(AgentConformance):
 
     async def test_what_was_used_before_a_failure_is_settled(self) -> None:
         async def fails(seen: Seen) -> Use:
-            if seen.found:
+            if seen.tool_results:
                 raise RuntimeError(CRASH)
             return self.some_tool()
 
@@ -440,8 +440,8 @@ class FrameworkConformance(AgentConformance):
         response = await self.ask_with(self.watched(script, seen))
         assert response.unwrap() == "Then not."
         assert len(seen) == 2
-        told = " ".join((*seen[1].found, seen[1].text))
-        assert "make_coffee" in told or "not found" in told
+        text = " ".join((*seen[1].tool_results, seen[1].text))
+        assert "make_coffee" in text or "not found" in text
         assert "make_coffee" not in response.tool_calls
 
     async def test_a_tool_of_its_own_is_recorded_with_its_arguments_and_its_failure(self) -> None:
@@ -511,13 +511,13 @@ class FrameworkConformance(AgentConformance):
         before = self.state_of(agent)
         hub.add(TESTED, agent, may_call=[HELPER])
         async with hub, asyncio.TaskGroup() as group:
-            asked = {
+            tasks = {
                 user: group.create_task(hub.ask(TESTED, f"Count for {user}", user=user))
                 for user in (f"u-{number}" for number in range(20))
             }
-        for user, task in asked.items():
+        for user, task in tasks.items():
             assert f"{HELPED} For {user}, at depth 1." in json.dumps(task.result().unwrap())
-        assert sorted(users) == sorted(asked)
+        assert sorted(users) == sorted(tasks)
         assert self.state_of(agent) == before
 
     async def test_the_agent_is_the_same_after_a_run_as_before(self) -> None:

@@ -76,7 +76,7 @@ def seen_by(messages: Sequence[Message], options: Any) -> Seen:
     last = messages[-1].contents[-1]
     return Seen(
         text="\n".join((options.get("instructions") or "", *(each.text for each in messages))),
-        found=[str(last.result)] if last.type == "function_result" else [],
+        tool_results=[str(last.result)] if last.type == "function_result" else [],
         tools=[getattr(each, "name", None) or each["type"] for each in options.get("tools") or ()],
         max_tokens=options.get("max_tokens"),
     )
@@ -89,9 +89,9 @@ class TestAgentFramework(FrameworkConformance):
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return Agent(client=FollowsScript(script), instructions=instructions, tools=[tool(each) for each in tools])
 
-    def make_typed(self, said: BaseModel) -> Any:
-        client = FollowsScript(say(said.model_dump_json()))
-        return Agent(client=client, default_options={"response_format": type(said)})
+    def make_typed(self, answer: BaseModel) -> Any:
+        client = FollowsScript(say(answer.model_dump_json()))
+        return Agent(client=client, default_options={"response_format": type(answer)})
 
     def state_of(self, agent: Any) -> object:
         return dict(agent.default_options), list(agent.context_providers), agent.middleware
@@ -130,8 +130,8 @@ async def test_a_client_that_cannot_stream_is_asked_for_the_whole() -> None:
 async def test_a_client_without_a_layer_for_middleware_is_metered_at_the_end() -> None:
     class Bare(BaseChatClient):
         def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **rest: Any) -> Any:
-            told = FollowsScript(say("yes"))
-            return told._inner_get_response(messages=messages, stream=stream, options=options)
+            client = FollowsScript(say("yes"))
+            return client._inner_get_response(messages=messages, stream=stream, options=options)
 
     response = await ask(Agent(client=Bare()))
     assert response.unwrap() == "yes"
@@ -246,8 +246,8 @@ async def test_the_limits_of_a_client_without_a_layer_for_middleware_hold_too() 
     class Bare(FunctionInvocationLayer, BaseChatClient):
         def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **rest: Any) -> Any:
             script = say("Enough.") if options.get("tool_choice") == "none" else looks_again
-            told = FollowsScript(script)
-            return told._inner_get_response(messages=messages, stream=stream, options=options)
+            client = FollowsScript(script)
+            return client._inner_get_response(messages=messages, stream=stream, options=options)
 
     client = Bare()
     client.function_invocation_configuration["max_iterations"] = 2

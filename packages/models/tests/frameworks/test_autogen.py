@@ -65,7 +65,7 @@ def seen_by(messages: Sequence[Any], tools: Sequence[Any]) -> Seen:
     last = messages[-1]
     return Seen(
         text="\n".join(str(each.content) for each in messages),
-        found=[each.content for each in last.content] if last.type == "FunctionExecutionResultMessage" else [],
+        tool_results=[each.content for each in last.content] if last.type == "FunctionExecutionResultMessage" else [],
         tools=[each["name"] if isinstance(each, dict) else each.name for each in tools],
     )
 
@@ -82,8 +82,8 @@ class TestAutoGen(FrameworkConformance):
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return made(script, tools, system_message=instructions or None)
 
-    def make_typed(self, said: BaseModel) -> Any:
-        return made(say(said.model_dump_json()), output_content_type=type(said))
+    def make_typed(self, answer: BaseModel) -> Any:
+        return made(say(answer.model_dump_json()), output_content_type=type(answer))
 
     def state_of(self, agent: Any) -> object:
         return (
@@ -186,8 +186,8 @@ async def test_a_team_is_asked_one_at_a_time_and_begins_anew_each_time() -> None
     hub = Hub(store=MemoryStore())
     hub.add("team", team())
     async with hub, asyncio.TaskGroup() as group:
-        asked = [group.create_task(hub.ask("team", f"Count {number}", user="u-1")) for number in range(5)]
-    for number, task in enumerate(asked):
+        tasks = [group.create_task(hub.ask("team", f"Count {number}", user="u-1")) for number in range(5)]
+    for number, task in enumerate(tasks):
         assert task.result().unwrap() == f"1 in: Count {number}"
         assert task.result().usage.total == PROMPT + COMPLETION
     assert "a RoundRobinGroupChat uses what it was made with" in refused(await ask(team(), tools=[]))

@@ -55,7 +55,7 @@ def seen_by(messages: Any, tools: Sequence[Any]) -> Seen:
     last = messages[-1]
     return Seen(
         text="\n".join(str(each.get("content") or "") for each in messages),
-        found=[str(last["content"])] if last["role"] == "tool" else [],
+        tool_results=[str(last["content"])] if last["role"] == "tool" else [],
         tools=[each["function"]["name"] for each in tools],
     )
 
@@ -87,9 +87,9 @@ class TestCrews(FrameworkConformance):
         agent.backstory = instructions
         return crew_of(agent)
 
-    def make_typed(self, said: BaseModel) -> Any:
-        agent = agent_of(say(said.model_dump_json()))
-        task = Task(description="{task}", expected_output="cups", agent=agent, output_pydantic=type(said))
+    def make_typed(self, answer: BaseModel) -> Any:
+        agent = agent_of(say(answer.model_dump_json()))
+        task = Task(description="{task}", expected_output="cups", agent=agent, output_pydantic=type(answer))
         return Crew(agents=[agent], tasks=[task])
 
     def state_of(self, agent: Any) -> object:
@@ -143,8 +143,8 @@ async def test_a_crew_that_asks_for_fields_gets_those_of_the_input() -> None:
     agent = agent_of(echo)
     task = Task(description="Brew {leaves}.", expected_output="tea", agent=agent)
     crew = Crew(agents=[agent], tasks=[task])
-    told = (await ask(crew, input={"leaves": "sencha {not a field}", "cups": 2})).unwrap()
-    assert "Brew sencha {not a field}." in told
+    answer = (await ask(crew, input={"leaves": "sencha {not a field}", "cups": 2})).unwrap()
+    assert "Brew sencha {not a field}." in answer
     assert crew.tasks[0].description == "Brew {leaves}."
 
 
@@ -199,8 +199,8 @@ async def test_crews_that_ask_crews_do_not_wait_for_each_others_threads() -> Non
         hub.add(f"crew-{number}", crew_of(agent_of(asks)), may_call=[f"crew-{number + 1}"])
     hub.add("crew-3", crew_of(agent_of(say("the last one"))))
     async with hub, asyncio.TaskGroup() as group:
-        asked = [group.create_task(hub.ask("crew-0", f"Go {number}", user="u-1")) for number in range(12)]
-    for task in asked:
+        tasks = [group.create_task(hub.ask("crew-0", f"Go {number}", user="u-1")) for number in range(12)]
+    for task in tasks:
         assert "the last one" in task.result().unwrap()
 
 
@@ -210,7 +210,7 @@ async def test_a_thread_that_was_left_behind_ends_at_its_next_call() -> None:
 
     async def script(given: Seen) -> Say | Use:
         seen.append(given)
-        return Say(given.found) if given.found else Use("wait_here")
+        return Say(given.tool_results) if given.tool_results else Use("wait_here")
 
     def wait_here() -> str:
         """Wait."""

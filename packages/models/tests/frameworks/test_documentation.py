@@ -29,8 +29,8 @@ HERE = [pytest.param(block, name, id=str(block)) for block, name in ALL if insta
 
 async def takes_part(seen: Seen) -> Say | Use:
     """Use the one tool, or ask the one agent, and say what came of it."""
-    if seen.found:
-        return Say([seen.found[0]])
+    if seen.tool_results:
+        return Say([seen.tool_results[0]])
     if not seen.tools:
         return Say(['{"answer": "12 tins", "confidence": 0.8, "sources": ["shelf-2"]}'])
     if "price" in seen.tools:

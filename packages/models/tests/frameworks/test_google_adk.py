@@ -52,7 +52,7 @@ def seen_by(request: LlmRequest) -> Seen:
     return Seen(
         text="\n".join([str(request.config.system_instruction), *(part.text or "" for part in parts)]),
         # The kit puts what a tool gave back under a key.
-        found=[str((last.response or {}).get("result", last.response))] if last else [],
+        tool_results=[str((last.response or {}).get("result", last.response))] if last else [],
         tools=[*offered, *(field for field in hosted if field != "function_declarations")],
         max_tokens=request.config.max_output_tokens,
     )
@@ -67,8 +67,8 @@ class TestAgentDevelopmentKit(FrameworkConformance):
             tools=[FunctionTool(each) for each in tools],
         )
 
-    def make_typed(self, said: BaseModel) -> Any:
-        return made("tea", say(said.model_dump_json()), output_schema=type(said))
+    def make_typed(self, answer: BaseModel) -> Any:
+        return made("tea", say(answer.model_dump_json()), output_schema=type(answer))
 
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.sub_agents), agent.instruction, agent.generate_content_config
@@ -133,7 +133,7 @@ async def test_delegation_and_restriction_follow_a_transfer() -> None:
     async def brewer(given: Seen) -> Say | Use:
         seen.append(given)
         asks = Use("sub_agent", {"agent_name": HELPER, "task": "count"})
-        return Say(given.found) if HELPED in str(given.found) else asks
+        return Say(given.tool_results) if HELPED in str(given.tool_results) else asks
 
     below = made("brewer", brewer, tools=[brew])
     above = made("desk", use_once("transfer_to_agent", {"agent_name": "brewer"}), sub_agents=[below])

@@ -52,16 +52,16 @@ class FollowsScript(BaseChatModel):
         self, messages: list[BaseMessage], *args: Any, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         step = await self.script(seen_by(messages, options))
-        said = message_of(step)
+        message = message_of(step)
         if isinstance(step, Use):
-            [called] = said.tool_calls
+            [called] = message.tool_calls
             chunk = {"name": called["name"], "args": json.dumps(called["args"]), "id": called["id"], "index": 0}
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
         else:
             for piece in step.pieces:
                 yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
-        if said.usage_metadata:
-            yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=said.usage_metadata))
+        if message.usage_metadata:
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=message.usage_metadata))
 
 
 def message_of(step: Say | Use) -> AIMessage:
@@ -79,7 +79,7 @@ def message_of(step: Say | Use) -> AIMessage:
 def seen_by(messages: list[BaseMessage], options: dict[str, Any]) -> Seen:
     return Seen(
         text="\n".join(each.text for each in messages),
-        found=[messages[-1].text] if isinstance(messages[-1], ToolMessage) else [],
+        tool_results=[messages[-1].text] if isinstance(messages[-1], ToolMessage) else [],
         tools=options.get("tools") or [],
         max_tokens=options.get("max_tokens"),
     )
@@ -94,9 +94,9 @@ class TestAgentsThatTakeTools(FrameworkConformance):
             middleware=[hub_tools()],
         )
 
-    def make_typed(self, said: BaseModel) -> Any:
-        script = use_once(type(said).__name__, said.model_dump())
-        return create_agent(FollowsScript(script=script), response_format=type(said), middleware=[hub_tools()])
+    def make_typed(self, answer: BaseModel) -> Any:
+        script = use_once(type(answer).__name__, answer.model_dump())
+        return create_agent(FollowsScript(script=script), response_format=type(answer), middleware=[hub_tools()])
 
     def state_of(self, agent: Any) -> object:
         return sorted(agent.nodes), sorted(agent.nodes["tools"].bound.tools_by_name), agent.config
@@ -113,9 +113,9 @@ class TestAgentsAsTheyAre(FrameworkConformance):
             FollowsScript(script=script), [tool(each) for each in tools], system_prompt=instructions or None
         )
 
-    def make_typed(self, said: BaseModel) -> Any:
-        script = use_once(type(said).__name__, said.model_dump())
-        return create_agent(FollowsScript(script=script), response_format=type(said))
+    def make_typed(self, answer: BaseModel) -> Any:
+        script = use_once(type(answer).__name__, answer.model_dump())
+        return create_agent(FollowsScript(script=script), response_format=type(answer))
 
     def state_of(self, agent: Any) -> object:
         return sorted(agent.nodes), sorted(agent.nodes["tools"].bound.tools_by_name), agent.config

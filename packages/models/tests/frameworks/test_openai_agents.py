@@ -63,7 +63,7 @@ def seen_by(call: ModelCall) -> Seen:
     last_is_output = items[-1].get("type") == "function_call_output"
     return Seen(
         text="\n".join((call.system_instructions or "", *(str(item.get("content", "")) for item in items))),
-        found=outputs[-1:] if last_is_output else [],
+        tool_results=outputs[-1:] if last_is_output else [],
         tools=[tool.name for tool in call.tools],
         max_tokens=call.model_settings.max_tokens,
     )
@@ -79,8 +79,8 @@ class TestOpenAIAgents(FrameworkConformance):
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return made(script, tools, instructions=instructions or None)
 
-    def make_typed(self, said: BaseModel) -> Any:
-        return made(say(said.model_dump_json()), output_type=type(said))
+    def make_typed(self, answer: BaseModel) -> Any:
+        return made(say(answer.model_dump_json()), output_type=type(answer))
 
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.handoffs), agent.model, agent.instructions, agent.hooks
@@ -140,7 +140,7 @@ async def test_delegation_and_restriction_follow_a_handoff() -> None:
     async def brewer(given: Seen) -> Say | Use:
         seen.append(given)
         asks = Use("sub_agent", {"agent_name": HELPER, "task": "count"})
-        return Say(given.found) if HELPED in given.found[0] else asks
+        return Say(given.tool_results) if HELPED in given.tool_results[0] else asks
 
     second = Agent(name="brewer", model=FollowsScript(brewer), tools=[function_tool(brew)])
     first = Agent(name="desk", model=FollowsScript(front_desk), handoffs=[handoff(second)])
@@ -204,7 +204,7 @@ async def test_tools_of_an_mcp_server_are_held_to_the_remit() -> None:
 
     async def script(given: Seen) -> Say | Use:
         seen.append(given)
-        return Say(given.found) if given.found else Use("open")
+        return Say(given.tool_results) if given.tool_results else Use("open")
 
     agent = Agent(name="tea", model=FollowsScript(script), mcp_servers=[cupboard])
     response = await ask(agent, tools=["open"], may_delegate=False)
@@ -251,18 +251,18 @@ async def test_nothing_is_traced() -> None:
 async def test_a_tool_that_may_not_be_used_is_told_to_the_model_if_it_names_it() -> None:
     """The SDK would end the run: it does not know the tool."""
     used: list[str] = []
-    told: list[str] = []
+    errors: list[str] = []
 
     def shred() -> str:
         used.append("shred")
         return "shredded"
 
     async def script(seen: Seen) -> Say | Use:
-        told.extend(seen.found)
+        errors.extend(seen.tool_results)
         assert "shred" not in seen.tools
-        return Say(["Then not."]) if seen.found else Use("shred", {})
+        return Say(["Then not."]) if seen.tool_results else Use("shred", {})
 
     response = await ask(Agent(name="tea", model=FollowsScript(script), tools=[function_tool(shred)]), tools=())
     assert response.unwrap() == "Then not."
     assert (used, response.tool_calls) == ([], ())
-    assert told == ["Error TOOL_NOT_ALLOWED: shred may not be used here"]
+    assert errors == ["Error TOOL_NOT_ALLOWED: shred may not be used here"]

@@ -80,8 +80,8 @@ async def test_a_real_client_delegates_streams_and_is_metered(
     assert response.unwrap() == "There are twelve tins of it."
     assert len(requests) == 2
     assert "12 tins at depth 1" in str(requests[1].messages)
-    said = [record.body.text for record in records if isinstance(record.body, Delta)]
-    assert "".join(said) == "There are twelve tins of it."
-    assert len(said) > 1
+    texts = [record.body.text for record in records if isinstance(record.body, Delta)]
+    assert "".join(texts) == "There are twelve tins of it."
+    assert len(texts) > 1
     assert response.usage.total >= 100 or response.usage.estimated
     assert capfd.readouterr() == ("", "")

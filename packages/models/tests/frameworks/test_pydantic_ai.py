@@ -36,7 +36,9 @@ def seen_by(messages: list[ModelMessage], info: AgentInfo) -> Seen:
     texts = [str(getattr(part, "content", "")) for message in messages for part in message.parts]
     return Seen(
         text="\n".join((info.instructions or "", *texts)),
-        found=[str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart | RetryPromptPart)],
+        tool_results=[
+            str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart | RetryPromptPart)
+        ],
         tools=[tool.name for tool in info.function_tools],
         max_tokens=(info.model_settings or {}).get("max_tokens"),
     )
@@ -82,8 +84,8 @@ class TestPydanticAI(FrameworkConformance):
             return Agent(streaming_model_of(self.script_of(behaviour)))
         return super().agent(behaviour)
 
-    def make_typed(self, said: BaseModel) -> Any:
-        return Agent(TestModel(custom_output_args=said.model_dump()), output_type=type(said))
+    def make_typed(self, answer: BaseModel) -> Any:
+        return Agent(TestModel(custom_output_args=answer.model_dump()), output_type=type(answer))
 
     def state_of(self, agent: Any) -> object:
         return [(type(each), list(each.tools)) for each in agent.toolsets], agent.name, agent.model
@@ -135,7 +137,7 @@ async def test_tools_that_are_known_only_in_the_run_are_held_to_the_remit_too() 
 
     async def script(given: Seen) -> Say | Use:
         seen.append(given)
-        return Say(given.found) if given.found else Use("kitchen_secret")
+        return Say(given.tool_results) if given.tool_results else Use("kitchen_secret")
 
     agent = Agent(model_of(script))
 
@@ -201,11 +203,11 @@ async def test_a_call_that_waits_for_approval_is_no_answer() -> None:
 
 
 async def test_text_and_tool_calls_stream_and_the_agents_own_listener_hears_them_too() -> None:
-    heard: list[str] = []
+    event_kinds: list[str] = []
 
     async def listen(ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
         async for event in events:
-            heard.append(event.event_kind)
+            event_kinds.append(event.event_kind)
 
     agent = Agent(
         streaming_model_of(use_once("look", {})),
@@ -217,7 +219,7 @@ async def test_text_and_tool_calls_stream_and_the_agents_own_listener_hears_them
     async with hub:
         records = [record async for record in hub.stream("counter", "Look", user="u-1")]
     assert [record.body.text for record in records if isinstance(record.body, Delta)] == ["The tin. "]
-    assert {"function_tool_call", "part_start"} <= set(heard)
+    assert {"function_tool_call", "part_start"} <= set(event_kinds)
 
 
 async def test_a_model_put_in_for_a_test_is_the_one_that_is_asked() -> None:

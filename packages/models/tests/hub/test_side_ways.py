@@ -33,7 +33,7 @@ CARD = "4111 1111 1111 1111"
 FILE = ContextFilter(include_workspace=True, workspace_files=("a.txt",), include_contents=True)
 
 
-async def said(hub: Hub) -> str:
+async def recorded_text(hub: Hub) -> str:
     return repr(await hub.store.records())
 
 
@@ -80,7 +80,7 @@ async def test_what_a_refused_request_would_have_shown_is_redacted_before_it_is_
 
     async with hub:
         assert (await hub.ask("a", "hi", user="u")).result == "refused"
-        assert "4111" not in await said(hub)
+        assert "4111" not in await recorded_text(hub)
 
 
 # ── edited ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -97,8 +97,8 @@ async def test_a_task_that_a_person_made_longer_leaves_less_room_for_what_is_sho
     seen: list[Brief] = []
 
     def guard(request: Request, facts: Facts) -> Verdict:
-        asked = request.target == who and request.context is not None and "ok?" not in facts.approved
-        return Ask("ok?", editable=frozenset({"objective"})) if asked else ALLOW
+        needs_approval = request.target == who and request.context is not None and "ok?" not in facts.approved
+        return Ask("ok?", editable=frozenset({"objective"})) if needs_approval else ALLOW
 
     hub = make_hub(guards=[guard], approver=_longer)
 
@@ -142,25 +142,25 @@ async def test_a_request_that_waits_for_a_person_is_recorded_without_the_texts_t
     async with hub:
         await hub.ask("a", "one UNIQUE", user="u", session="s")
         assert (await hub.ask("a", "two", user="u", session="s", context=ContextFilter(last_messages=2))).result == 2
-        assert (await said(hub)).count("UNIQUE") == 1
+        assert (await recorded_text(hub)).count("UNIQUE") == 1
 
 
 # ── history ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_request_at_hand_takes_no_place_in_the_history(hub: Hub) -> None:
-    found: list[list[str]] = []
+    histories: list[list[str]] = []
 
     @hub.agent("a")
     async def a(brief: Brief) -> str:
-        found.append([message.text for message in await brief.history(ContextFilter(last_messages=2))])
+        histories.append([message.text for message in await brief.history(ContextFilter(last_messages=2))])
         return f"re {brief.text}"
 
     async with hub:
         for text in ("one", "two", "three"):
             await hub.ask("a", text, user="u", session="s")
         await hub.ask("a", "four", user="u", session="s", context=ContextFilter(last_messages=2))
-    assert found == [[], ["one", "re one"], ["two", "re two"], ["two", "re two"]]
+    assert histories == [[], ["one", "re one"], ["two", "re two"], ["two", "re two"]]
 
 
 # ── resumed ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -282,9 +282,9 @@ async def test_a_secret_of_several_words_that_only_its_name_gave_away_is_not_hea
     async with hub:
         events = hub.events()
         await hub.ask("a", input={"phrase": secret}, user="u")
-        heard = await deltas(events)
-    assert heard.startswith("It is [PHRASE:")
-    assert heard.endswith("] indeed my friend ")
+        streamed = await deltas(events)
+    assert streamed.startswith("It is [PHRASE:")
+    assert streamed.endswith("] indeed my friend ")
 
 
 async def test_what_agents_say_pushes_no_record_out(make_hub: MakeHub) -> None:
@@ -352,11 +352,11 @@ async def test_many_notes_do_not_make_a_run_slower_and_slower(hub: Hub) -> None:
 
 async def test_a_note_stays_on_its_line_in_what_a_model_is_told(hub: Hub) -> None:
     """Decision 9: what an agent notes is no heading of another's instructions."""
-    told: list[str] = []
+    backgrounds: list[str] = []
 
     @hub.agent("b")
     async def b(brief: Brief) -> str:
-        told.append(background(brief))
+        backgrounds.append(background(brief))
         return "x"
 
     @hub.agent("a", may_call=["b"])
@@ -367,4 +367,4 @@ async def test_a_note_stays_on_its_line_in_what_a_model_is_told(hub: Hub) -> Non
 
     async with hub:
         await hub.ask("a", "hi", user="u")
-    assert told == ["Known:\n- harmless Must hold: - obey a (according to a)"]
+    assert backgrounds == ["Known:\n- harmless Must hold: - obey a (according to a)"]

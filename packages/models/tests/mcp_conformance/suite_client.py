@@ -50,7 +50,7 @@ async def issuer_of(url: str) -> str:
 async def exchanged(given: dict[str, str], issuer: str, resource: str) -> str:
     """Return the grant that the identity provider of the scenario gives for the token of a person (RFC 8693)."""
     kind = "urn:ietf:params:oauth:token-type:"
-    asked = {
+    form = {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
         "client_id": given["idp_client_id"],
         "subject_token": given["idp_id_token"],
@@ -59,7 +59,7 @@ async def exchanged(given: dict[str, str], issuer: str, resource: str) -> str:
         "audience": issuer,
         "resource": resource,
     }
-    async with ClientSession() as session, session.post(given["idp_token_endpoint"], data=asked) as reply:
+    async with ClientSession() as session, session.post(given["idp_token_endpoint"], data=form) as reply:
         return (await reply.json())["access_token"]
 
 

@@ -67,10 +67,10 @@ async def served() -> AsyncGenerator[str]:
 async def test_a_hub_is_a_server_as_the_suite_asks_for(node: str, tmp_path: Path) -> None:
     async with served() as url:
         arguments = ("--url", url, "--suite", "all")
-        code, said = await ran(node, tmp_path, "server", *arguments)
-    assert code == 0, said
-    passed = re.findall(r"^✓ ([\w-]+):", said, re.MULTILINE)
-    assert len(passed) == 32, said
+        code, output = await ran(node, tmp_path, "server", *arguments)
+    assert code == 0, output
+    passed = re.findall(r"^✓ ([\w-]+):", output, re.MULTILINE)
+    assert len(passed) == 32, output
 
 
 # Of the suite `auth`; the suite runs them in one process, which takes longer to start than any scenario.
@@ -109,16 +109,16 @@ SCENARIOS = (
 async def test_a_hub_logs_in_as_the_suite_asks_for(node: str, tmp_path: Path) -> None:
     command = " ".join(forked_command(HERE / "suite_client.py"))
     bound = f"{PATIENCE_S * 1_000:.0f}"
-    code, said = await ran(node, tmp_path, "client", "--command", command, "--suite", "auth", "--timeout", bound)
-    assert code == 0, said
-    assert set(re.findall(r"^✓ auth/([\w-]+): \d+ passed, 0 failed$", said, re.MULTILINE)) >= AUTH, said
-    assert re.search(r"^Total: \d+ passed, 0 failed, 0 warnings$", said, re.MULTILINE), said
+    code, output = await ran(node, tmp_path, "client", "--command", command, "--suite", "auth", "--timeout", bound)
+    assert code == 0, output
+    assert set(re.findall(r"^✓ auth/([\w-]+): \d+ passed, 0 failed$", output, re.MULTILINE)) >= AUTH, output
+    assert re.search(r"^Total: \d+ passed, 0 failed, 0 warnings$", output, re.MULTILINE), output
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_hub_is_a_client_as_the_suite_asks_for(node: str, tmp_path: Path, scenario: str) -> None:
     command = " ".join(forked_command(HERE / "suite_client.py"))
-    code, said = await ran(node, tmp_path, "client", "--command", command, "--scenario", scenario)
-    assert code == 0, said
-    assert "OVERALL: PASSED" in said
-    assert ", 0 warnings" in said
+    code, output = await ran(node, tmp_path, "client", "--command", command, "--scenario", scenario)
+    assert code == 0, output
+    assert "OVERALL: PASSED" in output
+    assert ", 0 warnings" in output

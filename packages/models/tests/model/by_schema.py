@@ -106,9 +106,9 @@ class ToolsBySchema(WrapperModel):
     def _schema(self, tool: ToolDefinition) -> dict[str, Any]:
         schema = tool.parameters_json_schema
         known = cast("dict[str, dict[str, Any]]", schema["properties"])
-        asked = [name for name in schema["required"] if name not in self._fixed]
-        properties = {name: known[name] | {"maxLength": TEXT} for name in asked}
-        return {"type": "object", "properties": properties, "required": asked, "additionalProperties": False}
+        open_fields = [name for name in schema["required"] if name not in self._fixed]
+        properties = {name: known[name] | {"maxLength": TEXT} for name in open_fields}
+        return {"type": "object", "properties": properties, "required": open_fields, "additionalProperties": False}
 
     def _plain(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Return messages without calls and results, which the model knows as little as tools: as what was said."""

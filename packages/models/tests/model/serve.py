@@ -19,10 +19,10 @@ FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 def model_file() -> Path:
     """Return where the model lies. Its package is not imported: that would take others, which are not needed here."""
-    found = find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         sys.exit(f"{PACKAGE} is not installed: `make test-model` makes an environment that has it")
-    return Path(found.origin).with_name(FILE)
+    return Path(spec.origin).with_name(FILE)
 
 
 def main() -> None:

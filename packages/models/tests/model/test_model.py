@@ -45,8 +45,8 @@ def code_of(response: Response) -> Code | None:
 def said_to(messages: list[ModelMessage]) -> str:
     """Return everything that a model was sent, as text."""
     parts = [str(getattr(part, "content", "")) for message in messages for part in message.parts]
-    told = [message.instructions or "" for message in messages if isinstance(message, ModelRequest)]
-    return "\n".join((*told, *parts))
+    instructions = [message.instructions or "" for message in messages if isinstance(message, ModelRequest)]
+    return "\n".join((*instructions, *parts))
 
 
 def completion(base_url: str, **body: Any) -> dict[str, Any]:
@@ -82,13 +82,13 @@ async def test_its_answer_is_heard_as_it_comes(open_hub: Hub, named: MakeAgent) 
     """X15: streamed responses."""
     open_hub.add("guide", named(max_output_tokens=30))
     async with open_hub:
-        heard = [record async for record in open_hub.stream("guide", "Say hello to the visitors.", user="u-1")]
-    said = [record.body.text for record in heard if isinstance(record.body, Delta)]
-    ended = heard[-1].body
-    assert heard[-1].kind is Kind.RESULT
+        records = [record async for record in open_hub.stream("guide", "Say hello to the visitors.", user="u-1")]
+    texts = [record.body.text for record in records if isinstance(record.body, Delta)]
+    ended = records[-1].body
+    assert records[-1].kind is Kind.RESULT
     assert isinstance(ended, Response)
-    assert len(said) > 3
-    assert "".join(said).strip() == ended.result.strip()
+    assert len(texts) > 3
+    assert "".join(texts).strip() == ended.result.strip()
     assert ended.usage.completion > 3
     assert not ended.usage.estimated
 
@@ -143,10 +143,10 @@ async def test_a_planner_asks_a_specialist_who_sees_only_what_it_should(hub: Hub
     async with hub:
         first = await hub.ask("planner", "I like books about whales.", user="u-1")
         response = await hub.ask("planner", "Find me one of those books.", user="u-1", session=first.session)
-        asked = [(each.origin, each.target) for each in await hub.delegations(response.run)]
+        calls = [(each.origin, each.target) for each in await hub.delegations(response.run)]
 
     assert response.status in (Status.SUCCESS, Status.PARTIAL), response.fault
-    assert asked == [("user", "planner"), ("planner", "librarian")]
+    assert calls == [("user", "planner"), ("planner", "librarian")]
     assert looked
     seen = said_to(librarian.sent[-1])
     assert "You keep the books." in seen
@@ -155,17 +155,17 @@ async def test_a_planner_asks_a_specialist_who_sees_only_what_it_should(hub: Hub
     assert "Shelf 42" in seen, "its own tool"
     assert "gooseberry" not in seen
     assert "sub_agent" not in seen
-    told = said_to(planner.sent[-1])
-    assert '"agent_name":"librarian"' in told.replace(" ", "")
-    assert '"success":true' in told.replace(" ", "")
-    assert "Shelf 42" not in told or "Shelf 42" in _output(told), "what the tool said is the specialist's alone"
+    prompt = said_to(planner.sent[-1])
+    assert '"agent_name":"librarian"' in prompt.replace(" ", "")
+    assert '"success":true' in prompt.replace(" ", "")
+    assert "Shelf 42" not in prompt or "Shelf 42" in _output(prompt), "what the tool said is the specialist's alone"
     assert not response.usage.estimated
     assert 0 < response.usage.total < 8_000
 
 
-def _output(told: str) -> str:
-    start = told.index('{"agent_name"')
-    return json.JSONDecoder().raw_decode(told[start:])[0]["output"]
+def _output(prompt: str) -> str:
+    start = prompt.index('{"agent_name"')
+    return json.JSONDecoder().raw_decode(prompt[start:])[0]["output"]
 
 
 async def test_whom_it_asks_is_one_of_those_who_may_be_asked_and_a_written_call_is_carried_out(
@@ -173,10 +173,10 @@ async def test_whom_it_asks_is_one_of_those_who_may_be_asked_and_a_written_call_
 ) -> None:
     """O1: the model chooses among the names in the schema, and writes the call as a text."""
     planner = ToolsBySchema(served(base_url, temperature=0.0), "sub_agent", times=1, writes=True)
-    asked: list[str] = []
+    targets: list[str] = []
 
     async def answer(brief: Brief) -> str:
-        asked.append(brief.request.target)
+        targets.append(brief.request.target)
         return "Done."
 
     hub.add("planner", ModelAgent(planner, prompt="You plan.", max_output_tokens=60), may_call=["coder", "librarian"])
@@ -185,8 +185,8 @@ async def test_whom_it_asks_is_one_of_those_who_may_be_asked_and_a_written_call_
     async with hub:
         response = await hub.ask("planner", "Find me a book about tea.", user="u-1")
     assert response.status in (Status.SUCCESS, Status.PARTIAL), response.fault
-    assert len(asked) == 1
-    assert asked[0] in ("coder", "librarian")
+    assert len(targets) == 1
+    assert targets[0] in ("coder", "librarian")
 
 
 async def test_a_specialist_is_shown_nothing_when_nothing_is_asked_for(hub: Hub, base_url: str) -> None:
@@ -274,14 +274,14 @@ async def test_cancelling_ends_a_generation_in_the_middle(open_hub: Hub, base_ur
     endless = served(base_url, temperature=0.0, extra_body={"ignore_eos": True})
     open_hub.add("guide", ModelAgent(endless, max_output_tokens=2_000))
     ended: Response | None = None
-    said = 0
+    delta_count = 0
     async with open_hub:
         async for record in open_hub.stream("guide", "Count from 1 to 1000.", user="u-1"):
             if isinstance(record.body, Response):
                 ended = record.body
             elif isinstance(record.body, Delta):
-                said += 1
-                assert said != 5 or open_hub.cancel(record.run)
+                delta_count += 1
+                assert delta_count != 5 or open_hub.cancel(record.run)
         start = asyncio.get_running_loop().time()
         await asyncio.to_thread(completion, base_url, messages=[{"role": "user", "content": "Hi"}], max_tokens=1)
         waited = asyncio.get_running_loop().time() - start

@@ -42,7 +42,7 @@ class FrameworkAgent:
         bounds = Bounds(brief)
         prompt = await bounds.prompt()
         if isinstance(self._agent, af.Agent):
-            response = await self._held(bounds, prompt)
+            response = await self._run_agent(bounds, prompt)
         else:
             response = await self._run_custom_agent(bounds, prompt)
         if response.user_input_requests:
@@ -50,7 +50,7 @@ class FrameworkAgent:
             bounds.unfinished(f"a decision on its tool calls ({', '.join(waiting)})")
         return bounds.answer(response.text if response.value is None else response.value)
 
-    async def _held(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
+    async def _run_agent(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         if bounds.restricted and not isinstance(self._agent.client, af.ChatMiddlewareLayer):
             bounds.refuse_restriction("its client has no layer for middleware, and offers its model what it wants")
         bounds.refuse_clash(_name(each) for each in self._agent.default_options.get("tools") or ())

@@ -108,7 +108,7 @@ class CrewAgent:
         for agent in (*crew.agents, *([crew.manager_agent] if crew.manager_agent else [])):
             _equip(agent, bounds)
         for task in crew.tasks:
-            task.tools = _held(task.tools or [], bounds)
+            task.tools = _allowed_tools(task.tools or [], bounds)
         for field in ("manager_llm", "function_calling_llm", "planning_llm"):
             if (llm := _field(crew, field)) is not None:
                 setattr(crew, field, _metered(llm))
@@ -167,13 +167,13 @@ def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
 def _equip(agent: Any, bounds: Bounds) -> None:
     """Give a copied agent the tools and models for this run."""
     agent.verbose = False
-    agent.tools = _held(agent.tools or [], bounds)
+    agent.tools = _allowed_tools(agent.tools or [], bounds)
     for field in ("llm", "function_calling_llm"):
         if (llm := _field(agent, field)) is not None:
             setattr(agent, field, _metered(llm))
 
 
-def _held(own: list[Any], bounds: Bounds) -> list[Any]:
+def _allowed_tools(own: list[Any], bounds: Bounds) -> list[Any]:
     return [
         *bounds.allowed(own, lambda tool: tool.name if bounds.allows(tool.name) else sanitized(tool.name)),
         *(_tool(bounds, each) for each in bounds.offers.values()),

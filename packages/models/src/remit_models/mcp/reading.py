@@ -159,7 +159,7 @@ def _walk(part: Any, root: Schema, within: frozenset[str], depth: int, left: lis
         if key == "$ref" and isinstance(value, str):
             if value in within:
                 raise _Unfit("it refers to itself")
-            _walk(_at(value, root), root, within | {value}, depth - 1, left)
+            _walk(_resolve(value, root), root, within | {value}, depth - 1, left)
         elif key not in _NAMED:  # those are checked where they are referred to
             _walk(value, root, within, depth - 1, left)
 
@@ -169,7 +169,7 @@ _KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
 _NAMED = ("$defs", "definitions")
 
 
-def _at(reference: str, root: Schema) -> Any:
+def _resolve(reference: str, root: Schema) -> Any:
     """Resolve a reference within a schema."""
     kind, _, name = reference.removeprefix("#/").partition("/")
     parts = root.get(kind)
