@@ -30,9 +30,17 @@ def test_what_was_promised_holds_with_a_fault_at_every_place_and_a_seed_repeats_
     assert first == second
 
 
-def test_the_calls_of_killed_hubs_can_be_collected() -> None:
-    """In this scenario calls with others below them are collected when no loop runs any more."""
-    process = start("--seed", "700060", "--runs", "1")
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param("700060", id="calls with others below them are collected when no loop runs any more"),
+        pytest.param("20000065.48", id="a hub that stood still reads what its successor sent"),
+        pytest.param("20800004.40", id="a request is cancelled while the store is away"),
+        pytest.param("20800061.69", id="the hub between a cancelled call and its work is dead"),
+    ],
+)
+def test_what_was_found_once_stays_repaired(seed: str) -> None:
+    process = start("--seed", seed, "--runs", "1")
     output = process.communicate(timeout=BOUND_S)[0]
     assert process.returncode == 0, output
 

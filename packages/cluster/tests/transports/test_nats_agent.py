@@ -35,7 +35,7 @@ class SlowStore:
 
     handed_back, traceparent = False, ""
 
-    async def cancel_call(self, agent: str, run: str) -> bool:
+    async def cancel_call(self, agent: str, run: str, user: str) -> bool:
         self.withdrawn.append(run)
         return True
 

@@ -27,6 +27,7 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.runtime import root_runs
 from remit.runtime.ports import StoreError
+from remit.runtime.ports.store import ANYONES, Submitted
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import OVER_MS, a_request, a_response
@@ -733,3 +734,40 @@ async def test_a_cancel_is_not_recorded_in_a_run_that_another_hub_took_before_it
         kinds = [record.kind for record in await store.records(run=question.request.run)]
     assert Kind.NOTICE not in kinds
     assert kinds[-1] is Kind.RESULT
+
+
+class AwayStore(MemoryStore):
+    """A store that cannot take the first request, whose user cancels it meanwhile."""
+
+    hub: Hub
+    away = True
+
+    async def submit(self, request: Request, digest: bytes, **options: Any) -> Submitted:
+        if self.away:
+            self.away = False
+            assert self.hub.cancel(request.id, "not any more")
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, "the connection was lost"))
+        return await super().submit(request, digest, **options)
+
+
+async def test_a_request_that_was_cancelled_while_the_store_was_away_stays_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(root_runs, "LEASE_MS", 300)
+    store = AwayStore()
+    store.hub = hub = Hub(store=store)
+    began: list[str] = []
+
+    @hub.agent("pay")
+    async def pay(brief: Brief) -> str:
+        began.append(brief.text)
+        return "paid"
+
+    assert pay
+    async with hub, asyncio.timeout(PATIENCE_S):
+        first = await hub.ask("pay", "Pay bob.", user="u", request_id="1")
+        while not await store.named("1", ANYONES):
+            await asyncio.sleep(0.01)
+        again = await hub.ask("pay", "Pay bob.", user="u", request_id="1")
+    assert (first.fault and first.fault.code, again.status) == (Code.STORE_UNAVAILABLE, Status.CANCELLED)
+    assert began == []

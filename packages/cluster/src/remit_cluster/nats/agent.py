@@ -73,7 +73,7 @@ class Carrier(Protocol):
         """Bring a request to a host, or queue it; False: the queue is full."""
         ...
 
-    async def cancel_call(self, agent: str, run: str) -> bool:
+    async def cancel_call(self, agent: str, run: str, user: str) -> bool:
         """Stop a request that nobody waits for any more; True: no host had taken it."""
         ...
 
@@ -130,7 +130,7 @@ class BusAgent(Remote):
         except asyncio.CancelledError:
             # A resumed run submits the same request under the same id, and gets its outcome.
             if not line.handed_back:
-                await shielded(self._cancel_submitted(submitting, line), CANCEL_S)
+                await shielded(self._cancel_submitted(submitting, request, line), CANCEL_S)
             raise
         finally:
             submitting.cancel()
@@ -182,13 +182,15 @@ class BusAgent(Remote):
                     reported.add((question.id, question.agreed))
                     await line.record_approval(question)
 
-    async def _cancel_submitted(self, submitting: asyncio.Future[HandedOver], line: RemoteHandle) -> None:
-        """Stop a request that may still be on its way to the store: a commit ends, whoever waits for it."""
-        await self._cancel((await submitting).run, line)
+    async def _cancel_submitted(
+        self, submitting: asyncio.Future[HandedOver], request: Request, line: RemoteHandle
+    ) -> None:
+        """Stop a request that nobody waits for any more, and keep what it had finished.
 
-    async def _cancel(self, run: str, line: RemoteHandle) -> None:
-        """Stop a run that nobody waits for any more, and keep what it had finished."""
-        if await self._carrier.cancel_call(self._name, run):
+        It may still be on its way to the store: a commit ends, whoever waits for it.
+        """
+        run = (await submitting).run
+        if await self._carrier.cancel_call(self._name, run, request.remit.user):
             line.doubt("")
         elif (ended := await self._shared.outcome(run, CANCEL_S)) is not None:
             line.settle(ended)

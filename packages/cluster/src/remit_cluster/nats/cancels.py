@@ -66,14 +66,17 @@ class BusCancels:
         payload = self._proofs.sign(subject, _sealed(self._shared.keys, order))
         return await _ask(self._connection, subject, payload, self._proofs)
 
-    async def cancel_call(self, agent: str, run: str) -> bool:
-        """Stop a request that nobody waits for any more; True: no host had taken it.
+    async def cancel_call(self, agent: str, run: str, user: str) -> bool:
+        """Stop a request of a *user* that nobody waits for any more; True: no host had taken it.
 
         Its host hears of it over the bus, and the store is told as soon as it can be.
         """
-        subject, why = self._subjects.cancel(agent), "its caller was stopped"
+        return await self._cancel(self._subjects.cancel(agent), run, user)
+
+    async def _cancel(self, subject: str, run: str, user: str) -> bool:
+        why = "its caller was stopped"
         order = CancelOrder(run, self._shared.hub, why)
-        telling = self._start(self._tell_store(run, why))
+        telling = self._start(self._tell_store(run, user, why))
         await self._connection.publish(subject, self._proofs.sign(subject, _sealed(self._shared.keys, order)))
         return await asyncio.shield(telling)
 
@@ -83,12 +86,15 @@ class BusCancels:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _tell_store(self, run: str, why: str) -> bool:
+    async def _tell_store(self, run: str, user: str, why: str) -> bool:
         while True:
             try:
                 if await self._shared.withdraw(run, fault(Code.CANCELLED, f"cancelled: {why}")):
                     return True
                 await self._shared.cancel(run, why)
+                # If its hub is dead, no other has the run before its lease ends; what it handed over goes on meanwhile.
+                for part in await self._shared.handed_over(run, user):
+                    self._start(self._cancel(self._subjects.cancel(), part, user))
                 return False
             except StoreError as error:
                 log.debug("the store is not told yet to cancel %s: %s", run, error.fault.message)

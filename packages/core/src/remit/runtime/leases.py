@@ -188,7 +188,7 @@ class Leases:
     async def _keep(self) -> None:
         while True:
             try:
-                await self._records.record_late()
+                await self._runs.record_late()
                 await self._compare_claims()
                 await self._sweep()
             except Exception as error:  # noqa: BLE001 - logged; what expired is still there

@@ -212,6 +212,8 @@ class RootRuns:
         self._records = records
         self._budgets = UserBudgets(dispatch.parts)
         self.active = ActiveRuns(self._gone)
+        self._cancelled: list[tuple[Request, bytes, Fault]] = []
+        """Requests that were cancelled while the store could not take them, with their digests."""
 
     @property
     def lease_ms(self) -> int:
@@ -276,6 +278,8 @@ class RootRuns:
                 self.active.call_off(going.run, why)
             return going is not None
         frame.run.called_off = frame.run.called_off or (frame.parent is None and _is_order(why))
+        if frame.run.epoch == 0:  # it is still on its way to the store
+            self.active.call_off(frame.run.id, why)
         self._dispatch.recording.notice(frame, why.message, why.code)
         self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
@@ -302,7 +306,24 @@ class RootRuns:
             # A run that was still being admitted may start after this; the next round of the loop finds it.
             await self.active.wait_for_one(CLOSING_S)
         with suppress(StoreError):
-            await self._records.record_late()
+            await self.record_late()
+
+    async def record_late(self) -> None:
+        """Record what the store could not take before: outcomes, and cancels of requests that it never got.
+
+        Such a request may come again under its id, also at another hub, and stays cancelled.
+        """
+        await self._records.record_late()
+        while self._cancelled:
+            request, content, why = self._cancelled[0]
+            run = Run(request, 0, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
+            clean = await self._admission.redacted(run, request)
+            known = await self._records.park(clean, content, LEASE_MS)
+            if known is None:
+                await self._records.refuse(request, why, keep=True)
+            elif known.response is None:
+                await self.pass_cancel_on(known.run, why)
+            self._cancelled.pop(0)
 
     def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
         """Run a root request in its own task; *content* is the digest of the request."""
@@ -338,6 +359,9 @@ class RootRuns:
                 ended = await self._records.refuse(request, error.fault, keep=kept)
                 return await self._wherever(request, ended, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
+            why = self.active.why_called_off(request.run)
+            if why is not None and _is_order(why) and request.id != request.run:
+                self._cancelled.append((request, content, why))
             return self._records.refused(request, error.fault)
         finally:
             self._records.unpark(request.run)

@@ -306,6 +306,10 @@ class SharedRequests:
         """Tell the hub that executes a run to stop it, through the store."""
         await self._parts.store.control(run, "cancel", self._sender.name, reason)
 
+    async def handed_over(self, run: str, user: str) -> list[str]:
+        """Return the runs of other hubs on this store that a run of a *user* has asked for."""
+        return [there for _, there in await self._parts.store.handed_over(run, user)]
+
     def running(self, order: CancelOrder) -> ActiveRun | None:
         """Return the run that an order names, if it may cancel it and this hub has it."""
         return self._runs.running(order.run, order.sender, order.scope)
