@@ -41,7 +41,7 @@ from remit.agents.function import AgentFunction
 from remit.policy.aggregate import Blend
 from remit.protocol.envelope import Forwarded, Json
 from remit.protocol.records import StepPlan
-from remit.runtime.brief import AvailableAgent, Work
+from remit.runtime.brief import AvailableAgent, OwnTool, Work
 from remit.runtime.text_reader import text_reader
 from remit_cli.processes.process import ProcessAgent
 from samples import a_request, a_response
@@ -106,6 +106,11 @@ class Desk:
             await self.delegated.wait()
             return None
         raise RemitError(fault(Code.TOOL_NOT_ALLOWED, f"{tool} is not for you"))
+
+    async def use_own(
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+    ) -> Json:
+        return await run(arguments)
 
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
         self.reported_texts.put_nowait(text)

@@ -115,7 +115,7 @@ def test_a_short_text_like_the_last_one_is_drafted_as_any_call(
     reserved: int,
 ) -> None:
     parent = a_caller(caller, a_request(target="prime", remit=held, session="s", correlation="c"))
-    request = draft(parent, first, card, "run-1.1", left_ms, 7, limits, caller)
+    request = draft(parent, first, card, "run-1.1", left_ms, 7, limits, caller, is_remote=False)
     entry = RegisteredAgent(card, nothing, "tag@hub")
     last = passed_call(request, parent, first, entry, caller, limits, GUARDS)
     parent.reserved = reserved
@@ -124,14 +124,14 @@ def test_a_short_text_like_the_last_one_is_drafted_as_any_call(
         return
     tokens = tokens_again(last, parent, limits)
     if tokens is not None:
-        expected = draft(parent, second, card, "run-1.2", left_later_ms, 8, limits, caller)
+        expected = draft(parent, second, card, "run-1.2", left_later_ms, 8, limits, caller, is_remote=False)
         assert draft_again(last, second, "run-1.2", left_later_ms, 8, tokens) == expected
 
 
 def test_a_call_whose_tokens_were_cut_is_not_repeated() -> None:
     call, limits = Call(target="tag", objective="one", max_tokens=2_000), Limits()
     parent = a_caller(CALLER, a_request(target="prime"))
-    request = draft(parent, call, CALLEE.card, "run-1.1", 60_000, 7, limits)
+    request = draft(parent, call, CALLEE.card, "run-1.1", 60_000, 7, limits, is_remote=False)
     assert request.remit.tokens == 1_000
     assert passed_call(request, parent, call, CALLEE, CALLER, limits, GUARDS) is None
 
@@ -165,7 +165,9 @@ class Scene:
     def drafted(self, text: str, left_ms: int, at_once: int | None) -> tuple[CallAttempt, Request]:
         call = Call(target="tag", objective=text, max_tokens=100)
         attempt = attempt_at(self.parent, call, self.parts.registry.agents, at_once=at_once)
-        return attempt, draft(self.parent, call, CALLEE.card, attempt.path, left_ms, 8, self.parts.limits)
+        return attempt, draft(
+            self.parent, call, CALLEE.card, attempt.path, left_ms, 8, self.parts.limits, is_remote=False
+        )
 
     def facts(self, attempt: CallAttempt, request: Request) -> Facts:
         return facts_of_call(cast("RuntimeContext", self.parts), attempt, request, CALLER, 0.0, repeated=False)
