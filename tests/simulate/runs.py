@@ -17,7 +17,7 @@ from simulate.world import SimulatedWorld
 # After a fault at each place in turn, so many runs with several faults.
 RANDOM_RUNS = 20
 # Garbage is collected between runs only: a task that is collected runs its `finally` blocks.
-COLLECT_EVERY = 10
+COLLECT_EVERY = 40
 
 
 class RunResult(NamedTuple):

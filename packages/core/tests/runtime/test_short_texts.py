@@ -139,7 +139,7 @@ def test_a_call_whose_tokens_were_cut_is_not_repeated() -> None:
 @pytest.mark.parametrize("changed", ["card", "caller", "limits", "call"])
 def test_another_card_other_limits_or_other_tokens_make_another_call(changed: str) -> None:
     call, limits = Call(target="tag", objective="one", max_tokens=100), Limits()
-    last = PassedCall(a_request(), 100, 30_000, CALLEE.card, CALLER, limits, GUARDS)
+    last = PassedCall(a_request(), 100, 30_000, CALLEE.card, CALLER, limits, GUARDS, is_share=False, draws=0)
     given = {"call": call, "card": CALLEE.card, "caller": CALLER, "limits": limits}
     assert is_like(last, **given)  # pyright: ignore[reportArgumentType]
     other = {"call": replace(call, max_tokens=99), "card": a_card(), "caller": replace(CALLER), "limits": Limits()}

@@ -330,14 +330,14 @@ _SECTIONS = ("store", "redaction")
 _HEADER = re.compile(r"^(?=\[)", re.MULTILINE)
 
 
-def salvaged(path: Path, *, overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> Team | None:
+def salvaged(path: Path, *, overrides: Sequence[str]) -> Team | None:
     """Return a team with only the sections about its store; None if those are invalid."""
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return None
     values = _sections(text)
-    for override in (*from_environment(environ, values), *from_flags(overrides)):
+    for override in (*from_environment(os.environ, values), *from_flags(overrides)):
         if isinstance(override, Override) and override.place[0] in _SECTIONS:
             apply(override, values)
     if any(wrong_fields(values, file_type())):

@@ -141,14 +141,12 @@ def find_team(
     return None
 
 
-def recorded_store(
-    file: Path, *, overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ
-) -> Path | None:
+def recorded_store(file: Path, *, overrides: Sequence[str]) -> Path | None:
     """Return the existing SQLite file of a team; None if the whole team file must be read to know which it is.
 
     Commands that read the record do not wait for checks of agents, peers and workflows.
     """
-    if overrides or any(name.startswith(PREFIX) and BETWEEN in name for name in environ):
+    if overrides or any(name.startswith(PREFIX) and BETWEEN in name for name in os.environ):
         return None
     with suppress(OSError, ValueError, RecursionError):
         values = tomllib.loads(file.read_bytes().decode("utf-8-sig"))

@@ -40,7 +40,7 @@ class RemainingBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     time_left_ms: int
     tokens_left: int
-    heard: int
+    reported: int
     """Tokens that the process had reported as spent by then; later ones are not yet subtracted from `tokens_left`."""
 
 

@@ -340,7 +340,9 @@ class RequestHandler:
 
     def _account(self) -> RemainingBudget:
         brief = self._brief
-        return RemainingBudget(time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), heard=self._reported)
+        return RemainingBudget(
+            time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), reported=self._reported
+        )
 
     def _answer(self, given: Raw) -> Answer:
         try:

@@ -352,7 +352,7 @@ class RemoteBriefBackend:
         self._deadline = time.monotonic() + account.time_left_ms / 1_000
 
     def _tokens_left(self) -> int:
-        return self._account.tokens_left - (self._spent - self._account.heard)
+        return self._account.tokens_left - (self._spent - self._account.reported)
 
     def _count(self, response: Response) -> Response:
         self._spent_below += response.usage.total

@@ -77,7 +77,7 @@ class LineDisplay:
         pass
 
 
-def display_for(tree: Tree, now_ms: Callable[[], int] = now_ms) -> Display:
+def display_for(tree: Tree) -> Display:
     """Return the tree where stderr is a terminal that can redraw, and lines elsewhere."""
     if not can_redraw():
         return LineDisplay()

@@ -239,10 +239,13 @@ def headline(tree: Tree, response: Response) -> str:
     return ", ".join(parts)
 
 
-def join_parts(parts: tuple[str, ...], most: int = 10) -> str:
+MOST_PARTS = 10
+
+
+def join_parts(parts: tuple[str, ...]) -> str:
     """Return the names of parts; if there are many, only the first ones."""
-    shown = ", ".join(one_line(part, 60) for part in parts[:most])
-    return f"{shown} and {len(parts) - most:,} more" if len(parts) > most else shown
+    shown = ", ".join(one_line(part, 60) for part in parts[:MOST_PARTS])
+    return f"{shown} and {len(parts) - MOST_PARTS:,} more" if len(parts) > MOST_PARTS else shown
 
 
 # ── as documents ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -52,14 +52,14 @@ _BUS = "bus"
 class Bus:
     """A hub's side of the bus. It is opened with the hub, and works as far as NATS does."""
 
-    def __init__(self, engine: Hub, settings: BusSettings, *, team: str, hosts: Collection[str] | None) -> None:
+    def __init__(self, hub: Hub, settings: BusSettings, *, team: str, hosts: Collection[str] | None) -> None:
         """*hosts* are the agents that this hub takes requests for; None: all of its own."""
-        self._engine = engine
-        self._shared = engine.shared
+        self._hub = hub
+        self._shared = hub.shared
         self._team = team
         self._hosts = hosts
         self._subjects = Subjects(team)
-        self._connection = Connection(settings, f"{team} {engine.shared.worker}")
+        self._connection = Connection(settings, f"{team} {hub.shared.worker}")
         self._refused = RefusedMessages(self._record_refusal)
         self._proofs = BusProofs(settings.proofs, self._refuse)
         self._queue = WorkQueue(self._connection, self._subjects, self._proofs)
@@ -85,8 +85,8 @@ class Bus:
 
     async def open(self) -> None:
         """Connect, say what this hub hosts and take requests; without NATS, go on trying in the background."""
-        remotes = self._engine.remotes
-        own = [name for name in self._engine.cards if name not in remotes]
+        remotes = self._hub.remotes
+        own = [name for name in self._hub.cards if name not in remotes]
         agents = own if self._hosts is None else [name for name in own if name in self._hosts]
         if (why := self._proofs.not_allowed(agents)) is not None:
             raise RemitError(why)
@@ -96,13 +96,13 @@ class Bus:
             self._queue,
             self._proofs,
             self._shared,
-            lambda run, live: self._engine.follow(run, live=live),
+            lambda run, live: self._hub.follow(run, live=live),
             agents,
         )
         self._since_ms = time.time_ns() // 1_000_000
         self._connection.on_connected.append(self._connected)
         self._shared.announce = self._cancels.announce
-        callees = frozenset[str]().union(*(self._engine.cards[name].callees for name in own))
+        callees = frozenset[str]().union(*(self._hub.cards[name].callees for name in own))
         self._presence.expect(callees & remotes.keys(), everyone="*" in callees)
         await self._connection.open()
         await self._presence.open()
@@ -144,13 +144,13 @@ class Bus:
         self._host.look()
 
     def _refuse(self, what: str, why: Fault) -> None:
-        self._engine.metrics.turned_away[why.code.value] += 1
+        self._hub.metrics.turned_away[why.code.value] += 1
         self._refused.note(what, why)
 
     def _record_refusal(self, code: Code, text: str) -> None:
         log.warning("%s: %s", code.value, text)
         body = Notice(delegation=_BUS, agent=_BUS, text=text, code=code)
-        self._engine.store.append(Kind.NOTICE, time.time_ns() // 1_000_000, _BUS, _BUS, body)
+        self._hub.store.append(Kind.NOTICE, time.time_ns() // 1_000_000, _BUS, _BUS, body)
 
     async def _say(self) -> None:
         try:
@@ -166,7 +166,7 @@ class Bus:
         To a caller that is resumed, it is resumable whatever its host says: a request that is submitted again under
         its id is not executed twice.
         """
-        self._engine.register(replace(card, resumable=True), self.agent(card.name))
+        self._hub.register(replace(card, resumable=True), self.agent(card.name))
 
     def agent(self, name: str) -> BusAgent:
         """Return an agent as other hubs host it."""
@@ -192,7 +192,7 @@ class Bus:
         return self._presence.hubs()
 
     def _described(self) -> PresentHub:
-        host, cards = self._host, self._engine.cards
+        host, cards = self._host, self._hub.cards
         names = () if host is None or host.draining else sorted(host.agents)
         agents = tuple(HostedAgent(shown_card(cards[name]), host.free(name) if host else 0) for name in names)
         return PresentHub(self._team, agents, draining=host is not None and host.draining, since_ms=self._since_ms)
@@ -208,12 +208,12 @@ class Bus:
 
     async def _look_up(self, agent: str) -> None:
         await self._presence.watch(agent)
-        if agent not in self._engine.cards:  # anybody may ask for any name
+        if agent not in self._hub.cards:  # anybody may ask for any name
             await self._presence.unwatch(agent)
 
     def _receive_card(self, card: AgentCard) -> None:
         """Add an agent of another hub that this hub's team file does not name, and follow its card."""
-        known = self._engine.cards.get(card.name)
+        known = self._hub.cards.get(card.name)
         try:
             if known is None:
                 self.add(card)
@@ -229,7 +229,7 @@ class Bus:
         newest = max(hubs, key=lambda hub: hub.since_ms, default=None)
         card = received if newest is None else newest.agents[0].card
         if (followed := _followed(card, known)) != known:
-            self._engine.reconfigure(cards=[followed])
+            self._hub.reconfigure(cards=[followed])
 
     # ── bringing requests ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -81,8 +81,6 @@ def refuse_if_full(parts: RuntimeContext, frame: Frame) -> None:
 
 log = logging.getLogger("remit")
 
-NONE: frozenset[str] = frozenset()
-
 
 class ToolCalls:
     """Uses tools for one delegation's agent and records each use."""
@@ -176,7 +174,7 @@ class ToolCalls:
         put if no guard put one.
         """
         frame, name, sent, parts = self._frame, known.card.name, arguments, self._dispatch.parts
-        approved, questions = NONE, 0
+        approved, questions = frozenset[str](), 0
         while True:
             raw = arguments
             if frame.run.known:
@@ -197,7 +195,7 @@ class ToolCalls:
                         before = asked_before(frame, ask.question, arguments)
                         edits = await self._dispatch.approval.consult(frame, request, ask, questions, before=before)
                         refuse_if_stopped(frame)
-                        approved, questions = (NONE if edits else approved) | {ask.question}, questions + 1
+                        approved, questions = (frozenset[str]() if edits else approved) | {ask.question}, questions + 1
                         if "input" in edits:
                             arguments = await self._with_tokens(name, edits["input"], sent)
             except RemitError as error:

@@ -70,9 +70,9 @@ class PassedCall(NamedTuple):
     limits: Limits
     guards: tuple[Guard, ...]
     """The guards that allowed it."""
-    is_share: bool = False
+    is_share: bool
     """Whether nobody set its tokens."""
-    draws: int = 0
+    draws: int
     """How many calls at once its caller's tokens are shared among, if it draws on them."""
 
 

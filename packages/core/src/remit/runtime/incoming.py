@@ -178,7 +178,7 @@ class IncomingRequests:
         *,
         unmarked: bool = False,
     ) -> Request:
-        """Return the request that *sent* becomes here, or raise a `RemitError`; see `Engine.receive`."""
+        """Return the request that *sent* becomes here, or raise a `RemitError`; see `Hub.receive`."""
         parts, created_ms = self._parts, self._parts.clock.wall_ms()
         request = receive(
             sent,

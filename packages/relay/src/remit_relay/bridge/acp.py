@@ -1,6 +1,7 @@
 """A local agent that speaks the Agent Client Protocol. Its SDK, an extra, is loaded with the first process."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from remit_relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 
 # Real agents take up to twelve seconds on a slow machine; `npx` may first download some hundred megabytes.
 START_S = 120.0
+_LINK = "remit_relay.bridge.acp_link"
 
 
 class AcpAgent(SupervisedAgent):
@@ -66,8 +68,8 @@ class AcpAgent(SupervisedAgent):
 
     async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         """Ask for the next message; see `SupervisedAgent`."""
-        # The SDK takes half a second to load, so that is done in a thread.
-        await asyncio.to_thread(import_module, "remit_relay.bridge.acp_link")
+        if _LINK not in sys.modules:  # the SDK takes half a second to load: in a thread
+            await asyncio.to_thread(import_module, _LINK)
         return await super().prompt(request)
 
     def _has_written(self, request: PromptRequest, text: Callable[[], str]) -> None:

@@ -50,12 +50,10 @@ def open_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Devic
     return device
 
 
-def create_device(
-    team: Team, name: str, gateway: str | None = None, *, environ: Mapping[str, str] = os.environ
-) -> Device:
-    """Create a device for the team, or raise a `RemitError` if it has one; its card names *gateway*."""
+def create_device(team: Team, name: str, *, environ: Mapping[str, str] = os.environ) -> Device:
+    """Create a device for the team, or raise a `RemitError` if it has one; its card names the team's gateway."""
     relay = RELAY.of(team)
-    configured = "" if relay is None else relay.gateway
+    gateway = "" if relay is None else relay.gateway
     folder = device_path(team).parent
     try:
         make_private(folder)
@@ -69,16 +67,16 @@ def create_device(
                 "To start over with a new identity, move that file and device.key away. To see it: remit devices show"
             )
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=todo))
-        return Device.create(state, name=name, gateway=configured if gateway is None else gateway)
+        return Device.create(state, name=name, gateway=gateway)
     except BaseException:
         state.close()
         raise
 
 
 @contextmanager
-def using_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Generator[Device]:
+def using_device(team: Team) -> Generator[Device]:
     """Open the team's device for a short time, to read it or the devices that it knows."""
-    device = open_device(team, environ=environ)
+    device = open_device(team)
     try:
         yield device
     finally:

@@ -410,15 +410,6 @@ SESSION = ApiOperation(
     others=_READ,
 )
 
-CLIENT_OPERATIONS = (
-    *(ASK, LOOK, READ_ALONG, CANCEL),
-    *(AGENTS, AGENT_CARD),
-    *(RUNS, RUN_TREE, CANCEL_RUN, RETRY_RUN, RESUME_RUN, ALL_EVENTS),
-    *(APPROVALS, ANSWER_SEVERAL, APPROVAL, ANSWER),
-    *(SESSIONS, SESSION),
-)
-"""Every operation that the client knows."""
-
 # ── sessions of browsers, where a server serves the console ───────────────────────────────────────────────────────────
 
 
