@@ -119,7 +119,8 @@ def test_a_rule_about_a_tool_speaks_of_its_use() -> None:
     [
         ({"tool": "pay", "to": "tag"}, "a rule is about a tool"),
         ({"tool": "pay", "capability": "PAY"}, "a rule is about a tool"),
-        ({"where": {"amount": "> much"}}, "where.amount: `> much` compares with no number"),
+        ({"tool": "pay", "where": {"amount": "> much"}}, "where.amount: `> much` compares with no number"),
+        ({"where": {"amount": "> 5"}}, "`where` needs the `tool`, or the agent"),
     ],
 )
 def test_a_rule_that_makes_no_sense_says_why(wrong: dict[str, Any], why: str) -> None:
