@@ -9,22 +9,22 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 632,
-    "lines": 151_100,
-    "lines of tests": 147_600,
+    "lines": 151_190,
+    "lines of tests": 147_800,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own.
-    "package cli: lines": 19_885,
+    "package cli: lines": 19_920,
     "package cluster: lines": 8_735,
-    # Tools that an agent brings along are used like those of the hub, and a cancel is kept while the store is away.
-    "package core: lines": 31_135,
+    # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept.
+    "package core: lines": 31_180,
     "package core: modules": 131,
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_190,
-    "package models: lines": 7_515,
+    "package models: lines": 7_550,
     "package orchestrator: lines": 17_550,
     "package otel: lines": 1_735,
     "package relay: lines": 27_360,
     "package server: lines": 27_130,
-    "lines that Hub needs": 29_695,
+    "lines that Hub needs": 29_740,
     "files run by hub.ask with a nested delegation": 37,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones.
     "entries into a file by hub.ask with a nested delegation": 162,

@@ -82,6 +82,7 @@ def _team(team_file: Path | None, overrides: Sequence[str], loaded: list[Team]) 
     for team in loaded:
         yield from _secrets(team)
         yield from _served(team)
+        yield from _clear(team)
         yield from _peers(team)
         for bring in brought("checks"):
             for address in bring():
@@ -239,6 +240,14 @@ def _secrets(team: Team) -> Iterator[Check]:
 def _served(team: Team) -> Iterator[Check]:
     for wrong in unservable(team):
         yield problem(dotted(wrong.place), wrong.message, "`remit serve` does not start until this is fixed.")
+
+
+def _clear(team: Team) -> Iterator[Check]:
+    """Name the tools and agents from which models get personal data in clear."""
+    for section, parts in (("tools", team.tools), ("agents", team.agents)):
+        for name in (name for name, each in parts.items() if each.clear):
+            says = "models get its results unredacted" if section == "tools" else "its model gets results unredacted"
+            yield warning(f"{section}.{name}", says, "Leave out `clear` unless the model needs the values themselves.")
 
 
 def _peers(team: Team) -> Iterator[Check]:

@@ -112,6 +112,9 @@ class Desk:
     ) -> Json:
         return await run(arguments)
 
+    async def for_model(self, value: Json, tool: str) -> Json:
+        return value
+
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None) -> None:
         self.reported_texts.put_nowait(text)
         self.partials.append(partial() if callable(partial) else partial)

@@ -4,7 +4,9 @@ import asyncio
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
 from remit.plugin import install_command
@@ -111,7 +113,9 @@ class ModelAgent:
         """Return what lets a tool of the agent use its model, within the agent's own budget and time."""
 
         async def sample(instructions: str, messages: tuple[Message, ...], max_tokens: int) -> Completion:
-            prompt = ModelPrompt(instructions=instructions, messages=messages[:-1], task=messages[-1].text)
+            clean = cast("list[str]", await brief.for_model([instructions, *(each.text for each in messages)]))
+            shown = tuple(replace(each, text=text) for each, text in zip(messages, clean[1:], strict=True))
+            prompt = ModelPrompt(instructions=clean[0], messages=shown[:-1], task=shown[-1].text)
             most = min(max_tokens, max(1, brief.tokens_left()))
             answer = await self.reply(brief, prompt, time_ms=brief.time_left_ms(), max_tokens=most)
             return text_of(answer.result), self.name

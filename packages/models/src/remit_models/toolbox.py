@@ -58,7 +58,7 @@ def offers(
 
 def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any]) -> ToolOffer:
     async def call(arguments: dict[str, Json]) -> str:
-        return await _result_text(lambda: brief.use(name, **arguments))
+        return await _result_text(brief, lambda: brief.use(name, **arguments), name)
 
     # Providers accept only letters, digits, `_` and `-` in a name, and at most 64 of them.
     return ToolOffer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
@@ -76,7 +76,7 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[ToolOffer
     description = f"Have another agent do a part of the work. It sees only {seen}.\nAgents:\n{known}"
 
     async def ask(given: dict[str, Json]) -> str:
-        return await _result_text(lambda: sub_agent(brief, given))
+        return await _result_text(brief, lambda: sub_agent(brief, given))
 
     async def show(_: dict[str, Json]) -> str:
         return text_of(list_agents(brief))
@@ -105,8 +105,8 @@ def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
     return schema | {"properties": listed | {"agent_name": named}}
 
 
-async def _result_text(work: Callable[[], Awaitable[Any]]) -> str:
-    """Return a tool's result as text for the model; for an error, what was wrong and what the model can do."""
+async def _result_text(brief: Brief, work: Callable[[], Awaitable[Any]], tool: str = "") -> str:
+    """Return a result as redacted text for the model; for an error, what was wrong and what the model can do."""
     try:
         value = await work()
     except RemitError as error:
@@ -114,8 +114,8 @@ async def _result_text(work: Callable[[], Awaitable[Any]]) -> str:
             raise
         why = error.fault
         details = "".join(f"\n- {problem.path}: {problem.message}" for problem in why.problems)
-        return f"Error {why.code}: {why.message}{details}\n{why.suggestion}".strip()
-    return text_of(msgspec.to_builtins(value))
+        value = f"Error {why.code}: {why.message}{details}\n{why.suggestion}".strip()
+    return text_of(await brief.for_model(msgspec.to_builtins(value), tool=tool))
 
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}

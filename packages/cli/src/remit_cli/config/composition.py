@@ -105,8 +105,8 @@ def hub_of(
 def _add_tools(made: Composition) -> None:
     hub, team = made.hub, made.team
     for name, tool in team.tools.items():
-        add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat, sees=tool.sees)
-        add(find_code(tool_at, tool.run, team.folder))
+        given = {key: getattr(tool, key) for key in ("description", "safe_to_repeat", "sees", "clear")}
+        hub.tool(name, **given)(find_code(tool_at, tool.run, team.folder))
     for each in sections():
         each.add_tools(made)
 

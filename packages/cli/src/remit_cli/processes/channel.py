@@ -141,6 +141,13 @@ class ConversationFrame(RequestFrame, frozen=True, kw_only=True, tag="conversati
     pass
 
 
+class ForModelFrame(RequestFrame, frozen=True, kw_only=True, tag="for_model"):
+    """Redact a value that the agent's model is to read."""
+
+    value: Json
+    tool: str
+
+
 class FactsFrame(RequestFrame, frozen=True, kw_only=True, tag="facts"):
     pass
 
@@ -243,6 +250,7 @@ AgentRequest = (
     | ConversationFrame
     | HistoryFrame
     | FactsFrame
+    | ForModelFrame
 )
 ToHub = (
     ReadyFrame

@@ -31,6 +31,7 @@ from remit_cli.processes.channel import (
     FailedFrame,
     FanOutFrame,
     FillFrame,
+    ForModelFrame,
     HistoryFrame,
     NoteFrame,
     OnceFrame,
@@ -328,6 +329,8 @@ class RequestHandler:
                 return await brief.history(of, wanted, max_tokens=tokens)
             case FactsFrame():
                 return await brief.facts()
+            case ForModelFrame(value=value, tool=tool):
+                return await brief.for_model(value, tool=tool)
 
     async def _cancel_uses(self) -> None:
         for use in self._own_uses.values():

@@ -68,6 +68,7 @@ from remit_cli.processes.channel import (
     FailedFrame,
     FanOutFrame,
     FillFrame,
+    ForModelFrame,
     HistoryFrame,
     NoteFrame,
     OnceFrame,
@@ -206,6 +207,9 @@ class RemoteBriefBackend:
                 await self._ask(replace(ended, fault=error.fault if isinstance(error, RemitError) else failed), object)
             raise
         return await self._ask(replace(ended, value=value), object)
+
+    async def for_model(self, value: Json, tool: str) -> Json:
+        return await self._ask(ForModelFrame(number=next(self._numbers), value=value, tool=tool), object)
 
     async def confirm(self, question: str) -> bool:
         return await self._ask(ConfirmFrame(number=next(self._numbers), question=question), bool)

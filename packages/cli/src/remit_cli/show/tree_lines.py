@@ -357,6 +357,7 @@ def _end(response: Response) -> str:
 
 def _use(use: ToolUse) -> str:
     tool = one_line(use.tool) + (f", which saw {', '.join(use.revealed)}" if use.revealed else "")
+    tool += " in clear for models" if use.clear else ""
     if use.begun:
         return f"starts to use {tool}"
     if use.fault is not None:

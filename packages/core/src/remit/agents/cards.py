@@ -105,6 +105,7 @@ class CardOptions(TypedDict, total=False):
     tokens: int | None
     draws: bool
     sees: Collection[str]
+    clear: bool
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):

@@ -170,6 +170,7 @@ def tool_from(
     description: str | None,
     safe_to_repeat: bool,
     sees: Sees = frozenset(),
+    clear: bool = False,
 ) -> Tool:
     """Make a tool of a function: its parameters are the schema, but `user` comes from the remit, not from an agent."""
     name = name or function.__name__
@@ -187,6 +188,7 @@ def tool_from(
         input_schema=schema,
         safe_to_repeat=safe_to_repeat,
         sees=sees,
+        clear=clear,
     )
 
     async def run(given: dict[str, Json], user: str) -> Json:

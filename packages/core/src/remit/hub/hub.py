@@ -309,11 +309,13 @@ class Hub:
         description: str | None = None,
         safe_to_repeat: bool = False,
         sees: Collection[str] | Mapping[str, Collection[str]] = (),
+        clear: bool = False,
     ) -> Callable[[ToolFunction], ToolFunction]:
         """Register the decorated function as a tool: its parameters are its schema; `user` is filled from the remit.
 
         *sees* are the kinds of personal data that it is given in clear, in all parameters (`["EMAIL"]`) or by
-        parameter (`{"email": ["EMAIL"]}`). The agents that use it get placeholders, also in its results.
+        parameter (`{"email": ["EMAIL"]}`). The agents that use it get placeholders, also in its results. Models get
+        its results with placeholders, unless it is *clear*.
         """
 
         def add(function: ToolFunction) -> ToolFunction:
@@ -325,6 +327,7 @@ class Hub:
                 description=description,
                 safe_to_repeat=safe_to_repeat,
                 sees=seen_by(sees, f"tool `{name or function.__name__}`"),
+                clear=clear,
             )
             self.register_tool(tool, threads.close)
             return function

@@ -120,6 +120,8 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """Whether it may be used again after a restart."""
     sees: Sees = frozenset()
     """The kinds of personal data that it gets raw, set by its team; its agents get tokens, also in its results."""
+    clear: bool = False
+    """Whether models get its results unredacted."""
 
 
 Authority = Literal["own", "caller"]
@@ -145,6 +147,8 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The tools that it may use."""
     sees: Names = frozenset()
     """Kinds of personal data that it may see raw, in requests to it and in answers to it."""
+    clear: bool = False
+    """Whether its model gets what its tools and callees return unredacted."""
     prompt: str = ""
     """The instructions that its team gives it; its code finds them in the brief."""
     may_call: Names = frozenset()

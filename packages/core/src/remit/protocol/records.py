@@ -103,6 +103,8 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Answered from the journal after a restart."""
     revealed: tuple[Name, ...] = ()
     """Kinds of personal data that the tool got raw, while its agent has tokens."""
+    clear: bool = False
+    """Whether a model gets its result unredacted."""
     fault: Fault | None = None  # What went wrong, if it failed or was denied.
 
 

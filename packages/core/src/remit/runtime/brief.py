@@ -94,6 +94,8 @@ class BriefBackend(Protocol):
         self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
     ) -> Coroutine[Any, Any, Json]: ...
 
+    def for_model(self, value: Json, tool: str) -> Coroutine[Any, Any, Json]: ...
+
     def progress(
         self, text: str, partial: Answer | Callable[[], Answer] | None, plan: StepPlan | None = None
     ) -> None: ...
@@ -352,6 +354,14 @@ class Brief:
             if raised:
                 raise raised[0] from None
             raise
+
+    def for_model(self, value: Json, *, tool: str = "") -> Coroutine[Any, Any, Json]:
+        """Return a value as this agent's model may read it: with tokens in place of personal data and secrets.
+
+        Kinds that the agent sees stay as they are, and everything does if the agent, or the *tool* whose result it is,
+        is `clear`. Tools get the values for the tokens that the model passes to them.
+        """
+        return self._backend.for_model(value, tool)
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]:
         """Ask a person whether to continue and return whether they agreed. It may take days; the clock stands still."""

@@ -259,6 +259,9 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         calls = ToolCalls(self._dispatch, self._frame, self._tools, self)
         return calls.use_own(tool, arguments, run, question, repeatable=repeatable)
 
+    def for_model(self, value: Json, tool: str) -> Coroutine[Any, Any, Json]:
+        return ToolCalls(self._dispatch, self._frame, self._tools, self).for_model(value, tool)
+
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
         return ConversationAccess(self._dispatch.parts, self._frame).state()
 

@@ -124,6 +124,9 @@ class ToolCalls:
             use_of_tool(frame, tool, {}, parts.clock.now()), facts_of_tool(parts, frame, known), TOOL_GUARDS
         )
         path, keys = f"{frame.path}.{frame.calls + 1}", parts.redactor.keys
+        if (hidden := frame.hidden) is not None:
+            light = is_light(arguments)
+            arguments = restore(arguments, hidden) if light else await aside.run(restore, arguments, dict(hidden))
         if known is None or not isinstance(verdict, Rewrite):
             assert isinstance(verdict, Refuse), "these guards never ask, and refuse where there is no card"
             why = self._still_true(tool, path, arguments, verdict.fault)
@@ -286,7 +289,7 @@ class ToolCalls:
             return None, await aside.run(self._raised, name, error, redactor.after(run, shown))
         finally:
             TOOL_CALLER.reset(calling)
-        return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
+        return await self._hidden(f"the result of tool {name}", value, shown) if tool.card.sees else (value, None)
 
     def _raised(self, tool: str, error: Exception, sealing: Sealing | None) -> Fault:
         """Return the fault for a tool's exception, with the place where it was raised, and log it."""
@@ -300,17 +303,32 @@ class ToolCalls:
             log.debug("tool %s failed in %s: %s", tool, frame.path, redactor.traced(error, sealing))
         return why
 
-    async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
-        """Return the result of a tool that sees raw values with tokens in their place; nothing if redaction fails."""
-        run, redactor, struck = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
-        sealing = redactor.after(run, shown)
+    async def for_model(self, value: Json, tool: str) -> Json:
+        """Return a value with tokens in place of raw values, but for kinds that the agent sees; see `Brief`."""
+        frame, struck = self._frame, dict[str, str | int]()
+        known = self._dispatch.parts.registry.tools.get(tool)
+        if frame.card.clear or (known is not None and known.card.clear):
+            return value
+        clean, why = await self._hidden(f"a result of {tool}" if tool else "a text", value, NOTHING, struck)
+        if why is not None:
+            raise RemitError(why)
+        if struck:
+            frame.hidden = {**(frame.hidden or {}), **struck}
+        return revealed(frame, clean)
+
+    async def _hidden(
+        self, what: str, value: Json, shown: Held, struck: dict[str, str | int] | None = None
+    ) -> tuple[Json, Fault | None]:
+        """Return a value with tokens in place of raw ones, which are added to *struck*; nothing if redaction fails."""
+        run, redactor = self._frame.run, self._dispatch.parts.redactor
+        struck, sealing = {} if struck is None else struck, redactor.after(run, shown)
         if sealing is None:
             return value, None
         try:
             value = await _struck(value, sealing, struck)
         except Exception as error:  # noqa: BLE001 - a foreign detector, and its message may hold the text it examined
-            log.error("a detector failed on the result of tool %s (%s)", tool, type(error).__name__)
-            why = f"the result of tool {tool} could not be redacted ({type(error).__name__}), so it is withheld"
+            log.error("a detector failed on %s (%s)", what, type(error).__name__)
+            why = f"{what} could not be redacted ({type(error).__name__}), so it is withheld"
             return None, fault(Code.DELEGATION_FAILED, why)
         if struck:
             redactor.keep(run, struck, of_user=True)
@@ -376,13 +394,14 @@ class ToolCalls:
         self._dispatch.recording.record_clean(Kind.TOOL, self._frame, clean)
 
     def _tool_use(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> ToolUse:
-        frame = self._frame
+        frame, known = self._frame, self._dispatch.parts.registry.tools.get(tool)
         return ToolUse(
             delegation=frame.path,
             agent=frame.card.name,
             tool=tool,
             input=arguments,
             duration_ms=duration_ms,
+            clear=frame.card.clear or (known is not None and known.card.clear),
             fault=why,
         )
 

@@ -253,6 +253,8 @@ class Frame:
     """The request as recorded, if the callee sees more of it than others may."""
     held: dict[str, str | int] | None = None
     """The raw values that its agent has sent to others, by token; the agent gets them back."""
+    hidden: dict[str, str | int] | None = None
+    """The raw values that its agent has and its model does not, by token: tools get them for what the model passes."""
     tool_calls: list[str] | None = None
     faults_below: set[FaultKey] | None = None
     """The faults of its own delegations: a fault that it only passes on did not start here."""

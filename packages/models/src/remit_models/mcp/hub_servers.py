@@ -54,6 +54,8 @@ class McpOptions(TypedDict, total=False):
     """Tools that may be used again after a restart."""
     sees: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]]
     """Kinds of personal data that its tools get raw: all tools, or by tool, or by argument."""
+    clear: Collection[str]
+    """Tools whose results models get raw."""
     prefix: str | None
     """The prefix of its tools' names; None: its name."""
     time_ms: int | None
@@ -152,6 +154,7 @@ def mcp_settings(
         allow=tuple(listed(allow, name, "allow")),
         safe_to_repeat=frozenset(listed(get("safe_to_repeat", ()), name, "safe_to_repeat")),
         sees=seen_by_server(get("sees", ()), f"MCP server `{name}`"),
+        clear=frozenset(listed(get("clear", ()), name, "clear")),
         prefix=get("prefix"),
         time_s=TIME_S if time_ms is None else time_ms / 1_000,
         max_output=MAX_OUTPUT if max_output is None else max_output,

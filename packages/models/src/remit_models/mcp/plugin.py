@@ -12,8 +12,9 @@ def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
 
 
 def checks() -> Sequence[str]:
-    """Return the check of logins at MCP servers."""
-    return ["remit_models.mcp.commands.servers:check_logins"]
+    """Return the checks of MCP servers: who is logged in, and what models get in clear."""
+    servers = "remit_models.mcp.commands.servers"
+    return [f"{servers}:check_logins", f"{servers}:check_clear"]
 
 
 def sections() -> tuple[str, ...]:

@@ -86,11 +86,11 @@ def visible_text(text: str, most: int) -> str:
 
 
 def card_of(
-    name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool, sees: Sees = frozenset()
+    name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool, sees: Sees = frozenset(), clear: bool = False
 ) -> tuple[ToolCard, str | None]:
     """Return the card of a server's tool, and what is wrong with its schema, which is then left out.
 
-    The team decides whether it is *safe_to_repeat* and what it *sees*.
+    The team decides whether it is *safe_to_repeat*, what it *sees*, and whether its results are *clear*.
     """
     wrong = unusable(tool.input_schema)
     # Readers, including models, should know that this text does not come from the team.
@@ -98,7 +98,12 @@ def card_of(
     description = f"[MCP server {server}] {purpose}".strip()
     schema = ANYTHING if wrong else tool.input_schema
     return ToolCard(
-        name=name, description=description, input_schema=schema, safe_to_repeat=safe_to_repeat, sees=sees
+        name=name,
+        description=description,
+        input_schema=schema,
+        safe_to_repeat=safe_to_repeat,
+        sees=sees,
+        clear=clear,
     ), wrong
 
 

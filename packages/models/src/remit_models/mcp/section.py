@@ -103,6 +103,9 @@ class McpSection(Section, frozen=True, kw_only=True):
             'find = ["EMAIL"] }`, or by tool and parameter `{ find = { email = ["EMAIL"] } }`.'
         ),
     ] = frozenset()
+    clear: Annotated[frozenset[str], Meta(description="Those of the tools whose results models get in clear.")] = (
+        frozenset()
+    )
     prefix: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
         Meta(
@@ -169,8 +172,9 @@ def _undecided(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
                 (*place, "token"), "`token` is for a server that has a `url`; give a program its secret in `env`"
             )
         yield from _oauth_misfits(place, section)
-        for tool in sorted(section.safe_to_repeat - set(section.allow)):
-            yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so no agent can use it")
+        for key in ("safe_to_repeat", "clear"):
+            for tool in sorted(getattr(section, key) - set(section.allow)):
+                yield WrongPart((*place, key, tool), f"`{tool}` is not in `allow`, so no agent can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
             yield WrongPart((*place, "sees", tool), f"`{tool}` is not in `allow`, so no agent can use it")
     for server, tool, name in _allowed_tools(values.get("mcp")):
@@ -262,6 +266,7 @@ def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) 
         allow=section.allow,
         safe_to_repeat=section.safe_to_repeat,
         sees=section.sees,
+        clear=section.clear,
         prefix=section.prefix,
         time_s=duration_ms(section.time) / 1_000,
         max_output=section.max_output,

@@ -57,6 +57,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Which of them are safe to repeat; what the server claims is not trusted."""
     sees: Names | dict[str, Sees] = frozenset()
     """Kinds of personal data that its tools get unredacted: all tools, or by tool; only the team decides this."""
+    clear: frozenset[str] = frozenset()
+    """The tools whose results models get unredacted."""
     prefix: str | None = None
     """Prefix of its tools' names, joined with a dot. None: the server's name. Empty: no prefix."""
     time_s: float = TIME_S
@@ -78,8 +80,9 @@ class Settings(Struct, frozen=True, kw_only=True):
             if name in tools:
                 raise team_invalid(f"MCP server `{self.name}`: `{tools[name]}` and `{tool}` would both be `{name}`")
             tools[name] = tool
-        for tool in sorted(self.safe_to_repeat - set(self.allow)):
-            raise team_invalid(f"MCP server `{self.name}`: safe_to_repeat names `{tool}`, which is not in allow")
+        for key in ("safe_to_repeat", "clear"):
+            for tool in sorted(getattr(self, key) - set(self.allow)):
+                raise team_invalid(f"MCP server `{self.name}`: {key} names `{tool}`, which is not in allow")
         for tool in sorted(set(self.sees) - set(self.allow)) if isinstance(self.sees, dict) else ():
             raise team_invalid(f"MCP server `{self.name}`: sees names `{tool}`, which is not in allow")
         if not tools:

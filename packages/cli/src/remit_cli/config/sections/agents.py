@@ -164,6 +164,8 @@ class AgentSection(Section, frozen=True, kw_only=True):
     """Hosts that the agent may reach from its sandbox: `"api.example.com:443"`."""
     sees: frozenset[Kind] = _CARD.sees
     """Kinds of personal data that the agent is given in clear."""
+    clear: bool = _CARD.clear
+    """Whether the agent's model gets what its tools and callees return in clear."""
 
 
 class CapabilitySection(Section, frozen=True, kw_only=True):
@@ -228,6 +230,8 @@ class ToolSection(Section, frozen=True, kw_only=True):
     sees: frozenset[Kind] | dict[str, frozenset[Kind]] = frozenset()
     """Kinds of personal data that the tool is given in clear: `["EMAIL"]`, or by parameter `{ email = ["EMAIL"] }`. Its
     agents get placeholders, also in its results."""
+    clear: bool = False
+    """Whether models get the tool's results in clear."""
 
 
 def _read_schema(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:

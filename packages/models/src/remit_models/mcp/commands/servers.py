@@ -198,6 +198,15 @@ def _address(team: Team, server: str) -> Address:
             raise RemitError(fault(Code.TEAM_INVALID, f"MCP server {server} has no logins", suggestion=how))
 
 
+def check_clear(team: Team) -> Iterator[Check]:
+    """Name the tools of MCP servers from which models get personal data in clear."""
+    for name, section in MCP.of(team).items():
+        for tool in sorted(section.clear):
+            says = f"models get the results of {tool} unredacted"
+            todo = "Leave it out of `clear` unless the model needs the values themselves."
+            yield warning(f"mcp.{name}", says, todo)
+
+
 def check_logins(team: Team) -> Iterator[Check]:
     """Check that somebody is logged in at each MCP server that wants it."""
     for name, section in MCP.of(team).items():
