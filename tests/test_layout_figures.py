@@ -8,22 +8,23 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 632,
-    "lines": 151_190,
-    "lines of tests": 147_800,
+    "modules": 633,
+    "lines": 151_400,
+    "lines of tests": 147_960,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own.
     "package cli: lines": 19_920,
     "package cluster: lines": 8_735,
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept.
-    "package core: lines": 31_180,
-    "package core: modules": 131,
+    # What a person is shown of a question is made in one place.
+    "package core: lines": 31_360,
+    "package core: modules": 132,
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_190,
     "package models: lines": 7_550,
     "package orchestrator: lines": 17_550,
     "package otel: lines": 1_735,
     "package relay: lines": 27_360,
-    "package server: lines": 27_130,
+    "package server: lines": 27_135,
     "lines that Hub needs": 29_740,
     "files run by hub.ask with a nested delegation": 37,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones.

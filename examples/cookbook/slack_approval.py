@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from aiohttp import request, test_utils, web
 
-from remit import Brief, Decision, Hub, InboxApprover, Question
+from remit import Brief, Decision, Hub, InboxApprover, Question, view_of
 from remit_cli import Rule, guard_of
 from remit_testing import MemoryStore
 from scripted import scripted_channel, slack_signature
@@ -20,7 +20,7 @@ store = MemoryStore()  # with a store on disk the question outlives a restart
 
 async def ask_slack(question: Question) -> Decision:
     await store.put(question)  # before anybody can click
-    text = {"type": "mrkdwn", "text": f"{question.text} {question.request.input}"}
+    text = {"type": "plain_text", "text": f"{question.text}\n{view_of(question).text()}"[:3000]}
     names = {word: {"type": "plain_text", "text": word} for word in ("approve", "reject")}
     buttons = [{"type": "button", "action_id": word, "value": question.id, "text": names[word]} for word in names]
     message = {"blocks": [{"type": "section", "text": text}, {"type": "actions", "elements": buttons}]}

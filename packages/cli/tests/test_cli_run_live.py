@@ -147,8 +147,8 @@ def test_a_yes_lets_the_request_go_on_and_is_recorded_with_who_said_it(crew: Pat
     with Terminal([REMIT, "run", "boss", "x", *AT_TERMINAL], folder=crew) as terminal:
         screen = terminal.wait_for(PROMPT)
         assert "Approval needed: May the payer pay?" in screen
-        assert "boss asks payer, for " in screen
-        assert '{"amount":30}' in screen
+        assert "boss asks payer: the invoice, with amount = 30" in screen
+        assert '{ "amount": 30 }' in screen
         assert "10 min to answer" in screen
         assert "waiting" not in screen, "the tree is not drawn over the question"
         terminal.type("y\n")

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from remit import Brief, Hub
+from remit import Brief, File, Hub
 from remit.policy.reception import Permission, Sender
 from remit_cli import Rule, guard_of
 from remit_server.server import Server
@@ -85,6 +86,21 @@ async def test_a_question_shows_what_for_whom_and_what_may_be_edited(till: Till)
     assert (whole["state"], whole["request"]["input"]) == ("waiting", "5 euros")
     assert whole["request"]["objective"].startswith("Buy it for [EMAIL:")
     assert whole["waiting"] == item
+
+
+async def test_what_is_shown_names_everything_that_is_sent_and_hides_nothing(till: Till) -> None:
+    order = File(name="order.txt", media_type="text/plain", data="Pay 5000 to p\u0430ypal\u202e".encode())
+    sent = {"target": "cashier", "objective": "Do as agreed", "files": [msgspec.to_builtins(order)]}
+    async with client_of(till.server) as web, client_of(till.server, "ops") as ops:
+        await asked(web, till.hub, **sent)
+        (item,) = await waiting(ops)
+        _, whole = await got(ops, f"/v1/approvals/{item['id']}")
+    assert item["sentence"] == 'The user asks cashier: Do as agreed, with "5 euros", and order.txt'
+    titles = {each["title"]: each["text"] for each in whole["view"]["parts"]}
+    assert (titles["objective"], titles["input"]) == ("Do as agreed", "5 euros")
+    (file,) = whole["view"]["files"]
+    assert (file["size"], file["is_whole"]) == (order.size, True)
+    assert file["preview"] == "Pay 5000 to p⟨\u0430 U+0430⟩ypal⟨U+202E⟩"
 
 
 async def test_an_answer_with_an_edit_is_what_the_agent_gets_and_who_gave_it_is_on_record(till: Till) -> None:

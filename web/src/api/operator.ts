@@ -245,6 +245,8 @@ export interface components {
              * @enum {unknown}
              */
             state: "answered" | "over" | "waiting";
+            /** @description What a person is shown before they answer; None: it was answered, or is over. */
+            view: components["schemas"]["ShownQuestion"] | null;
             waiting: components["schemas"]["WaitingApproval"] | null;
         };
         /**
@@ -2128,6 +2130,45 @@ export interface components {
             answers: components["schemas"]["NamedAnswer"][];
         };
         /**
+         * ShownFile
+         * @description A file of the request.
+         */
+        ShownFile: {
+            /** @description The SHA-256 of its content; empty for a URL. */
+            digest: string;
+            /** @description Whether the preview is all of it. */
+            is_whole: boolean;
+            media_type: string;
+            name: string;
+            /** @description Its text, or the first part of it; empty if it is no text. */
+            preview: string;
+            /** @description Its bytes; 0 for a URL. */
+            size: number;
+            url: string;
+        };
+        /**
+         * ShownPart
+         * @description A part of the request, as a person reads it.
+         */
+        ShownPart: {
+            /** @description The whole of it; a value as JSON. */
+            text: string;
+            /** @description What it is: `objective`, `input`, `handoff`. */
+            title: string;
+        };
+        /**
+         * ShownQuestion
+         * @description What a person is shown of a question.
+         */
+        ShownQuestion: {
+            /** @description The files that would be sent. */
+            files: components["schemas"]["ShownFile"][];
+            /** @description What would be sent. */
+            parts: components["schemas"]["ShownPart"][];
+            /** @description Who wants what from whom. */
+            sentence: string;
+        };
+        /**
          * ShownView
          * @description What the callee was shown, as it is recorded; it got tokens, or the values that its team lets it see.
          */
@@ -2581,6 +2622,8 @@ export interface components {
             /** @description The rule of the team file that asks; None: another guard of the hub. */
             rule: components["schemas"]["DeciderRule"] | null;
             run: string;
+            /** @description Who wants what from whom. */
+            sentence: string;
             target: string;
             user: string;
         };

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.forms import form_lines
 from remit.runtime.ports import Decision, Question
+from remit.runtime.question_view import described_file, marked, view_of
 from remit_cli.completion import question_ids
 from remit_cli.options import (
     GivenStore,
@@ -396,17 +395,17 @@ def question_of(question: Question) -> PendingQuestion:
 
 
 def _question_fields(question: Question) -> Iterator[tuple[str, str]]:
-    request = question.request
-    yield "question", question.text
-    yield "asks", f"{request.origin} → {request.target}" + (f" for {request.capability}" if request.capability else "")
-    yield "objective", request.objective
-    yield "input", text_of(request.input)
-    yield "because", request.reason
+    request, view = question.request, view_of(question)
+    yield "question", marked(question.text)
+    yield "asks", view.sentence
+    for part in view.parts:
+        yield part.title, part.text
+    for file in view.files:
+        yield "file", described_file(file)
     yield "user", request.remit.user
     yield "through", " → ".join(request.remit.chain)
     yield "limits", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
     yield "editable", ", ".join(sorted(question.editable)) or "nothing"
-    yield "form", "" if question.form is None else "\n".join(form_lines(question.form))
     yield "asked", clock_time(question.asked_ms)
     yield "expires in", spoken(max(0, question.expires_ms - now_ms()))
     yield "run", request.run

@@ -38,6 +38,7 @@ _HOMES = {
     "remit.runtime.events": ("Events",),
     "remit.runtime.audit": ("AuditVerdict",),
     "remit.runtime.ports": ("Approver", "Decision", "Question"),
+    "remit.runtime.question_view": ("ShownQuestion", "view_of"),
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
 

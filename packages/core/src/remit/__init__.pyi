@@ -67,6 +67,8 @@ from remit.runtime.events import Events as Events
 from remit.runtime.ports import Approver as Approver
 from remit.runtime.ports import Decision as Decision
 from remit.runtime.ports import Question as Question
+from remit.runtime.question_view import ShownQuestion as ShownQuestion
+from remit.runtime.question_view import view_of as view_of
 from remit.stores.sqlite import SqliteStore as SqliteStore
 from remit.stores.sqlite import verify_file as verify_file
 from remit.words.components import Component as Component

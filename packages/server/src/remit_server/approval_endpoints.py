@@ -12,6 +12,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import Approval, Kind, Record, request_in
 from remit.runtime.approvers import answer
 from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
+from remit.runtime.question_view import view_of
 from remit_server.access import may_see, visible
 from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS, ApprovalQuery
 from remit_server.documents.api_values import (
@@ -45,6 +46,7 @@ def waiting_view(question: Question, rule: DeciderRule | None, *, may_answer: bo
         id=question.id,
         delegation=request.path,
         question=question.text,
+        sentence=view_of(question).sentence,
         user=request.remit.user,
         asked_ms=question.asked_ms,
         expires_ms=question.expires_ms,
@@ -97,7 +99,14 @@ class ApprovalEndpoints:
         if question is not None:
             rule = self._policy.rule_of(question.request, question.text)
             waiting = waiting_view(question, rule, may_answer=await reading.may_answer(question))
-            return ApprovalDetail(id=id, state="waiting", waiting=waiting, answered=None, request=question.request)
+            return ApprovalDetail(
+                id=id,
+                state="waiting",
+                waiting=waiting,
+                answered=None,
+                request=question.request,
+                view=view_of(question),
+            )
         return await self._over(id, call.sender)
 
     @answers(ANSWER)
@@ -193,7 +202,7 @@ class ApprovalEndpoints:
         if given is None and (decision := await self._hub.store.decision(id)) is not None:
             given = _decided(approval, run, decision)  # its run has not read the answer yet
         state = "over" if given is None else "answered"
-        return ApprovalDetail(id=id, state=state, waiting=None, answered=given, request=request)
+        return ApprovalDetail(id=id, state=state, waiting=None, answered=given, request=request, view=None)
 
 
 class _Reader:

@@ -6,7 +6,7 @@ import { type KeyboardEvent, type Ref, useImperativeHandle, useRef, useState } f
 import { Link } from "wouter";
 import { act, get } from "@/api/client";
 import { useAnnounce } from "@/look/announce";
-import { count, duration } from "@/look/format";
+import { bytes, count, duration } from "@/look/format";
 import { isSend } from "@/look/keys";
 import { Loading, SendKeys, Time, Trouble } from "@/look/parts";
 import { texts } from "@/texts";
@@ -19,12 +19,14 @@ import {
   type EditableField,
   editsOf,
   fieldsOf,
+  type ShownQuestion,
   type Waiting,
 } from "@/views/approvals/model";
 import { readable } from "@/views/delegation/model";
 import { Marked, Part, Value } from "@/views/delegation/Value";
 
 const words = texts.approvals;
+const ALSO_SENT = "also sent";
 
 export interface QuestionHandle {
   /** Choose an answer: the reason is typed next. */
@@ -57,7 +59,7 @@ export function QuestionDetail({
       {error && !data ? <Trouble error={error} again={() => void refetch()} /> : null}
       {!data && !error ? <Loading /> : null}
       {data?.waiting ? (
-        <Open ref={ref} item={data.waiting} request={data.request} onAnswered={onAnswered} />
+        <Open ref={ref} item={data.waiting} request={data.request} view={data.view} onAnswered={onAnswered} />
       ) : null}
       {data && !data.waiting ? <Over detail={data} /> : null}
     </article>
@@ -103,11 +105,13 @@ type RequestView = NonNullable<ApprovalDetail["request"]>;
 function Open({
   item,
   request,
+  view,
   onAnswered,
   ref,
 }: {
   item: Waiting;
   request: RequestView | null;
+  view: ShownQuestion | null;
   onAnswered: () => void;
   ref: Ref<QuestionHandle> | undefined;
 }) {
@@ -155,7 +159,7 @@ function Open({
           onDiscard={() => setDrafts(null)}
         />
       ) : null}
-      {request ? <Content request={request} /> : null}
+      {view ? <Shown view={view} /> : null}
       {item.may_answer ? (
         <div className="answer">
           <div className="field">
@@ -259,8 +263,7 @@ function About({ item, request }: { item: Waiting; request: RequestView | null }
   return (
     <>
       <p className="asks">
-        <strong>{words.asks(item.origin, item.target)}</strong>{" "}
-        {item.capability ? <span className="soft">{words.forCapability(item.capability)}</span> : null}
+        <strong>{item.sentence}</strong>
         <Link href={`/runs/${item.run}/d/${item.delegation}`}>{words.openCall}</Link>
         <span className="soft">
           <Time at={item.asked_ms} />
@@ -274,6 +277,35 @@ function About({ item, request }: { item: Waiting; request: RequestView | null }
           </div>
         ))}
       </dl>
+    </>
+  );
+}
+
+// Everything that would be sent, with hidden characters written out: by the server, so that every way to answer shows the same.
+function Shown({ view }: { view: ShownQuestion }) {
+  const parts = view.parts.filter(({ title }) => title !== ALSO_SENT);
+  const also = view.parts.find(({ title }) => title === ALSO_SENT);
+  return (
+    <>
+      {parts.map(({ title, text }) => (
+        <Part key={title} title={title}>
+          <Value value={text} />
+        </Part>
+      ))}
+      {view.files.map((file) => (
+        <Part key={file.digest + file.name} title={words.file(file.name)}>
+          <p className="soft file-facts">{words.fileOf(file.media_type, bytes(file.size))}</p>
+          <code className="digest">{file.url || words.digest(file.digest)}</code>
+          {file.preview ? <Value value={file.preview} /> : null}
+          {file.preview && !file.is_whole ? <p className="soft">{words.fileCut}</p> : null}
+        </Part>
+      ))}
+      {also ? (
+        <details>
+          <summary>{words.also}</summary>
+          <Value value={also.text} />
+        </details>
+      ) : null}
     </>
   );
 }

@@ -13,12 +13,13 @@ import msgspec
 
 from remit.protocol.card import Schema
 from remit.protocol.codec import encode, text_of
-from remit.protocol.envelope import USER, Json, Request
+from remit.protocol.envelope import Json
 from remit.protocol.errors import RemitError
 from remit.protocol.forms import field_value, form_lines
 from remit.runtime.approvers import check_edits, check_form
 from remit.runtime.ports import Decision, Question
-from remit.words.terminal import json_for_terminal, one_line, several_lines
+from remit.runtime.question_view import ALSO_SENT, described_file, marked, view_of
+from remit.words.terminal import one_line, several_lines
 from remit_cli.show.display import Display
 from remit_cli.show.screen import spell_ms
 
@@ -149,10 +150,9 @@ async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
 
 def described(question: Question, *, whole: bool = False) -> Iterator[str]:
     """Yield the facts for the decision, already redacted."""
-    request = question.request
     yield ""
-    yield f"Approval needed: {one_line(question.text)}"
-    for name, value in _facts(request, question):
+    yield f"Approval needed: {one_line(marked(question.text))}"
+    for name, value in _facts(question, whole=whole):
         text = several_lines(value) if whole else one_line(value, MAX_SHOWN + 1)
         if not whole and len(text) > MAX_SHOWN:
             text = f"{text[:MAX_SHOWN]}… (? shows all)"
@@ -160,17 +160,15 @@ def described(question: Question, *, whole: bool = False) -> Iterator[str]:
             yield f"  {name:9} " + text.replace("\n", "\n" + " " * 12)
 
 
-def _facts(request: Request, question: Question) -> Iterator[tuple[str, str]]:
-    origin = "the user" if request.origin == USER else request.origin
-    yield "call", f"{origin} asks {request.target}, for {request.remit.user}"
-    yield "objective", request.objective
-    yield "ability", request.capability or ""
-    if request.input is not None:
-        given = request.input
-        yield "input", given if isinstance(given, str) else json_for_terminal(encode(given).decode())
-    for line in () if question.form is None else form_lines(question.form):
-        yield "field", line
-    yield "reason", request.reason
+def _facts(question: Question, *, whole: bool) -> Iterator[tuple[str, str]]:
+    view = view_of(question)
+    yield "call", view.sentence
+    yield "user", question.request.remit.user
+    for part in view.parts:
+        if whole or part.title != ALSO_SENT:
+            yield part.title, part.text
+    for file in view.files:
+        yield "file", described_file(file)
     yield "time", f"{spell_ms(question.expires_ms - question.asked_ms)} to answer; then it is rejected"
 
 

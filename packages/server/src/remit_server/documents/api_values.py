@@ -11,6 +11,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delegation
 from remit.protocol.remit import MAX_INTEGER, Name
 from remit.protocol.typed import JsonSchema
+from remit.runtime.question_view import ShownQuestion
 from remit_server.documents.delegation_table import DelegationTable
 
 Id = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -37,6 +38,8 @@ class WaitingApproval(Struct, frozen=True, kw_only=True):
     delegation: str
     """The path of the call in the run."""
     question: str
+    sentence: str
+    """Who wants what from whom."""
     origin: str
     target: str
     capability: str | None
@@ -94,6 +97,8 @@ class ApprovalDetail(Struct, frozen=True, kw_only=True):
     answered: AnsweredApproval | None
     request: Request | None
     """None: the request was changed or removed since."""
+    view: ShownQuestion | None
+    """What a person is shown before they answer; None: it was answered, or is over."""
 
 
 class ApprovalAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
