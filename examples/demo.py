@@ -137,8 +137,8 @@ def a_kill(session: str) -> str:
         read(" ".join(doomed.stderr.read().split("\n")))
     CLOSED.unlink()
     behind(f"kill -9 {doomed.pid}: the process that works for her is gone, in the middle of its fifth step")
-    behind("remit runs resume: another one goes on, once the first was silent for five seconds …")
-    resuming = remit("runs", "resume", "--store", str(STORE))
+    behind("remit runs resume last: another one goes on, once the first was silent for five seconds …")
+    resuming = remit("runs", "resume", "last", "--store", str(STORE))
     return subprocess.run(resuming, capture_output=True, check=True, timeout=LIMIT_S, encoding="utf-8").stdout
 
 

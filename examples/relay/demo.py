@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 FOLDER = Path(".remit") / "demo-relay"
 OBJECTIVE = "Review this API for security issues"
 # Far more than anything takes, so that only a demo that would hang ever sees it.
-LIMIT_S = 60
+LIMIT_S = 200
 WIDTH = min(shutil.get_terminal_size((100, 24)).columns, 100)
 INDENT = 11
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
