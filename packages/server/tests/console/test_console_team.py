@@ -367,6 +367,19 @@ async def test_a_question_is_answered_with_the_keyboard_and_seen_at_once_elsewhe
     await other.close()
 
 
+async def test_a_hidden_character_is_seen_before_anybody_approves(page: Page, tmp_path: Path) -> None:
+    async with shop_in(tmp_path) as shop:
+        await shop.ask("5 euros to p\u0430ypal\u202e")
+        await signed_in(page, shop.address, "/approvals", shop.token)
+        await expect(page.get_by_role("heading", name="May the cashier pay?")).to_be_visible()
+        await expect(page.get_by_text("shop asks cashier: Pay for [EMAIL:")).to_be_visible()
+        article = page.get_by_role("article")
+        await expect(article.get_by_text("⟨\u0430 U+0430⟩ypal⟨U+202E⟩").first).to_be_visible()
+        await article.get_by_text("Also sent").click()
+        await expect(article.get_by_text('"user": "anna"')).to_be_visible()
+        await usable_in_both_looks(page)
+
+
 async def test_no_key_alone_gives_an_answer(page: Page, tmp_path: Path) -> None:
     async with shop_in(tmp_path) as shop:
         run = await shop.ask("5 euros")
