@@ -288,7 +288,7 @@ function Shown({ view }: { view: ShownQuestion }) {
   return (
     <>
       {parts.map(({ title, text }) => (
-        <Part key={title} title={title}>
+        <Part key={title} title={title.charAt(0).toUpperCase() + title.slice(1)}>
           <Value value={text} />
         </Part>
       ))}
