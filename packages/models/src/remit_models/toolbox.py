@@ -10,7 +10,7 @@ from remit.agents.cards import Arguments
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
-from remit.protocol.errors import Code, RemitError
+from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.schemas import schema_for_models
 from remit_models.subagent import SubAgentToolArgs, list_agents, sub_agent
@@ -112,10 +112,14 @@ async def _result_text(brief: Brief, work: Callable[[], Awaitable[Any]], tool: s
     except RemitError as error:
         if error.fault.code in ENDS_THE_TURN:
             raise
-        why = error.fault
-        details = "".join(f"\n- {problem.path}: {problem.message}" for problem in why.problems)
-        value = f"Error {why.code}: {why.message}{details}\n{why.suggestion}".strip()
+        value = error_text(error.fault)
     return text_of(await brief.for_model(msgspec.to_builtins(value), tool=tool))
+
+
+def error_text(why: Fault) -> str:
+    """Return why a tool was not used, or failed, as text for a model: what was wrong, and what it can do."""
+    details = "".join(f"\n- {problem.path}: {problem.message}" for problem in why.problems)
+    return f"Error {why.code}: {why.message}{details}\n{why.suggestion}".strip()
 
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}

@@ -12,10 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from remit import Answer, Artifact, Brief, Capability, Code, Handoff, Hub, Response, Source, Status
+from remit import Answer, Artifact, Brief, Capability, Code, Decision, Handoff, Hub, Question, Response, Source, Status
 from remit.policy.redaction import TOKEN
+from remit.policy.verdict import Guard
 from remit.protocol.errors import RemitError, fault
 from remit.protocol.records import ToolUse
+from remit_cli import Rule, guard_of
 from remit_models.frameworks.bounds import MAX_MODEL_CALLS
 from remit_testing.agents import (
     ARGUMENTS,
@@ -147,6 +149,27 @@ def use_once(tool: str, arguments: dict[str, Any]) -> Script:
     return script
 
 
+YES, NO = Decision(agreed=True, by="ann"), Decision(agreed=False, by="ann", reason="too much")
+# What a person decides about a payment of 500, and what is paid then.
+DECISIONS = ((YES, [500]), (Decision(agreed=True, by="ann", edits={"input": {"amount": 3}}), [3]), (NO, []))
+
+Maker = Callable[[Script, Sequence[Callable[..., Any]]], Any]
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What came of a run whose model calls the tool `pay`."""
+
+    response: Response
+    ledger: list[int]
+    questions: list[Question]
+    uses: list[ToolUse]
+
+    @property
+    def asked(self) -> list[tuple[str, str, object]]:
+        return [(each.text, each.request.target, each.request.input) for each in self.questions]
+
+
 class FrameworkConformance(AgentConformance):
     """The same for every framework; a subclass makes its agent, and says what cannot be held to."""
 
@@ -161,6 +184,10 @@ class FrameworkConformance(AgentConformance):
     swallows_tool_errors = False
     """Whether the framework tells its model when a tool fails, and goes on."""
 
+    no_judging = ""
+    """Why its own tools are recorded after the fact, and not judged before they run."""
+    no_questions = ""
+    """Why its author cannot say that the use of a tool has to be approved."""
     no_typed_output = ""
     """Why the agent cannot be made to answer in a form of its own."""
 
@@ -170,6 +197,10 @@ class FrameworkConformance(AgentConformance):
 
     def make_typed(self, answer: BaseModel) -> Any:
         """Return an agent whose output is of the type of *answer*, and whose model says that."""
+        raise NotImplementedError
+
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        """Return an agent with this tool of its own, each use of which its author wants approved."""
         raise NotImplementedError
 
     def state_of(self, agent: Any) -> object:
@@ -457,10 +488,52 @@ class FrameworkConformance(AgentConformance):
             response = await hub.ask(TESTED, "Look", user="u-1")
             records = await hub.store.records(run=response.run)
         assert response.ok == self.swallows_tool_errors
-        [use] = [record.body for record in records if isinstance(record.body, ToolUse)]
-        assert (use.tool, use.input) == (OWN_TOOL, {"drawer": "upper"})
+        uses = [record.body for record in records if isinstance(record.body, ToolUse)]
+        assert [use.begun for use in uses] == ([False] if self.no_judging else [True, False])
+        assert (uses[0].tool, uses[0].input) == (OWN_TOOL, {"drawer": "upper"})
+        assert uses[-1].fault is not None
+        assert "the upper drawer is stuck" in uses[-1].fault.message
+
+    async def test_a_rule_refuses_a_tool_of_its_own_by_its_arguments_before_it_runs(self) -> None:
+        self._unless(self.no_judging)
+        rules = [Rule(then="refuse", tool="pay", where={"amount": "> 100"}, say="Not that much.")]
+        paid = await self.pay(self.make, {"amount": 500}, guards=[guard_of(rules)])
+        assert (paid.ledger, paid.questions) == ([], [])
+        assert "Not that much." in paid.response.unwrap()
+        [use] = paid.uses
         assert use.fault is not None
-        assert "the upper drawer is stuck" in use.fault.message
+        assert (use.input, use.fault.code) == ({"amount": 500}, Code.PERMISSION_DENIED)
+        assert paid.response.tool_calls == ()
+        paid = await self.pay(self.make, {"amount": 50}, guards=[guard_of(rules)])
+        assert (paid.ledger, "paid 50" in paid.response.unwrap()) == ([50], True)
+
+    async def test_a_rule_has_a_person_asked_before_a_tool_of_its_own_runs(self) -> None:
+        self._unless(self.no_judging)
+        rules = [Rule(then="ask", tool="pay", say="May this be paid?", edit=frozenset({"input"}))]
+        for decision, ledger in DECISIONS:
+            paid = await self.pay(self.make, {"amount": 500}, decision, guards=[guard_of(rules)])
+            assert paid.asked == [("May this be paid?", "pay", {"amount": 500})]
+            assert (paid.ledger, paid.response.ok) == (ledger, True), paid.response.fault
+            assert ("too much" in paid.response.result) == (ledger == [])
+
+    async def test_its_authors_wish_for_approval_becomes_a_question_and_it_goes_on(self) -> None:
+        self._unless(self.no_questions)
+        for decision, ledger in DECISIONS:
+            paid = await self.pay(self.asking, {"amount": 500}, decision)
+            assert paid.asked == [(f"May {TESTED} use pay?", "pay", {"amount": 500})]
+            assert (paid.ledger, paid.response.ok) == (ledger, True), paid.response.fault
+            assert ("too much" in paid.response.result) == (ledger == [])
+
+    async def test_a_person_is_asked_once_if_a_rule_and_the_author_both_want_it(self) -> None:
+        self._unless(self.no_questions)
+        rules = [Rule(then="ask", tool="pay", say="May this be paid?")]
+        paid = await self.pay(self.asking, {"amount": 500}, YES, guards=[guard_of(rules)])
+        assert (len(paid.questions), paid.ledger) == (1, [500])
+
+    async def test_a_tool_that_a_rule_refuses_asks_nobody(self) -> None:
+        self._unless(self.no_questions)
+        paid = await self.pay(self.asking, {"amount": 500}, YES, guards=[guard_of([Rule(then="refuse", tool="pay")])])
+        assert (paid.questions, paid.ledger, paid.response.ok) == ([], [], True)
 
     async def test_two_tools_of_the_same_name_are_refused(self) -> None:
         self._unless(self.no_tools or self.no_clash)
@@ -540,6 +613,31 @@ class FrameworkConformance(AgentConformance):
         self.agent = lambda _: self.make(script, [self.tool_of_its_own()])
         async with self.opened(Behaviour.ANSWERS) as hub:
             return await hub.ask(TESTED, "Count the cups", user="u-1", **options)
+
+    def asking(self, script: Script, tools: Sequence[Callable[..., Any]]) -> Any:
+        return self.make_asking(script, tools[0])
+
+    async def pay(
+        self, make: Maker, arguments: dict[str, Any], decision: Decision | None = None, guards: Sequence[Guard] = ()
+    ) -> "Payment":
+        """Have a model call its tool `pay`, and a person who is asked decide."""
+        ledger, questions = list[int](), list[Question]()
+
+        def pay(amount: int) -> str:
+            """Pay an amount."""
+            ledger.append(amount)
+            return f"paid {amount}"
+
+        async def approver(question: Question) -> Decision | None:
+            questions.append(question)
+            return decision
+
+        hub = self.hub(guards=guards, approver=approver)
+        hub.add(TESTED, make(use_once("pay", arguments), [pay]))
+        async with hub:
+            response = await hub.ask(TESTED, "Pay", user="u-1")
+            records = await hub.store.records(run=response.run)
+        return Payment(response, ledger, questions, [each.body for each in records if isinstance(each.body, ToolUse)])
 
     async def reply_of(self, agent: object, **call: Any) -> Response:
         """Return what another agent gets back from the agent."""

@@ -83,6 +83,7 @@ def seen_by(messages: Sequence[Message], options: Any) -> Seen:
 
 
 class TestAgentFramework(FrameworkConformance):
+    no_judging = no_questions = "its tools are recorded after the fact"
     swallows_tool_errors = True
     ends_loops_itself = "a client's own limit of 40 rounds can be changed for all its runs alone"
 

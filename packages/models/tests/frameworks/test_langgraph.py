@@ -86,6 +86,8 @@ def seen_by(messages: list[BaseMessage], options: dict[str, Any]) -> Seen:
 
 
 class TestAgentsThatTakeTools(FrameworkConformance):
+    no_judging = no_questions = "its tools are recorded after the fact"
+
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return create_agent(
             FollowsScript(script=script),
@@ -103,6 +105,7 @@ class TestAgentsThatTakeTools(FrameworkConformance):
 
 
 class TestAgentsAsTheyAre(FrameworkConformance):
+    no_judging = no_questions = "its tools are recorded after the fact"
     no_tools = "a compiled graph takes no tools from outside"
     no_delegation = "delegation is a tool, too"
     no_cap = "what a graph's model may write is said where the graph is made"

@@ -1,13 +1,21 @@
 """Agents of pydantic-ai in a hub."""
 
+import asyncio
+import json
+import subprocess
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from datetime import date
+from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
+    ApprovalRequired,
     DeferredToolRequests,
+    ExternalToolset,
     FunctionToolset,
     ModelProfile,
     ModelResponse,
@@ -15,21 +23,28 @@ from pydantic_ai import (
     TextPart,
     Tool,
     ToolCallPart,
+    ToolReturn,
 )
 from pydantic_ai.agent import WrapperAgent
-from pydantic_ai.capabilities import NativeTool, ProcessEventStream
+from pydantic_ai.capabilities import HandleDeferredToolCalls, NativeTool, ProcessEventStream
 from pydantic_ai.messages import AgentStreamEvent, ModelMessage, RetryPromptPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from command_line import REMIT, environment
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Answer, Code, Hub, Response
+from remit import Answer, Code, Decision, Hub, Question, Response
+from remit.policy.verdict import Guard
 from remit.protocol.records import Delta
+from remit.runtime.ports import Approver
+from remit_cli import Rule, guard_of
 from remit_models.frameworks.pydantic_ai import adapt
 from remit_testing.agents import COMPLETION, PROMPT, Behaviour
 from remit_testing.memory import MemoryStore
+from waiting import PATIENCE_S, eventually
 
 
 def seen_by(messages: list[ModelMessage], info: AgentInfo) -> Seen:
@@ -87,6 +102,9 @@ class TestPydanticAI(FrameworkConformance):
     def make_typed(self, answer: BaseModel) -> Any:
         return Agent(TestModel(custom_output_args=answer.model_dump()), output_type=type(answer))
 
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        return Agent(model_of(script), tools=[Tool(tool, requires_approval=True)])
+
     def state_of(self, agent: Any) -> object:
         return [(type(each), list(each.tools)) for each in agent.toolsets], agent.name, agent.model
 
@@ -96,8 +114,14 @@ class Cups(BaseModel):
     where: list[str]
 
 
-async def ask(agent: object, text: str = "Count the cups", **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
+async def ask(
+    agent: object,
+    text: str = "Count the cups",
+    guards: Sequence[Guard] = (),
+    approver: Approver | None = None,
+    **options: Any,
+) -> Response:
+    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
     hub.add("counter", agent)
     async with hub:
         return await hub.ask("counter", text, user="u-1", **options)
@@ -189,17 +213,76 @@ async def test_what_agents_used_on_the_runs_account_is_metered() -> None:
     assert response.usage.total == 3 * (PROMPT + COMPLETION)
 
 
-async def test_a_call_that_waits_for_approval_is_no_answer() -> None:
-    agent = Agent(model_of(use_once("pay", {})), output_type=[str, DeferredToolRequests])
+async def test_a_tool_that_asks_while_it_runs_is_run_again_after_the_yes() -> None:
+    questions, ledger = list[Question](), list[int]()
 
-    @agent.tool_plain(requires_approval=True)
-    def pay() -> str:
+    async def approver(question: Question) -> Decision:
+        questions.append(question)
+        return Decision(agreed=True, by="ann")
+
+    def pay(ctx: RunContext[None], amount: int) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"limit": 100})
+        ledger.append(amount)
         return "paid"
 
+    response = await ask(Agent(model_of(use_once("pay", {"amount": 500})), tools=[pay]), approver=approver)
+    assert (response.unwrap(), ledger) == ("paid", [500])
+    assert [each.text for each in questions] == ['May counter use pay? ({"limit":100})']
+
+
+async def test_a_handler_of_the_agent_itself_decides_before_a_person_is_asked() -> None:
+    async def approve(ctx: RunContext[None], requests: DeferredToolRequests) -> Any:
+        return requests.build_results(approve_all=True)
+
+    handler = HandleDeferredToolCalls[None](approve)
+    tool = Tool(lambda: "paid", name="pay", requires_approval=True)
+    agent = Agent(model_of(use_once("pay", {})), tools=[tool], capabilities=[handler])
+    assert (await ask(agent)).unwrap() == "paid"
+
+
+async def test_a_call_whose_result_a_program_must_bring_is_no_answer() -> None:
+    tools = ExternalToolset[None]([ToolDefinition(name="pay")])
+    agent = Agent(model_of(use_once("pay", {})), toolsets=[tools], output_type=[str, DeferredToolRequests])
     response = await ask(agent)
     assert response.fault is not None
-    assert response.fault.code is Code.DELEGATION_FAILED
-    assert "pay" in response.fault.message
+    assert (response.fault.code, "(pay)" in response.fault.message) == (Code.DELEGATION_FAILED, True)
+
+
+class Bill(BaseModel):
+    amount: int
+    due: date
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [({"amount": 3, "due": "2026-01-02"}, "3 by 2026-01-02"), ({"amount": "much"}, "valid integer")],
+)
+async def test_arguments_that_a_person_edited_are_validated_as_the_tool_takes_them(edit: Any, told: str) -> None:
+    async def approver(question: Question) -> Decision:
+        assert question.request.input == {"bill": {"amount": 500, "due": "2026-01-01"}}
+        return Decision(agreed=True, by="ann", edits={"input": {"bill": edit}})
+
+    def pay(bill: Bill) -> ToolReturn:
+        return ToolReturn(f"{bill.amount} by {bill.due.isoformat()}")
+
+    agent = Agent(
+        model_of(use_once("pay", {"amount": 500, "due": "2026-01-01"})), tools=[Tool(pay, requires_approval=True)]
+    )
+    assert told in (await ask(agent, approver=approver)).unwrap()
+
+
+async def test_the_model_is_told_of_a_refusal_as_pydantic_ai_tells_it() -> None:
+    outcomes: list[str] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        outcomes.extend(part.outcome for part in returned)
+        return ModelResponse(parts=[TextPart("no") if returned else ToolCallPart("pay", {})])
+
+    agent = Agent(FunctionModel(answer), tools=[Tool(lambda: "paid", name="pay")])
+    assert (await ask(agent, guards=[guard_of([Rule(then="refuse", tool="pay")])])).unwrap() == "no"
+    assert outcomes == ["denied"]
 
 
 async def test_text_and_tool_calls_stream_and_the_agents_own_listener_hears_them_too() -> None:
@@ -226,3 +309,59 @@ async def test_a_model_put_in_for_a_test_is_the_one_that_is_asked() -> None:
     agent = Agent("openai:gpt-5", defer_model_check=True)
     with agent.override(model=model_of(say("from the test"))):
         assert (await ask(agent)).unwrap() == "from the test"
+
+
+TEAM = """
+name = "bank"
+
+[agents.teller]
+run = "bank:teller"
+"""
+CODE = """
+from pathlib import Path
+
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+teller = Agent(TestModel(call_tools=["pay"]))
+
+
+@teller.tool_plain(requires_approval=True)
+def pay(amount: int) -> str:
+    with Path("ledger").open("a") as ledger:
+        ledger.write(f"{amount}\\n")
+    return f"paid {amount}"
+"""
+
+
+def remit(*arguments: str, folder: Path) -> str:
+    """Run a command in a process of its own: the fork server of other tests has no frameworks."""
+    done = subprocess.run(
+        [REMIT, *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_remit_pending_shows_what_a_tool_is_called_with_and_a_yes_there_runs_it_once(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").write_text(TEAM, encoding="utf-8")
+    (tmp_path / "bank.py").write_text(CODE, encoding="utf-8")
+    remit("run", "teller", "pay", "--detach", folder=tmp_path)
+
+    def pending() -> Any:
+        return json.loads(remit("pending", "list", "--json", folder=tmp_path))["questions"]
+
+    (question,) = [each["question"] for each in await eventually(lambda: asyncio.to_thread(pending))]
+    assert question["text"] == "May teller use pay?"
+    assert (question["request"]["target"], question["request"]["input"]) == ("pay", {"amount": 0})
+    assert not (tmp_path / "ledger").exists()
+    remit("pending", "approve", question["id"], "--edit", 'input={"amount": 7}', folder=tmp_path)
+    remit("runs", "watch", "last", folder=tmp_path)
+    assert (tmp_path / "ledger").read_text() == "7\n"
+    assert "[pay]" in remit("runs", "tree", "last", folder=tmp_path)

@@ -19,11 +19,11 @@ from remit.protocol.envelope import Answer, Json, Source
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.plain import written
 from remit.runtime.aside import stepping_aside
-from remit.runtime.brief import HISTORY_TOKENS, Brief
+from remit.runtime.brief import HISTORY_TOKENS, Brief, as_arguments
 from remit.runtime.origin import worded
 from remit_models.model_output import answer_of
 from remit_models.prompting import ModelPrompt, prompt_of
-from remit_models.toolbox import ToolOffer, offers
+from remit_models.toolbox import ENDS_THE_TURN, ToolOffer, error_text, offers
 
 # A longer run of characters without a space is not text but an encoded picture or file.
 OPAQUE = 4_000
@@ -108,6 +108,10 @@ LEAST_OUTPUT = 16
 LOOK_S = 1.0
 
 
+class RefusedToolError(Exception):
+    """One of the agent's own tools may not be used; the message is for its model."""
+
+
 class RunningTool(NamedTuple):
     """A running tool of the agent itself."""
 
@@ -185,6 +189,43 @@ class Bounds:
                 return f"Error {Code.INPUT_VALIDATION_FAILED}: the arguments of {tool} must be a JSON object"
         with self.stopping():
             return await self.offers[tool].call(arguments)
+
+    async def use_own(
+        self, tool: str, arguments: object, run: Callable[[dict[str, Json]], Awaitable[T]], *, question: str = ""
+    ) -> T | Json:
+        """Use one of the agent's own tools as `Brief.use_own_tool` does, and return its result as it is.
+
+        Raises a `RefusedToolError` with the text for the model if the tool may not be used. After a restart, the result
+        of a use before it is JSON.
+        """
+        self.raise_if_stopped()
+        results, raised = list[T](), list[BaseException]()
+
+        async def running(permitted: dict[str, Json]) -> Json:
+            try:
+                results.append(await run(permitted))
+            except BaseException as error:
+                raised.append(error)
+                raise
+            return plain(results[0])
+
+        try:
+            value = await self.brief.use_own_tool(
+                tool, as_arguments(tool, plain(arguments)), running, question=question
+            )
+        except RemitError as error:
+            if raised:
+                raise
+            if error.fault.code in ENDS_THE_TURN:
+                self.stop(error.fault)
+            text = await self.brief.for_model(error_text(error.fault), tool=tool)
+            raise RefusedToolError(str(text)) from error
+        return results[0] if results else value
+
+    def question_about(self, tool: str, reason: object = None) -> str:
+        """Return the question to a person for a tool whose author wants its use approved."""
+        words = f" ({text_of(plain(reason))})" if reason else ""
+        return f"May {self._name} use {tool}?{words}"
 
     def begin(self, tool: str, arguments: object) -> "RunningTool":
         """Record that the agent starts to use one of its own tools."""

@@ -28,12 +28,12 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.tools import DeferredToolResults, ToolDefinition, ToolDenied
 
 from remit.protocol.envelope import Answer, Json, Message
 from remit.protocol.errors import RemitError
 from remit.runtime.brief import Brief
-from remit_models.frameworks.bounds import Bounds, capped
+from remit_models.frameworks.bounds import Bounds, RefusedToolError, capped, plain
 from remit_models.metering import prompt_tokens, spent
 from remit_models.providers import without_key
 from remit_models.toolbox import ToolOffer
@@ -84,8 +84,8 @@ class PydanticAgent:
             with suppress(RemitError):  # more than the remaining budget: the hub handles that
                 within.settle()
         if isinstance(result.output, DeferredToolRequests):
-            waiting = (*result.output.approvals, *result.output.calls)
-            bounds.unfinished(f"a decision on its tool calls ({', '.join(each.tool_name for each in waiting)})")
+            waiting = ", ".join(each.tool_name for each in result.output.calls)
+            bounds.unfinished(f"the results of tools that a program outside the hub runs ({waiting})")
         return bounds.answer(result.output)
 
 
@@ -98,6 +98,8 @@ class BoundsCapability(AbstractCapability[Any]):
         self._bounds = bounds
         self._streams = False
         self._settled = RunUsage()
+        self._questions: dict[str, str] = {}
+        """The question to a person, by the id of each tool call that wants approval."""
 
     def settle(self) -> None:
         """Meter the usage since the last time."""
@@ -148,10 +150,27 @@ class BoundsCapability(AbstractCapability[Any]):
     ) -> Any:
         if call.tool_name in self._bounds.offers:
             return await handler(args)
-        with self._bounds.using(call.tool_name, args):
-            result = await handler(args)
+        judged = plain(args)
+
+        async def run(permitted: Arguments) -> Any:
+            return await handler(args if permitted == judged else await _validated(ctx, call, permitted))
+
+        question = self._questions.pop(call.tool_call_id, "")
+        try:
+            result = await self._bounds.use_own(call.tool_name, judged, run, question=question)
+        except RefusedToolError as error:
+            return ToolDenied(str(error))
         self.settle()
         return result
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Let calls that want approval begin: a person is asked when the tool is about to be used."""
+        for call in requests.approvals:
+            reason = requests.metadata.get(call.tool_call_id)
+            self._questions[call.tool_call_id] = self._bounds.question_about(call.tool_name, reason)
+        return requests.build_results(approve_all=True, metadata=requests.metadata) if requests.approvals else None
 
     @property
     def has_wrap_run_event_stream(self) -> bool:
@@ -170,6 +189,15 @@ class BoundsCapability(AbstractCapability[Any]):
                 case _:
                     pass
             yield event
+
+
+async def _validated(ctx: RunContext[Any], call: ToolCallPart, arguments: Arguments) -> Arguments:
+    """Return arguments that a guard or a person changed, as the tool takes them."""
+    assert ctx.tool_manager is not None, "a tool is called within a run"
+    checked = await ctx.tool_manager.validate_tool_call(
+        replace(call, args=arguments), approved=True, wrap_validation_errors=False
+    )
+    return checked.validated_args or {}
 
 
 def _tool(bounds: Bounds, offer: ToolOffer) -> Tool[Any]:
