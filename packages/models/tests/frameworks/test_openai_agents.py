@@ -1,19 +1,39 @@
 """Agents of the OpenAI Agents SDK in a hub."""
 
+import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from agents import Agent, ModelResponse, Usage, WebSearchTool, function_tool, handoff
+import pytest
+from agents import (
+    Agent,
+    ApplyPatchTool,
+    CustomTool,
+    HostedMCPTool,
+    ModelResponse,
+    ShellTool,
+    Usage,
+    WebSearchTool,
+    function_tool,
+    handoff,
+)
 from agents.mcp import MCPServer
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 from mcp.types import CallToolResult, TextContent
 from mcp.types import Tool as MCPTool
+from openai.types.responses import ResponseApplyPatchToolCall, ResponseCustomToolCall, ResponseFunctionShellToolCall
+from openai.types.responses.response_apply_patch_tool_call import OperationDeleteFile
+from openai.types.responses.response_function_shell_tool_call import Action
+from openai.types.responses.response_output_item import McpApprovalRequest
 from pydantic import BaseModel
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
+from remit import Code, Decision, Hub, Question, Response
+from remit.policy.verdict import Guard
+from remit.runtime.ports import Approver
+from remit_cli import Rule, guard_of
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 
@@ -74,7 +94,6 @@ def made(script: Script, tools: Sequence[Callable[..., Any]] = (), **options: An
 
 
 class TestOpenAIAgents(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
     swallows_tool_errors = True
 
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
@@ -83,12 +102,17 @@ class TestOpenAIAgents(FrameworkConformance):
     def make_typed(self, answer: BaseModel) -> Any:
         return made(say(answer.model_dump_json()), output_type=type(answer))
 
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        return Agent(name="tea", model=FollowsScript(script), tools=[function_tool(tool, needs_approval=True)])
+
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.handoffs), agent.model, agent.instructions, agent.hooks
 
 
-async def ask(agent: object, **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
+async def ask(
+    agent: object, guards: Sequence[Guard] = (), approver: Approver | None = None, **options: Any
+) -> Response:
+    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
 
     @hub.agent(HELPER)
     async def helper(brief: Any) -> str:
@@ -228,15 +252,182 @@ async def test_what_an_agent_that_is_a_tool_used_is_metered() -> None:
     assert response.usage.total == 3 * (PROMPT + COMPLETION)
 
 
-async def test_a_call_that_waits_for_approval_is_no_answer() -> None:
+def says(decision: Decision, questions: list[Question]) -> Approver:
+    async def approver(question: Question) -> Decision:
+        questions.append(question)
+        return decision
+
+    return approver
+
+
+async def test_tools_of_an_mcp_server_are_judged_too() -> None:
+    cupboard = Cupboard()
+    agent = Agent(name="tea", model=FollowsScript(use_once("burn", {})), mcp_servers=[cupboard])
+    response = await ask(agent, guards=[guard_of([Rule(then="refuse", tool="burn", say="No fire.")])])
+    assert ("No fire." in response.unwrap(), cupboard.called) == (True, [])
+
+
+@pytest.mark.parametrize("decision", [YES, NO])
+async def test_a_tool_of_an_agent_that_is_a_tool_becomes_a_question_too(decision: Decision) -> None:
+    questions, ledger = list[Question](), list[int]()
+
     @function_tool(needs_approval=True)
-    def pay() -> str:
+    def pay(amount: int) -> str:
+        ledger.append(amount)
         return "paid"
 
-    response = await ask(Agent(name="tea", model=FollowsScript(use_once("pay", {})), tools=[pay]))
-    assert response.fault is not None
-    assert response.fault.code is Code.DELEGATION_FAILED
-    assert "pay" in response.fault.message
+    inner = Agent(name="inner", model=FollowsScript(use_once("pay", {"amount": 5})), tools=[pay])
+    model = FollowsScript(use_once("ask_inner", {"input": "pay"}))
+    outer = Agent(name="outer", model=model, tools=[inner.as_tool("ask_inner", "Asks.")])
+    response = await ask(outer, approver=says(decision, questions))
+    assert [each.text for each in questions] == ['May tea use pay? ({"amount":5})']
+    assert (ledger, response.unwrap()) == (
+        ([5], "paid") if decision.agreed else ([], "Error APPROVAL_DECLINED: pay may not be used now")
+    )
+
+
+async def test_a_policy_of_approval_decides_only_about_arguments_that_the_function_gets_unchanged() -> None:
+    questions, ledger = list[Question](), list[int]()
+
+    async def large(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        return arguments.get("amount", 0) > 100
+
+    @function_tool(needs_approval=large, strict_mode=False)
+    def pay(amount: int = 500) -> str:
+        ledger.append(amount)
+        return "paid"
+
+    for arguments in ({"amount": 50}, {"amount": 700}, {}):
+        agent = Agent(name="tea", model=FollowsScript(use_once("pay", arguments)), tools=[pay])
+        assert (await ask(agent, approver=says(YES, questions))).unwrap() == "paid"
+    assert [each.request.input for each in questions] == [{"amount": 700}, {}]
+    assert ledger == [50, 700, 500]
+
+
+async def test_the_time_out_of_a_tool_is_not_for_the_person() -> None:
+    answered = asyncio.Event()
+
+    async def approver(question: Question) -> Decision:
+        await asyncio.sleep(0.1)
+        answered.set()
+        return YES
+
+    @function_tool(timeout=0.05)
+    async def pay(late: bool) -> str:
+        assert answered.is_set()
+        if late:
+            await asyncio.Event().wait()
+        return "paid"
+
+    guards = [guard_of([Rule(then="ask", tool="pay")])]
+    for late, told in ((False, "paid"), (True, "timed out")):
+        agent = Agent(name="tea", model=FollowsScript(use_once("pay", {"late": late})), tools=[pay])
+        assert told in (await ask(agent, guards=guards, approver=approver)).unwrap()
+
+
+@pytest.mark.parametrize("decision", [YES, NO])
+async def test_the_request_of_a_hosted_mcp_server_becomes_a_question(decision: Decision) -> None:
+    questions, responses = list[Question](), list[Any]()
+
+    class Asks(OnlyWhole):
+        async def step(self, call: ModelCall) -> ModelStep:
+            last = call.input[-1] if isinstance(call.input, list) else {}
+            if last.get("type") == "mcp_approval_response":
+                responses.append(last["approve"])
+                return ModelStep(output=[assistant_message("Then so.")])
+            wanted = McpApprovalRequest(
+                id="m", name="pay", arguments='{"amount":5}', server_label="bank", type="mcp_approval_request"
+            )
+            return ModelStep(output=[wanted])
+
+    hosted = HostedMCPTool(
+        tool_config={"type": "mcp", "server_label": "bank", "server_url": "https://bank", "require_approval": "always"}
+    )
+    agent = Agent(name="tea", model=Asks(say("")), tools=[hosted])
+    assert (await ask(agent, approver=says(decision, questions))).unwrap() == "Then so."
+    assert [each.text for each in questions] == ['May tea use pay? ({"amount":5})']
+    assert responses == [decision.agreed]
+
+
+class CallsOnce(OnlyWhole):
+    """A model that makes one call, and then says what came of it."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__(say(""))
+        self.call = call
+
+    async def step(self, call: ModelCall) -> ModelStep:
+        last = call.input[-1] if isinstance(call.input, list) else {}
+        return ModelStep(output=[assistant_message(str(last["output"])) if "output" in last else self.call])
+
+
+class Files:
+    """An editor that changes nothing."""
+
+    def __init__(self) -> None:
+        self.changed: list[str] = []
+
+    def create_file(self, operation: Any) -> str:
+        self.changed.append(operation.path)
+        return "created"
+
+    update_file = delete_file = create_file
+
+
+def shell(ran: list[Any], **options: Any) -> tuple[Any, Any]:
+    def execute(request: Any) -> str:
+        ran.extend(request.data.action.commands)
+        return "done"
+
+    action = {"commands": ["rm -r /"], "timeout_ms": None, "max_output_length": None}
+    call = ResponseFunctionShellToolCall(
+        id="i", call_id="c", type="shell_call", status="completed", action=Action(**action), environment=None
+    )
+    return ShellTool(executor=execute, **options), call
+
+
+def custom(ran: list[Any], **options: Any) -> tuple[Any, Any]:
+    def invoke(context: Any, text: str) -> str:
+        ran.append(text)
+        return "done"
+
+    call = ResponseCustomToolCall(call_id="c", name="shell", type="custom_tool_call", input="rm -r /")
+    return CustomTool(name="shell", description="", on_invoke_tool=invoke, **options), call
+
+
+def patch(ran: list[Any], **options: Any) -> tuple[Any, Any]:
+    files = Files()
+    files.changed = ran
+    operation = OperationDeleteFile(type="delete_file", path="rm -r /")
+    call = ResponseApplyPatchToolCall(
+        id="i", call_id="c", type="apply_patch_call", status="completed", operation=operation
+    )
+    return ApplyPatchTool(editor=files, name="shell", **options), call
+
+
+@pytest.mark.parametrize(
+    ("make", "edit"),
+    [(shell, {"commands": ["ls"]}), (custom, {"input": "ls"}), (patch, {"type": "create_file", "path": "ls"})],
+)
+async def test_what_the_agent_runs_itself_for_openai_is_judged_too(make: Any, edit: Any) -> None:
+    async def run(*rules: Rule, decision: Decision = NO, **options: Any) -> tuple[list[Any], str, list[Question]]:
+        ran, questions = list[Any](), list[Question]()
+        tool, call = make(ran, **options)
+        agent = Agent(name="tea", model=CallsOnce(call), tools=[tool])
+        response = await ask(agent, guards=[guard_of(rules)], approver=says(decision, questions))
+        return ran, str(response.unwrap()), questions
+
+    ran, told, questions = await run(Rule(then="refuse", tool="shell", mentions=("rm",), say="Not that."))
+    assert (ran, "Not that." in told, questions) == ([], True, [])
+    edited = Decision(agreed=True, by="ann", edits={"input": edit})
+    ran, _, questions = await run(Rule(then="ask", tool="shell", edit=frozenset({"input"})), decision=edited)
+    assert ran == ["ls"]
+    assert "rm -r /" in str(questions[0].request.input)
+    for decision, runs in ((YES, ["rm -r /"]), (NO, [])):
+        ran, _, questions = await run(decision=decision, needs_approval=True)
+        assert (ran, len(questions)) == (runs, 1)
+        assert questions[0].text.startswith("May tea use shell?")
+        assert "rm -r /" in f"{questions[0].text} {questions[0].request.input}"
 
 
 async def test_nothing_is_traced() -> None:
@@ -246,7 +437,8 @@ async def test_nothing_is_traced() -> None:
     tools = [inner.as_tool("ask_inner", "Asks.")]
     outer = Agent(name="outer", model=FollowsScript(use_once("ask_inner", {"input": "count"})), tools=tools)
     (await ask(outer)).unwrap()
-    assert [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("remit")] == []
+    ours = ("remit", "asyncio")
+    assert [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith(ours)] == []
 
 
 async def test_a_tool_that_may_not_be_used_is_told_to_the_model_if_it_names_it() -> None:

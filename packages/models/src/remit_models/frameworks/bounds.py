@@ -20,7 +20,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.plain import written
 from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import HISTORY_TOKENS, Brief, as_arguments
-from remit.runtime.origin import worded
+from remit.runtime.origin import failure_of_tool, worded
 from remit_models.model_output import answer_of
 from remit_models.prompting import ModelPrompt, prompt_of
 from remit_models.toolbox import ENDS_THE_TURN, ToolOffer, error_text, offers
@@ -112,6 +112,13 @@ class RefusedToolError(Exception):
     """One of the agent's own tools may not be used; the message is for its model."""
 
 
+class ToolFailure(NamedTuple):
+    """What the framework tells its model of one of the agent's own tools that failed, and the error in words."""
+
+    result: Any
+    error: str
+
+
 class RunningTool(NamedTuple):
     """A running tool of the agent itself."""
 
@@ -191,23 +198,27 @@ class Bounds:
             return await self.offers[tool].call(arguments)
 
     async def use_own(
-        self, tool: str, arguments: object, run: Callable[[dict[str, Json]], Awaitable[T]], *, question: str = ""
-    ) -> T | Json:
+        self, tool: str, arguments: object, run: Callable[[dict[str, Json]], Awaitable[Any]], *, question: str = ""
+    ) -> Any:
         """Use one of the agent's own tools as `Brief.use_own_tool` does, and return its result as it is.
 
-        Raises a `RefusedToolError` with the text for the model if the tool may not be used. After a restart, the result
-        of a use before it is JSON.
+        *run* returns a `ToolFailure` if the framework handled the error of the tool. Raises a `RefusedToolError` with
+        the text for the model if the tool may not be used. After a restart, the result of a use before it is JSON.
         """
         self.raise_if_stopped()
-        results, raised = list[T](), list[BaseException]()
+        results, raised = list[Any](), list[BaseException]()
 
         async def running(permitted: dict[str, Json]) -> Json:
             try:
-                results.append(await run(permitted))
+                result = await run(permitted)
             except BaseException as error:
                 raised.append(error)
                 raise
-            return plain(results[0])
+            if isinstance(result, ToolFailure):
+                results.append(result.result)
+                raise RemitError(failure_of_tool(self._name, tool, result.error))
+            results.append(result)
+            return plain(result)
 
         try:
             value = await self.brief.use_own_tool(
@@ -218,6 +229,8 @@ class Bounds:
                 raise
             if error.fault.code in ENDS_THE_TURN:
                 self.stop(error.fault)
+            if results:
+                return results[0]
             text = await self.brief.for_model(error_text(error.fault), tool=tool)
             raise RefusedToolError(str(text)) from error
         return results[0] if results else value

@@ -4,17 +4,19 @@ Imported only when a program adds such an agent. The SDK is not a dependency, so
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from importlib import import_module
+from inspect import isawaitable
 from typing import Any
 
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.origin import worded
-from remit_models.frameworks.bounds import Bounds, RunningTool, capped, tokens_of
+from remit_models.frameworks.bounds import Bounds, RefusedToolError, RunningTool, ToolFailure, capped, plain, tokens_of
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer
 
@@ -44,11 +46,7 @@ class OpenAIAgent:
         bounds = Bounds(brief)
         prompt = await bounds.prompt()
         within = BoundsHooks(bounds, prompt)
-        result = await within.run(await within.clone(self._agent))
-        if result.interruptions:
-            waiting = ", ".join(each.name or "?" for each in result.interruptions)
-            bounds.unfinished(f"a decision on its tool calls ({waiting})")
-        return bounds.answer(result.final_output)
+        return bounds.answer(await within.run(await within.clone(self._agent)))
 
 
 class BoundsHooks(sdk.RunHooks):
@@ -64,6 +62,10 @@ class BoundsHooks(sdk.RunHooks):
         self._settled = (0, 0)
         self._failed: dict[str, str] = {}
         self._begun: dict[str, RunningTool] = {}
+        self._judged: dict[str, Any] = {}
+        """The agents' own tools whose uses are judged, by name."""
+        self._questions: dict[str, str] = {}
+        """The question to a person, by the id of each tool call that wants approval."""
 
     async def run(self, agent: Any) -> Any:
         config = sdk.RunConfig(
@@ -80,13 +82,19 @@ class BoundsHooks(sdk.RunHooks):
             "hooks": self,
             "run_config": config,
         }
+        run = self._streamed
         try:
-            try:
-                return await self.bounds.ended(self._streamed(agent, options))
-            except NotImplementedError:  # some models cannot stream, above all those made for tests
-                if self.answered:
-                    raise
-                return await self.bounds.ended(sdk.Runner.run(agent, **options))
+            while True:
+                try:
+                    result = await self.bounds.ended(run(agent, options))
+                except NotImplementedError:  # some models cannot stream, above all those made for tests
+                    if self.answered:
+                        raise
+                    run = self._whole
+                    continue
+                if not result.interruptions:
+                    return result.final_output
+                options["input"] = await self._decided(result)
         finally:
             with suppress(RemitError):
                 self._record_rest()
@@ -103,6 +111,31 @@ class BoundsHooks(sdk.RunHooks):
                 result.cancel()
         return result
 
+    async def _whole(self, agent: Any, options: dict[str, Any]) -> Any:
+        return await sdk.Runner.run(agent, **options)
+
+    async def _decided(self, result: Any) -> Any:
+        """Return the state of a run whose tool calls wait for approval, with a decision on each.
+
+        A tool whose uses are judged is let through: the person is asked when it is about to be used.
+        """
+        state = result.to_state()
+        for item in result.interruptions:
+            # Not so the tools of agents that are tools, and patches, whose editor is not told which call it serves.
+            is_own = any(item.agent is clone for clone in self._clones.values())
+            judging = self._judged.get(item.name) if is_own and item.call_id else None
+            if judging is not None and not isinstance(judging, sdk.ApplyPatchTool):
+                self._questions[item.call_id] = self.bounds.question_about(item.name)
+                state.approve(item)
+                continue
+            what = _parsed(item.arguments) or plain(item.raw_item)
+            question = self.bounds.question_about(item.name or "a tool", what)
+            if await self.bounds.brief.confirm(question):
+                state.approve(item)
+            else:
+                state.reject(item, rejection_message=f"Error {Code.APPROVAL_DECLINED}: {item.name} may not be used now")
+        return state
+
     # ── clones ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def clone(self, agent: Any) -> Any:
@@ -113,20 +146,18 @@ class BoundsHooks(sdk.RunHooks):
             return known
         if self.bounds.restricted and agent.prompt is not None:
             self.bounds.refuse_restriction("its prompt is kept by OpenAI, and may bring tools that are not known here")
-        own, servers = list(agent.tools), list(agent.mcp_servers)
-        if self.bounds.restricted and servers:
-            own += await agent.get_mcp_tools(sdk.RunContextWrapper(None))
-            servers = []
-        self.bounds.refuse_clash(tool.name for tool in own)
         clone = agent.clone(
-            tools=[
-                *(each if self.bounds.allows(each.name) else _forbidden(each.name) for each in own),
-                *(_tool(self.bounds, each) for each in self.bounds.offers.values()),
-            ],
-            mcp_servers=servers,
+            tools=[*self._own(agent.tools), *(_tool(self.bounds, each) for each in self.bounds.offers.values())],
+            mcp_servers=list(agent.mcp_servers),
             handoffs=[],
             model=BoundedModel(agent.model, self) if isinstance(agent.model, sdk.Model) else agent.model,
         )
+        fetch = clone.get_mcp_tools
+
+        async def get_mcp_tools(context: Any) -> list[Any]:
+            return self._own(await fetch(context))
+
+        clone.get_mcp_tools = get_mcp_tools
         self._originals.append(agent)
         self._clones[id(agent)] = clone
         for each in agent.handoffs:
@@ -136,6 +167,65 @@ class BoundsHooks(sdk.RunHooks):
     def shown(self, tools: list[Any]) -> list[Any]:
         """Return the tools that a model is told of, without the placeholders for forbidden ones."""
         return [each for each in tools if not isinstance(each, ForbiddenTool)]
+
+    def _own(self, tools: Iterable[Any]) -> list[Any]:
+        """Return an agent's own tools as this run may use them."""
+        own = list(tools)
+        self.bounds.refuse_clash(tool.name for tool in own)
+        return [self._judging(each) if self.bounds.allows(each.name) else _forbidden(each.name) for each in own]
+
+    def _judging(self, tool: Any) -> Any:
+        """Return one of the agents' own tools, judged before it runs; one that the provider runs stays as it is."""
+        if isinstance(tool, sdk.FunctionTool):
+            judging = JudgedFunction(tool, self).tool()
+        elif isinstance(tool, sdk.CustomTool):
+            judging = copy(tool)
+            judging.on_invoke_tool = self._judged_custom(tool)
+        elif isinstance(tool, sdk.ShellTool | sdk.LocalShellTool) and tool.executor is not None:
+            judging = copy(tool)
+            judging.executor = self._judged_shell(tool)
+        elif isinstance(tool, sdk.ApplyPatchTool):
+            judging = copy(tool)
+            judging.editor = JudgedEditor(tool, self)
+        else:
+            return tool
+        self._judged[tool.name] = judging
+        return judging
+
+    def _judged_custom(self, tool: Any) -> Any:
+        async def invoke(context: Any, text: str) -> Any:
+            async def run(permitted: dict[str, Any]) -> Any:
+                return await _awaited(tool.on_invoke_tool(context, str(permitted.get("input", text))))
+
+            return await self.use_own(tool.name, {"input": text}, run, context.tool_call_id)
+
+        return invoke
+
+    def _judged_shell(self, tool: Any) -> Any:
+        async def execute(request: Any) -> Any:
+            action = request.data.action
+            judged: Any = plain(action)
+
+            async def run(permitted: dict[str, Any]) -> Any:
+                if permitted == judged:
+                    return await _awaited(tool.executor(request))
+                data = _changed(request.data, {"action": _changed(action, permitted)})
+                return await _awaited(tool.executor(_changed(request, {"data": data})))
+
+            return await self.use_own(tool.name, judged, run, request.data.call_id)
+
+        return execute
+
+    async def use_own(self, tool: str, arguments: object, run: Any, call: str = "") -> Any:
+        """Use one of the agents' own tools; if that is refused, return the text for the model."""
+        try:
+            return await self.bounds.use_own(tool, arguments, run, question=self._questions.pop(call, ""))
+        except RefusedToolError as error:
+            return str(error)
+
+    def failure_of(self, call: str) -> str | None:
+        """Return the words of the error that the SDK told the model of instead of raising it."""
+        return self._failed.pop(call, None)
 
     def _handoff(self, handoff: Any) -> Any:
         async def invoke(context: Any, arguments: str) -> Any:
@@ -163,7 +253,7 @@ class BoundsHooks(sdk.RunHooks):
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self.bounds.raise_if_stopped()
-        if tool.name not in self.bounds.offers and self.bounds.allows(tool.name):
+        if tool.name not in self.bounds.offers and self.bounds.allows(tool.name) and tool.name not in self._judged:
             self._begun[_call_of(context, tool)] = self.bounds.begin(tool.name, _arguments(context))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
@@ -186,6 +276,75 @@ class BoundsHooks(sdk.RunHooks):
         if self._usage is not None:
             seen, self._settled = self._settled, (self._usage.input_tokens, self._usage.output_tokens)
             self.bounds.spent(self._settled[0] - seen[0], self._settled[1] - seen[1])
+
+
+class JudgedFunction:
+    """A function tool of an agent's own whose uses are judged before it runs."""
+
+    def __init__(self, tool: Any, within: BoundsHooks) -> None:
+        self._tool = tool
+        self._within = within
+
+    def tool(self) -> Any:
+        """Return the tool for one run."""
+        judging = copy(self._tool)
+        self._original = copy(judging)  # it makes the text for the model of its own errors
+        judging.on_invoke_tool = self._invoke
+        judging.timeout_seconds = None  # a person may take longer
+        if callable(judging.needs_approval):
+            judging.needs_approval = self._needs_approval
+        return judging
+
+    async def _invoke(self, context: Any, arguments: str) -> Any:
+        judged, call = _parsed(arguments), context.tool_call_id
+
+        async def run(permitted: dict[str, Any]) -> Any:
+            given = arguments if permitted == judged else json.dumps(permitted)
+            if self._original.timeout_seconds is None:
+                result = await self._original.on_invoke_tool(context, given)
+            else:
+                result = await sdk.tool.invoke_function_tool(
+                    function_tool=self._original, context=context, arguments=given
+                )
+            error = self._within.failure_of(call)
+            return result if error is None else ToolFailure(result, error)
+
+        return await self._within.use_own(self._tool.name, judged, run, call)
+
+    async def _needs_approval(self, context: Any, arguments: dict[str, Any], call: str) -> bool:
+        # As the SDK does it for its own tools: a policy decides only about arguments that the function gets unchanged.
+        prepare = getattr(self._original.on_invoke_tool, "prepare_arguments", None)
+        prepared = None if prepare is None else prepare(json.dumps(arguments), self._tool.name)
+        if prepared is not None and not prepared.unchanged:
+            return True
+        return bool(await _awaited(self._tool.needs_approval(context, arguments, call)))
+
+
+class JudgedEditor:
+    """The editor of an agent's tool for patches, whose operations are judged before they change a file."""
+
+    def __init__(self, tool: Any, within: BoundsHooks) -> None:
+        self._tool = tool
+        self._within = within
+
+    async def create_file(self, operation: Any) -> Any:
+        return await self._edit(operation, self._tool.editor.create_file)
+
+    async def update_file(self, operation: Any) -> Any:
+        return await self._edit(operation, self._tool.editor.update_file)
+
+    async def delete_file(self, operation: Any) -> Any:
+        return await self._edit(operation, self._tool.editor.delete_file)
+
+    async def _edit(self, operation: Any, edit: Callable[[Any], Any]) -> Any:
+        fields = ("type", "path", "diff", "move_to")
+
+        async def run(permitted: dict[str, Any]) -> Any:
+            # What kind of operation it is has been decided: another one would need another method.
+            return await _awaited(edit(_changed(operation, {**permitted, "type": operation.type})))
+
+        judged = {name: getattr(operation, name) for name in fields}
+        return await self._within.use_own(self._tool.name, judged, run)
 
 
 class BoundedModel(sdk.Model):
@@ -285,9 +444,23 @@ def _call_of(context: Any, tool: Any) -> str:
 
 
 def _arguments(context: Any) -> object:
+    return _parsed(getattr(context, "tool_arguments", None) or "null")
+
+
+def _parsed(arguments: str | None) -> Any:
+    """Return the arguments of a call, which are JSON; as they are if the model wrote something else."""
     with suppress(ValueError):
-        return json.loads(getattr(context, "tool_arguments", None) or "null")
-    return context.tool_arguments
+        return json.loads(arguments or "{}")
+    return arguments
+
+
+async def _awaited(result: Any) -> Any:
+    return await result if isawaitable(result) else result
+
+
+def _changed(value: Any, fields: dict[str, Any]) -> Any:
+    """Return a dataclass or a model of pydantic with other values in these fields."""
+    return value.model_copy(update=fields) if hasattr(value, "model_copy") else replace(value, **fields)
 
 
 def _hosted(item: Any) -> str:
