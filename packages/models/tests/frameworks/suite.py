@@ -186,6 +186,8 @@ class FrameworkConformance(AgentConformance):
 
     no_judging = ""
     """Why its own tools are recorded after the fact, and not judged before they run."""
+    no_edits = ""
+    """Why its tools do not take the arguments that a person edited."""
     no_questions = ""
     """Why its author cannot say that the use of a tool has to be approved."""
     no_typed_output = ""
@@ -510,11 +512,12 @@ class FrameworkConformance(AgentConformance):
     async def test_a_rule_has_a_person_asked_before_a_tool_of_its_own_runs(self) -> None:
         self._unless(self.no_judging)
         rules = [Rule(then="ask", tool="pay", say="May this be paid?", edit=frozenset({"input"}))]
-        for decision, ledger in DECISIONS:
+        for decision, paid_amounts in DECISIONS:
+            ledger = [] if self.no_edits and decision.edits else paid_amounts
             paid = await self.pay(self.make, {"amount": 500}, decision, guards=[guard_of(rules)])
             assert paid.asked == [("May this be paid?", "pay", {"amount": 500})]
             assert (paid.ledger, paid.response.ok) == (ledger, True), paid.response.fault
-            assert ("too much" in paid.response.result) == (ledger == [])
+            assert ("too much" in paid.response.result) == (decision is NO)
 
     async def test_its_authors_wish_for_approval_becomes_a_question_and_it_goes_on(self) -> None:
         self._unless(self.no_questions)
@@ -522,7 +525,7 @@ class FrameworkConformance(AgentConformance):
             paid = await self.pay(self.asking, {"amount": 500}, decision)
             assert paid.asked == [(f"May {TESTED} use pay?", "pay", {"amount": 500})]
             assert (paid.ledger, paid.response.ok) == (ledger, True), paid.response.fault
-            assert ("too much" in paid.response.result) == (ledger == [])
+            assert ("too much" in paid.response.result) == (decision is NO)
 
     async def test_a_person_is_asked_once_if_a_rule_and_the_author_both_want_it(self) -> None:
         self._unless(self.no_questions)

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -19,9 +20,13 @@ from langgraph.types import interrupt
 from langsmith.utils import get_env_var, tracing_is_enabled
 from pydantic import BaseModel
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Answer, Code, Hub, Response, Status
+import remit
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
+from remit import Answer, Code, Decision, Hub, Response, Status
+from remit.policy.verdict import Guard
 from remit.protocol.records import Delta
+from remit.runtime.ports import Approver
+from remit_cli import Rule, guard_of
 from remit_models.frameworks.langgraph import hub_tools
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
@@ -85,8 +90,15 @@ def seen_by(messages: list[BaseMessage], options: dict[str, Any]) -> Seen:
     )
 
 
+def asking(script: Script, pay: Callable[..., Any], *middleware: Any, **options: Any) -> Any:
+    approval = HumanInTheLoopMiddleware(interrupt_on={"pay": True}, **options)
+    model, saver = FollowsScript(script=script), InMemorySaver()
+    return create_agent(model, [tool(pay)], middleware=[approval, *middleware], checkpointer=saver)
+
+
 class TestAgentsThatTakeTools(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        return asking(script, tool, hub_tools())
 
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return create_agent(
@@ -105,11 +117,14 @@ class TestAgentsThatTakeTools(FrameworkConformance):
 
 
 class TestAgentsAsTheyAre(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
+    no_edits = "what a tool is called with is said in the graph"
     no_tools = "a compiled graph takes no tools from outside"
     no_delegation = "delegation is a tool, too"
     no_cap = "what a graph's model may write is said where the graph is made"
     refuses_restriction = "which of its tools a model is offered is said where the graph is made"
+
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        return asking(script, tool, interrupt_mode="per_call")
 
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return create_agent(
@@ -124,8 +139,14 @@ class TestAgentsAsTheyAre(FrameworkConformance):
         return sorted(agent.nodes), sorted(agent.nodes["tools"].bound.tools_by_name), agent.config
 
 
-async def ask(agent: object, text: str = "Make tea", **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
+async def ask(
+    agent: object,
+    text: str = "Make tea",
+    guards: Sequence[Guard] = (),
+    approver: Approver | None = None,
+    **options: Any,
+) -> Response:
+    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
 
     @hub.agent(HELPER)
     async def helper(brief: Any) -> str:
@@ -332,14 +353,135 @@ async def test_a_graph_answers_with_what_its_output_schema_names() -> None:
     assert (response.unwrap(), response.confidence) == ("MAKE TEA", 0.8)
 
 
-async def test_a_graph_that_waits_for_a_person_has_not_finished() -> None:
+async def test_a_graph_without_a_checkpointer_cannot_wait_for_a_person() -> None:
     async def work(state: MessagesState) -> Any:
         return {"messages": [AIMessage(interrupt("May I boil it?"))]}
 
-    response = await ask(graph_of(work, checkpointer=InMemorySaver()))
+    response = await ask(graph_of(work))
     assert response.status is Status.FAILED
     assert response.fault is not None
     assert "May I boil it?" in response.fault.message
+    assert "checkpointer" in response.fault.message
+
+
+def says(*decisions: Decision) -> tuple[list[tuple[str, Any]], Approver]:
+    """Return the questions to come, with the schemas of their forms, and a person who decides so about them."""
+    questions, left = list[tuple[str, Any]](), list(decisions)
+
+    async def approver(question: remit.Question) -> Decision:
+        questions.append((question.text, question.form))
+        return left.pop(0)
+
+    return questions, approver
+
+
+def fills(**fields: object) -> Decision:
+    return Decision(agreed=True, by="ann", edits={"input": fields})
+
+
+@pytest.mark.parametrize(
+    ("decision", "gets"),
+    [
+        (YES, True),
+        (NO, False),
+        (fills(answer="Green."), "Green."),
+        (fills(answer='{"cups": 2}'), {"cups": 2}),
+    ],
+)
+async def test_an_interrupt_becomes_a_question_and_the_graph_goes_on_with_the_answer(
+    decision: Decision, gets: object
+) -> None:
+    begun: list[str] = []
+
+    async def work(state: Order) -> Any:
+        begun.append("work")
+        answer = interrupt({"question": "Which tea?"})
+        assert answer == gets
+        return {"drink": str(interrupt("Sure?"))}
+
+    questions, approver = says(decision, YES)
+    graph = graph_of(work, Order, checkpointer=InMemorySaver())
+    response = await ask(graph, input={"drink": "tea", "cups": 2}, approver=approver)
+    assert response.unwrap() == {"drink": "True", "cups": 2}
+    assert [text for text, _ in questions] == ['{"question":"Which tea?"}', "Sure?"]
+    assert begun == ["work"] * 3
+
+
+async def test_an_interrupt_with_a_schema_becomes_a_form() -> None:
+    class Choice(BaseModel):
+        cups: int
+
+    async def work(state: Order) -> Any:
+        chosen = interrupt("How many?", response_schema=Choice)
+        return {"cups": chosen.cups + interrupt("And more?", response_schema={"type": "integer"})}
+
+    graph = graph_of(work, Order, checkpointer=InMemorySaver())
+    questions, approver = says(fills(cups=3), fills(answer=4))
+    response = await ask(graph, input={"drink": "tea", "cups": 2}, approver=approver)
+    assert response.unwrap() == {"drink": "tea", "cups": 7}
+    assert [list(form["properties"]) for _, form in questions] == [["cups"], ["answer"]]
+    refused = await ask(graph, input={"drink": "tea", "cups": 2}, approver=says(NO)[1])
+    assert refused.fault is not None
+    assert (refused.fault.code, "How many?" in refused.fault.message) == (Code.APPROVAL_DECLINED, True)
+
+
+@pytest.mark.parametrize(("decision", "done"), [(YES, True), (NO, False)])
+async def test_a_graph_that_was_compiled_to_stop_goes_on_after_a_yes(decision: Decision, done: bool) -> None:
+    builder = StateGraph(Order)
+    builder.add_node("work", lambda state: {"cups": state["cups"] + 1})
+    builder.add_edge(START, "work")
+    graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["work"])
+    questions, approver = says(decision)
+    response = await ask(graph, input={"drink": "tea", "cups": 2}, approver=approver)
+    assert (response.ok, [text for text, _ in questions]) == (done, ["May tea go on?"])
+    if done:
+        assert response.unwrap() == {"drink": "tea", "cups": 3}
+
+
+async def test_a_tool_that_a_node_calls_itself_is_judged_and_its_refusal_is_the_runs() -> None:
+    looked: list[str] = []
+
+    @tool
+    def peek(where: str) -> str:
+        """Look."""
+        looked.append(where)
+        return "in the tin"
+
+    def in_thread(state: MessagesState) -> Any:
+        return {"messages": [AIMessage(peek.invoke({"where": "tin"}))]}
+
+    async def work(state: MessagesState) -> Any:
+        return {"messages": [AIMessage(await peek.ainvoke({"where": "tin"}))]}
+
+    async def in_loop(state: MessagesState) -> Any:
+        return in_thread(state)
+
+    guards = [guard_of([Rule(then="refuse", tool="peek", say="No peeking.")])]
+    for node in (in_thread, work):
+        response = await ask(graph_of(node), guards=guards)
+        assert response.fault is not None
+        assert (response.fault.code, response.fault.message) == (Code.PERMISSION_DENIED, "No peeking.")
+    assert looked == []
+    assert [(await ask(graph_of(node))).unwrap() for node in (in_thread, work)] == ["in the tin"] * 2
+    refused = (await ask(graph_of(in_loop))).fault
+    assert refused is not None
+    assert "use `ainvoke`" in refused.message
+    assert looked == ["tin"] * 2
+
+
+async def test_a_tool_that_interrupts_is_judged_once() -> None:
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {interrupt('How much?')}"
+
+    for middleware in ([hub_tools()], []):
+        script = use_once("pay", {"amount": 5})
+        agent = create_agent(FollowsScript(script=script), [pay], middleware=middleware, checkpointer=InMemorySaver())
+        questions, approver = says(YES, fills(answer="7"))
+        guards = [guard_of([Rule(then="ask", tool="pay", say="May it?")])]
+        assert (await ask(agent, guards=guards, approver=approver)).unwrap() == "paid 7"
+        assert [text for text, _ in questions] == ["May it?", "How much?"]
 
 
 async def test_a_graph_with_a_memory_of_its_own_knows_only_what_the_hub_tells_it() -> None:

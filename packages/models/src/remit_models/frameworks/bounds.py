@@ -216,7 +216,7 @@ class Bounds:
                 raise
             if isinstance(result, ToolFailure):
                 results.append(result.result)
-                raise RemitError(failure_of_tool(self._name, tool, result.error))
+                raise RemitError(failure_of_tool(self._name, tool, str(result.error)))  # it may be of a kind of its own
             results.append(result)
             return plain(result)
 
@@ -319,7 +319,7 @@ class Bounds:
     def in_loop(self, work: Callable[[], T]) -> T:
         """Call a function in the event loop of the brief, from any thread of the framework."""
         self.raise_if_stopped()
-        if threading.get_ident() == self._thread:
+        if self.is_in_loop:
             return work()
         done: futures.Future[T] = futures.Future()
 
@@ -331,6 +331,11 @@ class Bounds:
 
         self._loop.call_soon_threadsafe(do)
         return self._result(done)
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether this thread is that of the event loop, in which nothing can be waited for."""
+        return threading.get_ident() == self._thread
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait in a thread for a coroutine in the event loop of the brief; the wait ends with the run."""
@@ -410,6 +415,48 @@ class Bounds:
         """Return the output of a run as an answer: see `answer_from`."""
         brief = self.brief
         return answer_from(output, brief.result_schema, user=brief.user, references=brief.handoff.references)
+
+
+class OwnToolInProgress:
+    """One use of an agent's own tool that a framework runs itself, and whose end it reports."""
+
+    def __init__(self, bounds: Bounds, tool: str, arguments: object, question: str = "") -> None:
+        loop = asyncio.get_running_loop()
+        self.tool = tool
+        self.arguments: dict[str, Json] = {}
+        """The arguments as they are permitted."""
+        self._began: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[ToolFailure | None] = loop.create_future()
+        self._use = loop.create_task(bounds.use_own(tool, arguments, self._run, question=question))
+
+    async def _run(self, permitted: dict[str, Json]) -> ToolFailure | None:
+        self.arguments = permitted
+        self._began.set_result(None)
+        return await self._ended
+
+    async def permitted(self) -> "OwnToolInProgress":
+        """Wait until the tool may run; raises a `RefusedToolError` if it may not."""
+        try:
+            await asyncio.wait({self._began, self._use}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        if not self._began.done():
+            # Otherwise it was refused, or has a result from before a restart, which the framework would not take.
+            raise RefusedToolError(f"{self.tool} was used before, with this result: {text_of(plain(await self._use))}")
+        return self
+
+    async def end(self, error: BaseException | str | None = None) -> None:
+        """Record that the tool ended, and how it failed if it did."""
+        if not self._ended.done():
+            words = worded(error) if isinstance(error, BaseException) else error
+            self._ended.set_result(None if words is None else ToolFailure(None, words))
+        await self._use
+
+    async def cancel(self) -> None:
+        """Record that the tool did not end."""
+        self._use.cancel()
+        await asyncio.wait({self._use})
 
 
 class TooManyRequests(NamedTuple):

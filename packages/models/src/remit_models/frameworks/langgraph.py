@@ -7,19 +7,30 @@ some (`middleware=[hub_tools()]`), and the nodes of other graphs find the brief 
 Imported only when a program adds such a graph. LangGraph is not a dependency, so its types are not known here.
 """
 
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from remit.protocol.card import Schema
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
-from remit_models.frameworks.bounds import MAX_MODEL_CALLS, Bounds, RunningTool, capped, tokens_of
+from remit_models.frameworks.bounds import (
+    MAX_MODEL_CALLS,
+    Bounds,
+    OwnToolInProgress,
+    RefusedToolError,
+    capped,
+    plain,
+    tokens_of,
+)
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer
 
@@ -27,6 +38,9 @@ callbacks: Any = import_module("langchain_core.callbacks")
 messages: Any = import_module("langchain_core.messages")
 tools: Any = import_module("langchain_core.tools")
 langsmith: Any = import_module("langsmith")
+graph_errors: Any = import_module("langgraph.errors")
+graph_types: Any = import_module("langgraph.types")
+tool_node: Any = import_module("langgraph.prebuilt.tool_node")
 
 # A model call and its tools are two steps; the others are for nodes of other kinds.
 MAX_STEPS = 5 * MAX_MODEL_CALLS
@@ -34,9 +48,16 @@ MAX_STEPS = 5 * MAX_MODEL_CALLS
 PLACE = "remit_tools"
 
 # LangChain warns of every exception in a handler; ours are how a run is stopped, and are reported as its fault.
-logging.getLogger("langchain_core.callbacks.manager").addFilter(lambda record: "RemitError(" not in record.getMessage())
+logging.getLogger("langchain_core.callbacks.manager").addFilter(
+    lambda record: not any(name in record.getMessage() for name in ("RemitError(", "RefusedCallError("))
+)
 
-_running: ContextVar[Bounds | None] = ContextVar("_running", default=None)
+# What a person fills in for an interrupt that says nothing about the form of its answer.
+_ANSWER: Schema = {"type": "object", "properties": {"answer": {"type": "string", "title": "Answer, if more than yes"}}}
+
+_running: ContextVar["BoundsCallback | None"] = ContextVar("_running", default=None)
+# The tool that the middleware is about to call, which the callback then need not judge.
+_judged: ContextVar[list[str] | None] = ContextVar("_judged", default=None)
 
 
 def adapt(graph: Any) -> "Graph":
@@ -67,18 +88,36 @@ class Graph:
             "configurable": {"brief": brief, "thread_id": brief.request.path},
             "recursion_limit": min(MAX_STEPS, made_with.get("recursion_limit", MAX_STEPS)),
         }
-        token = _running.set(bounds)
+        token = _running.set(within)
         try:
             with langsmith.tracing_context(enabled=False):  # it would be sent to LangSmith
-                state = await bounds.ended(self._run(bounds, self._input(brief, prompt), config))
+                state = await bounds.ended(self._run(within, self._input(brief, prompt), config))
+        except RefusedCallError as error:
+            raise RemitError(error.fault) from None
         finally:
             _running.reset(token)
-            with suppress(RemitError):
-                within.record_rest()
+            await within.close()
         return bounds.answer(self._output(state))
 
-    async def _run(self, bounds: Bounds, given: object, config: dict[str, Any]) -> Any:
+    async def _run(self, within: "BoundsCallback", given: object, config: dict[str, Any]) -> Any:
+        """Return the last state of the graph, which goes on after each interrupt with the answer of a person."""
+        while True:
+            state, interrupts = await self._stream(within.bounds, given, config)
+            if interrupts is None:
+                return state
+            if not self._graph.checkpointer:
+                question = "; ".join(str(each.value) for each in interrupts)
+                within.bounds.unfinished(f"an answer to: {question}. Compile its graph with a checkpointer")
+            if interrupts:
+                given = graph_types.Command(resume={each.id: await within.answer(each) for each in interrupts})
+            else:  # it was compiled to stop here
+                await within.go_on()
+                given = None
+
+    async def _stream(self, bounds: Bounds, given: object, config: dict[str, Any]) -> tuple[Any, list[Any] | None]:
+        """Return the last state, and the interrupts that the graph waits for; None if it has ended."""
         state: Any = None
+        interrupts: dict[str, Any] | None = None
         options: dict[str, Any] = {
             "stream_mode": ["messages", "updates", "values"],
             "subgraphs": True,
@@ -92,11 +131,10 @@ class Graph:
                     if isinstance(message, messages.AIMessageChunk) and where.get("langgraph_node") != "tools":
                         bounds.say(message.text)
                 elif mode == "updates" and "__interrupt__" in piece:
-                    question = "; ".join(str(each.value) for each in piece["__interrupt__"])
-                    bounds.unfinished(f"an answer to: {question}")
+                    interrupts = {**(interrupts or {}), **{each.id: each for each in piece["__interrupt__"]}}
                 elif mode == "values" and not path:
                     state = piece
-        return state
+        return state, None if interrupts is None else list(interrupts.values())
 
     def _refuse_what_cannot_be_held(self, bounds: Bounds) -> None:
         free = [name for name in self._graph.nodes if name not in ("__start__", "model", "tools") and "." not in name]
@@ -134,6 +172,14 @@ class Graph:
         return state["messages"][-1].text if structured is None else structured
 
 
+def _read(answer: str) -> object:
+    """Return what a person wrote for an interrupt: an object or a list if it is JSON, else the text."""
+    if answer.startswith(("{", "[")):
+        with suppress(ValueError):
+            return json.loads(answer)
+    return answer
+
+
 def _has_messages(state: Any) -> bool:
     return isinstance(state, dict) and "messages" in state
 
@@ -147,9 +193,11 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
     run_inline = False
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self._prompt_tokens: dict[UUID, int] = {}
-        self._begun: dict[UUID, RunningTool] = {}
+        self._uses: dict[UUID, OwnToolInProgress] = {}
+        self._permitted: list[OwnToolInProgress] = []
+        """The uses that are permitted, and not begun so far."""
 
     def on_chat_model_start(self, serialized: Any, given: Any, *, run_id: UUID, **rest: Any) -> None:
         contents = [(each.text, getattr(each, "tool_calls", None)) for each in given[0]]
@@ -160,40 +208,150 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         self._start(run_id, tokens_of(*prompts))
 
     def _start(self, run_id: UUID, prompt_tokens: int) -> None:
-        self._bounds.in_loop(lambda: self._bounds.next_call(prompt_tokens))
+        self.bounds.in_loop(lambda: self.bounds.next_call(prompt_tokens))
         self._prompt_tokens[run_id] = prompt_tokens
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
         prompt_tokens, generation = self._prompt_tokens.pop(run_id, 0), response.generations[0][0]
         usage = getattr(getattr(generation, "message", None), "usage_metadata", None)
         if usage:
-            self._bounds.in_loop(lambda: self._bounds.spent(usage["input_tokens"], usage["output_tokens"]))
+            self.bounds.in_loop(lambda: self.bounds.spent(usage["input_tokens"], usage["output_tokens"]))
         else:
             called = getattr(getattr(generation, "message", None), "tool_calls", None)
             wrote = tokens_of(generation.text, called)
-            self._bounds.in_loop(lambda: self._bounds.spent(prompt_tokens, wrote, estimated=True))
+            self.bounds.in_loop(lambda: self.bounds.spent(prompt_tokens, wrote, estimated=True))
+
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, inputs: Any = None, **rest: Any) -> None:
         known: dict[str, Any] = serialized or {}
         name = str(known.get("name") or rest.get("name"))
-        if name not in self._bounds.offers:
-            arguments = input_str if inputs is None else inputs
-            self._begun[run_id] = self._bounds.in_loop(lambda: self._bounds.begin(name, arguments))
+        if name in self.bounds.offers or name == PLACE:
+            return
+        judged = _judged.get()
+        if judged is not None and judged == [name]:
+            judged.clear()
+            return
+        arguments: Any = plain(inputs)
+        if not isinstance(arguments, dict):
+            arguments = {"input": arguments or input_str}
+        if self.bounds.is_in_loop:
+            raise RefusedCallError(
+                name, "a tool cannot be judged if `invoke` calls it in the event loop: use `ainvoke`"
+            )
+        try:
+            use = self.bounds.wait(self._permit(name, arguments))
+        except RefusedToolError as error:
+            raise RefusedCallError(name, str(error), error.__cause__) from error
+        self._uses[run_id] = use
+        if use.arguments != arguments:
+            why = "its arguments were changed, which only an agent with the middleware `hub_tools()` can do"
+            self._end(run_id, why)
+            raise RefusedCallError(name, why)
 
     def on_tool_end(self, output: object, *, run_id: UUID, **rest: Any) -> None:
         self._end(run_id, None)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
+        if isinstance(error, graph_errors.GraphInterrupt) and run_id in self._uses:
+            self._permitted.append(self._uses.pop(run_id))  # it is called again after the answer
         self._end(run_id, error)
 
-    def _end(self, run_id: UUID, error: BaseException | None) -> None:
-        if (use := self._begun.pop(run_id, None)) is not None:
-            self._bounds.in_loop(lambda: self._bounds.end(use, error))
+    def _end(self, run_id: UUID, error: BaseException | str | None) -> None:
+        if (use := self._uses.pop(run_id, None)) is not None:
+            self.bounds.wait(use.end(error))
 
-    def record_rest(self) -> None:
+    async def _permit(self, tool: str, arguments: Json) -> OwnToolInProgress:
+        for use in self._permitted:
+            if (use.tool, use.arguments) == (tool, arguments):
+                self._permitted.remove(use)
+                return use
+        return await OwnToolInProgress(self.bounds, tool, arguments).permitted()
+
+    async def use(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Have a middleware's request run one of the agent's own tools, with the arguments that are permitted."""
+        call = request.tool_call
+        arguments: Any = plain(call["args"])
+        try:
+            use = await self._permit(call["name"], arguments)
+        except RefusedToolError as error:
+            return _refused(call, str(error))
+        if use.arguments != arguments:
+            request = request.override(tool_call={**call, "args": use.arguments})
+        token = _judged.set([call["name"]])
+        try:
+            result = await handler(request)
+        except graph_errors.GraphInterrupt:
+            self._permitted.append(use)
+            raise
+        except BaseException as error:
+            await use.end(error)
+            raise
+        finally:
+            _judged.reset(token)
+        await use.end(result.text if getattr(result, "status", None) == "error" else None)
+        return result
+
+    async def close(self) -> None:
         """Record the tools whose end was not reported."""
-        for use in self._begun.values():
-            self._bounds.end(use, "it did not end")
+        for use in (*self._uses.values(), *self._permitted):
+            await use.cancel()
+
+    # ── interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def answer(self, interrupt: Any) -> object:
+        """Return what a person answers to an interrupt."""
+        value, schema = plain(interrupt.value), interrupt.response_schema
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if "action_requests" in fields:  # of LangChain's middleware, as the one below
+            allowed = {each["action_name"]: each["allowed_decisions"] for each in fields["review_configs"]}
+            actions = fields["action_requests"]
+            return {"decisions": [await self._decision(each, allowed[each["name"]]) for each in actions]}
+        if fields.get("type") == "tool_approval":
+            decisions = [each for each in ("approve", "edit", "reject") if f'"{each}"' in text_of(schema)]
+            return await self._decision(fields, decisions)
+        question = value if isinstance(value, str) else text_of(value)
+        if not isinstance(schema, dict):
+            filled = await self.bounds.brief.fill(question, _ANSWER)
+            return False if filled is None else _read(str(filled.get("answer") or "")) or True
+        wanted = cast("Schema", schema)
+        is_object = wanted.get("type") == "object"
+        form = wanted if is_object else {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
+        filled = await self.bounds.brief.fill(question, form)
+        if filled is None:
+            self.bounds.stop(fault(Code.APPROVAL_DECLINED, f"nobody answered: {question}"))
+        return filled if is_object else filled["answer"]
+
+    async def _decision(self, action: dict[str, Any], allowed: list[str]) -> dict[str, Any]:
+        """Return the decision about a call that a middleware wants approved; then it is permitted."""
+        name, arguments, words = action["name"], action["args"], action.get("description", "")
+        question = self.bounds.question_about(name) if not words or f"Tool: {name}\nArgs: " in words else words
+        try:
+            use = await OwnToolInProgress(self.bounds, name, arguments, question).permitted()
+        except RefusedToolError as error:
+            if "reject" not in allowed:
+                raise RefusedCallError(name, str(error), error.__cause__) from error
+            return {"type": "reject", "message": str(error)}
+        self._permitted.append(use)
+        if use.arguments == arguments and "approve" in allowed:
+            return {"type": "approve"}
+        return {"type": "edit", "edited_action": {"name": name, "args": use.arguments}}
+
+    async def go_on(self) -> None:
+        """Ask a person whether a graph goes on where it was compiled to stop."""
+        question = f"May {self.bounds.brief.request.target} go on?"
+        if not await self.bounds.brief.confirm(question):
+            self.bounds.stop(fault(Code.APPROVAL_DECLINED, f"declined: {question}"))
+
+
+class RefusedCallError(tool_node.ToolInvocationError):
+    """A tool that a graph calls may not be used: nodes for tools tell the model so."""
+
+    def __init__(self, tool: str, message: str, cause: BaseException | None = None) -> None:
+        Exception.__init__(self, message)
+        self.message = message
+        self.tool_name = tool
+        self.fault = cause.fault if isinstance(cause, RemitError) else fault(Code.PERMISSION_DENIED, message)
 
 
 # ── tools for agents ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,15 +384,19 @@ def _middleware() -> Any:
             return _refusal(request) or handler(_with_tool(request))
 
         async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-            return _refusal(request) or await handler(_with_tool(request))
+            within = _running.get()
+            if within is None or request.tool is None or request.tool_call["name"] in within.bounds.offers:
+                return await handler(_with_tool(request))
+            return _refusal(request) or await within.use(request, handler)
 
     return HubTools
 
 
 def _bounded(request: Any) -> Any:
     own = [each for each in request.tools if _name(each) != PLACE]
-    if (bounds := _running.get()) is None:
+    if (within := _running.get()) is None:
         return request.override(tools=own)
+    bounds = within.bounds
     allowed = [*bounds.allowed(own, _name), *(_tool(bounds, each) for each in bounds.offers.values())]
     prompt_tokens = tokens_of([each.text for each in request.messages], [_name(each) for each in allowed])
     most = capped(request.model_settings.get("max_tokens"), bounds.in_loop(lambda: bounds.room(prompt_tokens)))
@@ -243,18 +405,21 @@ def _bounded(request: Any) -> Any:
 
 
 def _with_tool(request: Any) -> Any:
-    bounds, name = _running.get(), request.tool_call["name"]
-    if bounds is None or name not in bounds.offers:
+    within, name = _running.get(), request.tool_call["name"]
+    if within is None or name not in within.bounds.offers:
         return request
-    return request.override(tool=_tool(bounds, bounds.offers[name]))
+    return request.override(tool=_tool(within.bounds, within.bounds.offers[name]))
 
 
 def _refusal(request: Any) -> Any:
     """Return the text for a model that calls a tool that it was not offered."""
-    bounds, call = _running.get(), request.tool_call
-    if bounds is None or bounds.allows(call["name"]):
+    within, call = _running.get(), request.tool_call
+    if within is None or within.bounds.allows(call["name"]):
         return None
-    why = f"Error {Code.TOOL_NOT_ALLOWED}: {call['name']} may not be used here"
+    return _refused(call, f"Error {Code.TOOL_NOT_ALLOWED}: {call['name']} may not be used here")
+
+
+def _refused(call: Any, why: str) -> Any:
     return messages.ToolMessage(content=why, tool_call_id=call["id"], name=call["name"], status="error")
 
 
