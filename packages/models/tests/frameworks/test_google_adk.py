@@ -9,13 +9,16 @@ from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgen
 from google.adk.code_executors import BuiltInCodeExecutor
 from google.adk.events import Event
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
-from google.adk.tools import FunctionTool, google_search
+from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext, google_search
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 from pydantic import BaseModel
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response, Status
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
+from remit import Code, Decision, Hub, Question, Response, Status
+from remit.policy.verdict import Guard
+from remit.runtime.ports import Approver
+from remit_cli import Rule, guard_of
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 
@@ -59,8 +62,6 @@ def seen_by(request: LlmRequest) -> Seen:
 
 
 class TestAgentDevelopmentKit(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
-
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return LlmAgent(
             name="tea",
@@ -72,6 +73,9 @@ class TestAgentDevelopmentKit(FrameworkConformance):
     def make_typed(self, answer: BaseModel) -> Any:
         return made("tea", say(answer.model_dump_json()), output_schema=type(answer))
 
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        return made("tea", script, tools=[FunctionTool(tool, require_confirmation=True)])
+
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.sub_agents), agent.instruction, agent.generate_content_config
 
@@ -80,8 +84,10 @@ def made(name: str, script: Script, **options: Any) -> LlmAgent:
     return LlmAgent(name=name, model=FollowsScript(script=script), **options)
 
 
-async def ask(agent: object, **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
+async def ask(
+    agent: object, guards: Sequence[Guard] = (), approver: Approver | None = None, **options: Any
+) -> Response:
+    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
 
     @hub.agent(HELPER)
     async def helper(brief: Any) -> str:
@@ -204,16 +210,77 @@ async def test_an_error_that_a_model_answers_with_is_one() -> None:
     assert "SAFETY: not with milk" in response.fault.message
 
 
-async def test_a_call_that_waits_for_confirmation_is_no_answer() -> None:
-    def pay() -> str:
+def says(*decisions: Decision) -> tuple[list[Question], Approver]:
+    questions, left = list[Question](), list(decisions)
+
+    async def approver(question: Question) -> Decision:
+        questions.append(question)
+        return left.pop(0)
+
+    return questions, approver
+
+
+@pytest.mark.parametrize(
+    ("payload", "decision", "told"),
+    [
+        (None, YES, "paid 5, None"),
+        (None, NO, "not paid"),
+        ({"tip": 0}, Decision(agreed=True, by="ann", edits={"input": {"tip": 2}}), "paid 5, {'tip': 2}"),
+        ({"tip": 0}, NO, "not paid"),
+    ],
+)
+async def test_a_tool_that_asks_for_a_confirmation_while_it_runs_goes_on_with_the_answer(
+    payload: Any, decision: Decision, told: str
+) -> None:
+    def pay(amount: int, tool_context: ToolContext) -> dict[str, str]:
         """Pay."""
+        answer = tool_context.tool_confirmation
+        if answer is None:
+            tool_context.request_confirmation(hint="May it pay?", payload=payload)
+            return {"result": "waits"}
+        return {"result": f"paid {amount}, {answer.payload}" if answer.confirmed else "not paid"}
+
+    questions, approver = says(YES, decision)
+    guards = [guard_of([Rule(then="ask", tool="pay", say="May it be used?")])]
+    agent = made("tea", use_once("pay", {"amount": 5}), tools=[pay])
+    assert (await ask(agent, guards=guards, approver=approver)).unwrap() == told
+    assert [each.text for each in questions] == ["May it be used?", "May it pay?"]
+
+
+async def test_a_tool_whose_condition_asks_for_a_confirmation_after_an_edit_asks_again() -> None:
+    ledger: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        ledger.append(amount)
         return "paid"
 
-    agent = made("tea", use_once("pay", {}), tools=[FunctionTool(pay, require_confirmation=True)])
-    response = await ask(agent)
+    def large(amount: int) -> bool:
+        return amount > 100
+
+    class OnlyGated(FunctionTool):
+        """A tool that leaves it to the kit to wait for the answer."""
+
+        async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+            return pay(**args)
+
+    guards = [guard_of([Rule(then="ask", tool="pay", edit=frozenset({"input"}))])]
+    more = Decision(agreed=True, by="ann", edits={"input": {"amount": 500}})
+    for last, paid, kind in ((YES, [500], FunctionTool), (NO, [], FunctionTool), (NO, [], OnlyGated)):
+        tools = [kind(pay, require_confirmation=large)]
+        questions, approver = says(more, last)
+        ledger.clear()
+        response = await ask(made("tea", use_once("pay", {"amount": 5}), tools=tools), guards=guards, approver=approver)
+        assert (response.ok, len(questions), ledger) == (True, 2, paid)
+
+
+async def test_a_tool_that_goes_on_without_the_run_is_no_answer() -> None:
+    def brew() -> None:
+        """Brew."""
+
+    response = await ask(made("tea", use_once("brew", {}), tools=[LongRunningFunctionTool(brew)]))
     assert response.fault is not None
-    assert response.fault.code is Code.DELEGATION_FAILED
-    assert "waits for a decision" in response.fault.message
+    assert (response.fault.code, "go on without it" in response.fault.message) == (Code.DELEGATION_FAILED, True)
 
 
 async def test_what_ends_a_run_is_not_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,12 +8,20 @@ import logging
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
-from remit.protocol.envelope import Answer
-from remit.protocol.errors import Code, RemitError
+from remit.protocol.envelope import Answer, Json
+from remit.protocol.errors import Code
 from remit.runtime.brief import Brief
-from remit_models.frameworks.bounds import MAX_MODEL_CALLS, Bounds, RunningTool, capped, tokens_of
+from remit_models.frameworks.bounds import (
+    MAX_MODEL_CALLS,
+    Bounds,
+    OwnToolInProgress,
+    RefusedToolError,
+    capped,
+    plain,
+    tokens_of,
+)
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer
 
@@ -25,6 +33,7 @@ plugins: Any = import_module("google.adk.plugins")
 runners: Any = import_module("google.adk.runners")
 sessions: Any = import_module("google.adk.sessions")
 adk_tools: Any = import_module("google.adk.tools")
+confirmations: Any = import_module("google.adk.tools.tool_confirmation")
 types: Any = import_module("google.genai").types
 
 TESTED_WITH = {"google-adk": "2.13.0"}
@@ -86,8 +95,7 @@ class AdkAgent:
         try:
             finals = await bounds.ended(_finals(bounds, run))
         finally:
-            with suppress(RemitError):
-                within.record_rest()
+            await within.close()
         if isinstance(agent, agents.ParallelAgent):
             return bounds.answer("\n\n".join(finals.values()))
         return bounds.answer(_structured(agent, finals))
@@ -102,7 +110,7 @@ class BoundsPlugin(plugins.BasePlugin):
         self._prompt = prompt
         self._names = names
         self._prompt_tokens = 0
-        self._begun: dict[str, RunningTool] = {}
+        self._uses: dict[str, OwnToolInProgress] = {}
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         bounds, config = self._bounds, llm_request.config
@@ -132,28 +140,72 @@ class BoundsPlugin(plugins.BasePlugin):
         if not _allows(self._bounds, tool.name):
             return {"error": f"{Code.TOOL_NOT_ALLOWED}: {tool.name} may not be used here"}
         exists = type(tool) is not adk_tools.BaseTool  # which stands for an unknown tool name
-        if exists and tool.name not in self._bounds.offers and tool.name not in _CONTROLS:
-            self._begun[tool_context.function_call_id] = self._bounds.begin(tool.name, tool_args)
+        if not exists or tool.name in self._bounds.offers or tool.name in _CONTROLS:
+            return None
+        question = ""
+        with suppress(Exception):  # the kit looks again, and makes an error of the tool of it
+            if await tool.check_require_confirmation(tool_args, tool_context):
+                question = self._bounds.question_about(tool.name)
+        try:
+            use = await OwnToolInProgress(self._bounds, tool.name, tool_args, question).permitted()
+        except RefusedToolError as error:
+            return {"error": str(error)}
+        self._uses[tool_context.function_call_id] = use
+        if use.arguments != plain(tool_args):
+            tool_args.clear()
+            tool_args.update(use.arguments)
+        if question:
+            tool_context.tool_confirmation = confirmations.ToolConfirmation(confirmed=True)
         return None
 
-    async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
-        self._end(tool_context, None)
+    async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> Any:
+        wanted = tool_context.actions.requested_tool_confirmations.pop(tool_context.function_call_id, None)
+        if wanted is not None and tool_context.function_call_id in self._uses:
+            try:
+                answer = await self._confirmed(tool, tool_args, tool_context, wanted)
+            except Exception as error:
+                await self._end(tool_context, error)
+                raise
+            await self._end(tool_context, None)
+            return answer
+        await self._end(tool_context, None)
+        return None
+
+    async def _confirmed(self, tool: Any, arguments: Any, context: Any, wanted: Any) -> dict[str, Any]:
+        """Return the result of a tool that asked for a confirmation: run again with the answer, as the kit does it."""
+        context.actions.skip_summarization = None
+        context.tool_confirmation = await self._confirmation(tool.name, arguments, wanted)
+        if not context.tool_confirmation.confirmed and await tool.check_require_confirmation(arguments, context):
+            return {"error": f"{Code.APPROVAL_DECLINED}: {tool.name} may not be used now"}
+        result: Any = await tool.run_async(args=arguments, tool_context=context)
+        return cast("dict[str, Any]", result) if isinstance(result, dict) else {"result": result}
+
+    async def _confirmation(self, tool: str, arguments: Any, wanted: Any) -> Any:
+        """Return what a person answers to a tool that asks for a confirmation: it may want some fields with it."""
+        brief, question = self._bounds.brief, wanted.hint or self._bounds.question_about(tool, arguments)
+        asked: Any = wanted.payload
+        if not isinstance(asked, dict) or not asked:
+            return confirmations.ToolConfirmation(confirmed=await brief.confirm(question), payload=asked)
+        payload = cast("dict[str, Json]", asked)
+        properties = {name: {"type": _type_of(value), "default": value} for name, value in payload.items()}
+        fields = await brief.fill(question, {"type": "object", "properties": properties})
+        return confirmations.ToolConfirmation(confirmed=fields is not None, payload={**payload, **(fields or {})})
 
     async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Exception) -> None:
         # The kit reports it only by the error's message.
         self._bounds.refused_by_provider(error)
 
     async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Exception) -> None:
-        self._end(tool_context, error)
+        await self._end(tool_context, error)
 
-    def _end(self, context: Any, error: Exception | None) -> None:
-        if (use := self._begun.pop(context.function_call_id, None)) is not None:
-            self._bounds.end(use, error)
+    async def _end(self, context: Any, error: Exception | None) -> None:
+        if (use := self._uses.pop(context.function_call_id, None)) is not None:
+            await use.end(error)
 
-    def record_rest(self) -> None:
+    async def close(self) -> None:
         """Record the tools whose end was not reported."""
-        for use in self._begun.values():
-            self._bounds.end(use, "it did not end")
+        for use in self._uses.values():
+            await use.cancel()
 
 
 class AdkTool(adk_tools.BaseTool):
@@ -221,7 +273,7 @@ async def _finals(bounds: Bounds, run: Any) -> dict[str, str]:
             if event.error_code:
                 raise RuntimeError(f"{event.error_code}: {event.error_message}")
             if event.long_running_tool_ids:
-                bounds.unfinished("a decision on its tool calls, or tools that go on without it")
+                bounds.unfinished("tools that go on without it, or a login")
             if event.partial:
                 bounds.say(_text(event.content))
             elif event.is_final_response() and event.content is not None:
@@ -238,6 +290,13 @@ def _structured(agent: Any, finals: dict[str, str]) -> object:
         with suppress(ValueError):
             return json.loads(text)
     return text
+
+
+def _type_of(value: Json) -> str:
+    """Return the type of a form's field that begins with this value."""
+    if isinstance(value, bool):
+        return "boolean"
+    return "integer" if isinstance(value, int) else "number" if isinstance(value, float) else "string"
 
 
 def _content(role: str, text: str) -> Any:
