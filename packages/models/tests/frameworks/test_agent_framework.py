@@ -15,15 +15,19 @@ from agent_framework import (
     ChatResponse,
     ChatResponseUpdate,
     Content,
+    FunctionInvocationContext,
     FunctionInvocationLayer,
+    FunctionTool,
     Message,
     UsageDetails,
     tool,
 )
+from agent_framework import tool as af_tool
 from pydantic import BaseModel
 
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response
+from remit import Code, Decision, Hub, Question, Response
+from remit.runtime.ports import Approver
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 
@@ -83,7 +87,6 @@ def seen_by(messages: Sequence[Message], options: Any) -> Seen:
 
 
 class TestAgentFramework(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
     swallows_tool_errors = True
     ends_loops_itself = "a client's own limit of 40 rounds can be changed for all its runs alone"
 
@@ -94,12 +97,15 @@ class TestAgentFramework(FrameworkConformance):
         client = FollowsScript(say(answer.model_dump_json()))
         return Agent(client=client, default_options={"response_format": type(answer)})
 
+    def make_asking(self, script: Script, tool: Callable[..., Any]) -> Any:
+        return Agent(client=FollowsScript(script), tools=[af_tool(tool, approval_mode="always_require")])
+
     def state_of(self, agent: Any) -> object:
         return dict(agent.default_options), list(agent.context_providers), agent.middleware
 
 
-async def ask(agent: object, **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
+async def ask(agent: object, approver: Approver | None = None, **options: Any) -> Response:
+    hub = Hub(store=MemoryStore(), approver=approver)
 
     @hub.agent(HELPER)
     async def helper(brief: Any) -> str:
@@ -168,16 +174,51 @@ async def test_an_agent_whose_code_is_its_own_is_asked_and_estimated_but_not_hel
     assert refused.code is Code.TOOL_NOT_ALLOWED
 
 
-async def test_a_call_that_waits_for_approval_is_no_answer() -> None:
-    @tool(approval_mode="always_require")
-    def pay() -> str:
-        """Pay."""
-        return "paid"
+@pytest.mark.parametrize("approved", [True, False])
+async def test_what_the_provider_wants_approved_becomes_a_question(approved: bool) -> None:
+    questions, answers = list[str](), list[object]()
 
-    response = await ask(Agent(client=FollowsScript(use_once("pay", {})), tools=[pay]))
+    async def approver(question: Question) -> Decision:
+        questions.append(question.text)
+        return Decision(agreed=approved, by="ann")
+
+    class Hosts(FollowsScript):
+        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **rest: Any) -> Any:
+            if stream:
+                raise NotImplementedError
+            given = [part for each in messages for part in each.contents if part.type == "function_approval_response"]
+            answers.extend(part.approved for part in given)
+            return self.answer(Content.from_text("Then so.") if given else asks)
+
+        async def answer(self, content: Content) -> ChatResponse:
+            return ChatResponse(messages=[Message(role="assistant", contents=[content])])
+
+    call = Content.from_function_call(call_id="c", name="pay", arguments='{"amount":5}')
+    call.hosted = True
+    asks = Content.from_function_approval_request(id="c", function_call=call)
+    response = await ask(Agent(client=Hosts(say(""))), approver=approver)
+    assert response.unwrap() == "Then so."
+    assert (questions, answers) == (['May tea use pay? ({"amount":5})'], [approved])
+
+
+async def test_a_tool_that_a_program_must_run_is_no_answer() -> None:
+    declared = FunctionTool(name="pay", description="Pay.", input_model={"type": "object", "properties": {}})
+    response = await ask(Agent(client=FollowsScript(use_once("pay", {})), tools=[declared]))
     assert response.fault is not None
-    assert response.fault.code is Code.DELEGATION_FAILED
-    assert "(pay)" in response.fault.message
+    assert (response.fault.code, "(pay)" in response.fault.message) == (Code.DELEGATION_FAILED, True)
+
+
+async def test_an_edited_call_keeps_the_context_that_its_tool_wants() -> None:
+    @tool(approval_mode="always_require")
+    def pay(amount: int, context: FunctionInvocationContext) -> str:
+        """Pay."""
+        return f"{amount} {context.function.name} {context.session is not None}"
+
+    async def approver(question: Question) -> Decision:
+        return Decision(agreed=True, by="ann", edits={"input": {"amount": 3}})
+
+    agent = Agent(client=FollowsScript(use_once("pay", {"amount": 5})), tools=[pay])
+    assert (await ask(agent, approver=approver)).unwrap() == "3 pay True"
 
 
 # ── limits of its client ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ Imported only when a program adds such an agent. The framework is not a dependen
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
-from remit_models.frameworks.bounds import Bounds, capped, tokens_of
+from remit_models.frameworks.bounds import Bounds, RefusedToolError, capped, plain, tokens_of
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer
 
@@ -45,34 +46,42 @@ class FrameworkAgent:
             response = await self._run_agent(bounds, prompt)
         else:
             response = await self._run_custom_agent(bounds, prompt)
-        if response.user_input_requests:
-            waiting = [getattr(each.function_call, "name", "?") for each in response.user_input_requests]
-            bounds.unfinished(f"a decision on its tool calls ({', '.join(waiting)})")
+            if response.user_input_requests:
+                _unfinished(bounds, response.user_input_requests)
         return bounds.answer(response.text if response.value is None else response.value)
 
     async def _run_agent(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         if bounds.restricted and not isinstance(self._agent.client, af.ChatMiddlewareLayer):
             bounds.refuse_restriction("its client has no layer for middleware, and offers its model what it wants")
         bounds.refuse_clash(_name(each) for each in self._agent.default_options.get("tools") or ())
-        model = ModelMiddleware(bounds, self._agent.client)
+        agent = copy(self._agent)
+        agent.context_providers = list(agent.context_providers)  # a run with a session adds one
+        model = ModelMiddleware(bounds, agent.client)
         options = {"instructions": prompt.instructions} if prompt.instructions else {}
         given = {
             "messages": _messages(prompt, prompt.task),
+            "session": agent.create_session(),  # approvals hold only for what it has recorded
             "tools": [_tool(bounds, each) for each in bounds.offers.values()],
             "middleware": [model, Tools(bounds)],
             "options": options,
         }
-        try:
-            response = await bounds.ended(self._streamed(bounds, given))
-        except NotImplementedError:  # some clients cannot stream, above all those made for tests
-            if model.answered:
-                raise
-            response = await bounds.ended(self._agent.run(**given))
-        if not model.answered:  # a client without middleware support
-            self._settle(bounds, prompt, response)
-            if _limit_reached(self._agent.client, response):
-                _stop_at_limit(bounds, sum(each.role == "assistant" for each in response.messages))
-        return response
+        run = self._streamed
+        while True:
+            try:
+                response = await bounds.ended(run(bounds, agent, given))
+            except NotImplementedError:  # some clients cannot stream, above all those made for tests
+                if model.answered:
+                    raise
+                run = self._whole
+                continue
+            if not model.answered:  # a client without middleware support
+                self._settle(bounds, prompt, response)
+                if _limit_reached(agent.client, response):
+                    _stop_at_limit(bounds, sum(each.role == "assistant" for each in response.messages))
+            if not response.user_input_requests:
+                return response
+            answers = [await _answer(bounds, each, response) for each in response.user_input_requests]
+            given["messages"] = [af.Message(role="user", contents=answers)]
 
     async def _run_custom_agent(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         """Run an agent with custom code: it gets the whole conversation, and no tools."""
@@ -83,11 +92,14 @@ class FrameworkAgent:
         self._settle(bounds, prompt, response)
         return response
 
-    async def _streamed(self, bounds: Bounds, given: dict[str, Any]) -> Any:
-        stream = self._agent.run(stream=True, **given)
+    async def _streamed(self, bounds: Bounds, agent: Any, given: dict[str, Any]) -> Any:
+        stream = agent.run(stream=True, **given)
         async for update in stream:
             bounds.say(update.text)
         return await stream.get_final_response()
+
+    async def _whole(self, bounds: Bounds, agent: Any, given: dict[str, Any]) -> Any:
+        return await agent.run(**given)
 
     def _settle(self, bounds: Bounds, prompt: ModelPrompt, response: Any) -> None:
         prompt_tokens = tokens_of(prompt.instructions, *(each.text for each in prompt.messages), prompt.task)
@@ -180,12 +192,56 @@ class Tools(af.FunctionMiddleware):
                 # The framework's own check does not tell the model what was wrong.
                 context.result = await bounds.use(name, dict(context.arguments))
             else:
-                with bounds.using(name, context.arguments):
-                    await call_next()
+                context.result = await self._use(context, call_next)
+        except RefusedToolError as error:
+            context.result = str(error)
         except RemitError as error:
             if bounds.stopped_by is None:
                 raise
             raise af.MiddlewareFailure(str(error)) from error  # the model is told of all others
+
+    async def _use(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> Any:
+        """Return the result of one of the agent's own tools, if its use is permitted."""
+        function, judged = context.function, plain(dict(context.arguments))
+
+        async def run(permitted: dict[str, Any]) -> Any:
+            if permitted == judged:
+                await call_next()
+                return context.result
+            # Not by `call_next`: the framework asks again about approved arguments that a middleware changed.
+            changed = af.FunctionInvocationContext(
+                function=function,
+                arguments=permitted,
+                session=context.session,
+                kwargs=context.kwargs,
+                tools=context.tools,
+            )
+            return await function.invoke(
+                arguments=permitted, context=changed, tool_call_id=context.metadata.get("call_id")
+            )
+
+        wanted = function.approval_mode == "always_require"
+        question = self._bounds.question_about(function.name) if wanted else ""
+        return await self._bounds.use_own(function.name, judged, run, question=question)
+
+
+async def _answer(bounds: Bounds, request: Any, response: Any) -> Any:
+    """Return the answer to a call that waits for approval.
+
+    What the agent itself runs is let through: a person is asked when it is about to be used.
+    """
+    if request.type != "function_approval_request":
+        _unfinished(bounds, response.user_input_requests)
+    call = request.function_call
+    if not getattr(call, "hosted", False):
+        return request.to_function_approval_response(approved=True)
+    question = bounds.question_about(call.name, call.parse_arguments())
+    return request.to_function_approval_response(approved=await bounds.brief.confirm(question))
+
+
+def _unfinished(bounds: Bounds, requests: Sequence[Any]) -> NoReturn:
+    names = [getattr(each.function_call or each, "name", None) or "?" for each in requests]
+    bounds.unfinished(f"an answer about its tool calls ({', '.join(names)})")
 
 
 def _limit_reached(client: Any, response: Any) -> bool:
