@@ -76,7 +76,7 @@ def made(script: Script, tools: Sequence[Callable[..., Any]] = (), **options: An
 
 
 class TestAutoGen(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
+    no_questions = "AutoGen has no approvals of tools"
     no_cap = "each model client has its own name for how long an answer may be"
     swallows_tool_errors = True
 

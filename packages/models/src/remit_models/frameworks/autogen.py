@@ -13,10 +13,11 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
-from remit_models.frameworks.bounds import MAX_MODEL_CALLS, Bounds, tokens_of
+from remit_models.frameworks.bounds import MAX_MODEL_CALLS, Bounds, RefusedToolError, ToolFailure, tokens_of
 from remit_models.prompting import ModelPrompt
 
 agents: Any = import_module("autogen_agentchat.agents")
@@ -227,13 +228,19 @@ class Workbench(tools.Workbench):
         bounds = self._bounds
         if not bounds.allows(name):
             return _result(name, f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here", is_error=True)
+
+        async def run(permitted: dict[str, Any]) -> Any:
+            result = await self._workbench.call_tool(name, permitted, cancellation_token, call_id)
+            return ToolFailure(result, result.to_text()) if result.is_error else result
+
+        using = asyncio.ensure_future(bounds.use_own(name, dict(arguments or {}), run))
+        if cancellation_token is not None:
+            cancellation_token.link_future(using)
         try:
-            use = bounds.begin(name, arguments)
-            result = await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
-            bounds.end(use, result.to_text() if result.is_error else None)
-        except RemitError as error:
+            result = await using
+        except (RemitError, RefusedToolError) as error:
             return _result(name, str(error), is_error=True)
-        return result
+        return result if isinstance(result, tools.ToolResult) else _result(name, text_of(result))  # before a restart
 
     async def start(self) -> None:
         await self._workbench.start()
