@@ -184,8 +184,6 @@ class FrameworkConformance(AgentConformance):
     swallows_tool_errors = False
     """Whether the framework tells its model when a tool fails, and goes on."""
 
-    no_judging = ""
-    """Why its own tools are recorded after the fact, and not judged before they run."""
     no_edits = ""
     """Why its tools do not take the arguments that a person edited."""
     no_questions = ""
@@ -491,13 +489,12 @@ class FrameworkConformance(AgentConformance):
             records = await hub.store.records(run=response.run)
         assert response.ok == self.swallows_tool_errors
         uses = [record.body for record in records if isinstance(record.body, ToolUse)]
-        assert [use.begun for use in uses] == ([False] if self.no_judging else [True, False])
+        assert [use.begun for use in uses] == [True, False]
         assert (uses[0].tool, uses[0].input) == (OWN_TOOL, {"drawer": "upper"})
         assert uses[-1].fault is not None
         assert "the upper drawer is stuck" in uses[-1].fault.message
 
     async def test_a_rule_refuses_a_tool_of_its_own_by_its_arguments_before_it_runs(self) -> None:
-        self._unless(self.no_judging)
         rules = [Rule(then="refuse", tool="pay", where={"amount": "> 100"}, say="Not that much.")]
         paid = await self.pay(self.make, {"amount": 500}, guards=[guard_of(rules)])
         assert (paid.ledger, paid.questions) == ([], [])
@@ -510,7 +507,6 @@ class FrameworkConformance(AgentConformance):
         assert (paid.ledger, "paid 50" in paid.response.unwrap()) == ([50], True)
 
     async def test_a_rule_has_a_person_asked_before_a_tool_of_its_own_runs(self) -> None:
-        self._unless(self.no_judging)
         rules = [Rule(then="ask", tool="pay", say="May this be paid?", edit=frozenset({"input"}))]
         for decision, paid_amounts in DECISIONS:
             ledger = [] if self.no_edits and decision.edits else paid_amounts

@@ -17,9 +17,10 @@ with warnings.catch_warnings():
     from crewai.telemetry import Telemetry
     from crewai.tools import tool
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response, Status
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
+from remit import Code, Decision, Hub, Question, Response, Status
 from remit.protocol.records import Delta
+from remit.runtime.ports import Approver
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 
@@ -72,7 +73,7 @@ def crew_of(*agents: Agent, **options: Any) -> Crew:
 
 
 class TestCrews(FrameworkConformance):
-    no_judging = no_questions = "its tools are recorded after the fact"
+    no_questions = "CrewAI has no approvals of tools"
     no_cap = "each provider's model has its own name for how long an answer may be"
     ends_loops_itself = "an agent's own `max_iter` does, and so do five calls of a tool that come to the same"
     no_stop = "what happens in a thread cannot be stopped from outside: it ends at its next model or tool call"
@@ -112,8 +113,8 @@ class TestAgentsAlone(TestCrews):
         return list(agent.tools), agent.llm, agent.verbose
 
 
-async def ask(agent: object, text: str = "Make tea", **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
+async def ask(agent: object, text: str = "Make tea", approver: Approver | None = None, **options: Any) -> Response:
+    hub = Hub(store=MemoryStore(), approver=approver)
 
     @hub.agent(HELPER)
     async def helper(brief: Any) -> str:
@@ -185,12 +186,31 @@ async def test_what_cannot_be_held_to_a_remit_is_refused() -> None:
         assert why in response.fault.message
 
 
-async def test_a_crew_that_would_ask_at_the_terminal_is_not_run() -> None:
-    agent = agent_of(say("yes"))
-    task = Task(description="Ask.", expected_output="tea", agent=agent, human_input=True)
-    response = await ask(Crew(agents=[agent], tasks=[task]))
-    assert response.fault is not None
-    assert "`human_input`" in response.fault.message
+async def test_a_task_with_human_input_becomes_a_question_until_nothing_is_to_improve() -> None:
+    questions: list[str] = []
+    improve = Decision(agreed=True, by="ann", edits={"input": {"feedback": "Less milk."}})
+
+    async def script(given: Seen) -> Say:
+        return Say(["black tea" if "Less milk." in given.text else "white tea"])
+
+    async def asked(*decisions: Decision) -> Response:
+        left = list(decisions)
+        questions.clear()
+
+        async def approver(question: Question) -> Decision:
+            questions.append(question.text)
+            return left.pop(0)
+
+        agent = agent_of(script)
+        task = Task(description="Ask.", expected_output="tea", agent=agent, human_input=True)
+        return await ask(Crew(agents=[agent], tasks=[task]), approver=approver)
+
+    assert (await asked(YES)).unwrap() == "white tea"
+    assert (await asked(improve, YES)).unwrap() == "black tea"
+    assert questions == ["Is this answer good? white tea", "Is this answer good? black tea"]
+    declined = (await asked(NO)).fault
+    assert declined is not None
+    assert (declined.code, "white tea" in declined.message) == (Code.APPROVAL_DECLINED, True)
 
 
 async def test_crews_that_ask_crews_do_not_wait_for_each_others_threads() -> None:

@@ -143,6 +143,7 @@ class Bounds:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._waited_for: set[futures.Future[Any]] = set()
+        self.in_progress: set[OwnToolInProgress] = set()
         self._in_flight: list[int] = []
         """The estimated prompt tokens of each model call in progress."""
         self._streamed: list[str] = []
@@ -256,17 +257,6 @@ class Bounds:
             # A stopped delegation records nothing more, and is stopping already.
             if not isinstance(error, asyncio.CancelledError):
                 raise
-
-    @contextmanager
-    def using(self, tool: str, arguments: object) -> Generator[None]:
-        """Record the use of one of the agent's own tools around the block, however it ends."""
-        use = self.begin(tool, arguments)
-        try:
-            yield
-        except (Exception, asyncio.CancelledError) as error:
-            self.end(use, error)
-            raise
-        self.end(use)
 
     # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -398,6 +388,9 @@ class Bounds:
                 raise self.stopped_by from None
             self.refused_by_provider(error)
             raise
+        finally:
+            for use in tuple(self.in_progress):  # the framework has not told their end
+                await use.cancel()
         self.raise_if_stopped()
         return result
 
@@ -428,6 +421,8 @@ class OwnToolInProgress:
         self._began: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[ToolFailure | None] = loop.create_future()
         self._use = loop.create_task(bounds.use_own(tool, arguments, self._run, question=question))
+        bounds.in_progress.add(self)
+        self._use.add_done_callback(lambda _: bounds.in_progress.discard(self))
 
     async def _run(self, permitted: dict[str, Json]) -> ToolFailure | None:
         self.arguments = permitted

@@ -3,6 +3,7 @@
 Imported only when a program adds a crew. CrewAI is not a dependency, so its types are not known here.
 """
 
+import asyncio
 import copy
 import logging
 import os
@@ -13,11 +14,12 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from remit.agents.threads import Threads
+from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, fault
 from remit.runtime.aside import stepping_aside
 from remit.runtime.brief import Brief
-from remit_models.frameworks.bounds import Bounds, RunningTool, tokens_of
+from remit_models.frameworks.bounds import Bounds, OwnToolInProgress, plain, tokens_of
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer
 
@@ -34,6 +36,7 @@ crewai: Any = import_module("crewai")
 crewai_tools: Any = import_module("crewai.tools")
 console: Any = import_module("crewai.events.utils.console_formatter")
 hooks: Any = import_module("crewai.hooks.dispatch")
+human_input: Any = import_module("crewai.core.providers.human_input")
 i18n: Any = import_module("crewai.utilities.i18n")
 sanitized: Callable[[str], str] = import_module("crewai.utilities.string_utils").sanitize_tool_name
 pydantic: Any = import_module("pydantic")
@@ -42,12 +45,19 @@ TESTED_WITH = {"crewai": "1.15.30"}
 # Private names that this module uses; other versions may not have them.
 PRIVATE_NAMES = {
     "crewai:BaseLLM": ("_emit_stream_chunk_event", "_token_usage"),
+    "crewai.core.providers.human_input:AsyncExecutorContext": ("_ainvoke_loop",),
+    "crewai.core.providers.human_input:ExecutorContext": ("_format_feedback_message", "_invoke_loop"),
     "crewai.tools:BaseTool": ("_run",),
 }
 
 TASK = "remit_task"
 # Options that give an agent tools that cannot be listed before the run.
 _UNLISTED = ("allow_delegation", "mcps", "apps", "allow_code_execution", "multimodal", "knowledge_sources", "a2a")
+
+_FEEDBACK: Schema = {
+    "type": "object",
+    "properties": {"feedback": {"type": "string", "title": "What to improve, if anything"}},
+}
 
 _running: ContextVar[Bounds | None] = ContextVar("_running", default=None)
 _final_task: ContextVar[Any] = ContextVar("_final_task", default=None)
@@ -81,9 +91,6 @@ class CrewAgent:
         bounds = Bounds(brief)
         if bounds.restricted:
             self._refuse_what_cannot_be_held(bounds)
-        for task in self._thing.tasks if self._is_crew else ():
-            if task.human_input:
-                bounds.unfinished("a person at the terminal, whom one of its tasks wants to ask (`human_input`)")
         bounds.refuse_clash(tool.name for tool in _tools_of(self._thing))
         prompt, threads = await bounds.prompt(), Threads("crewai", 1)
         context = copy_context()
@@ -141,27 +148,77 @@ class CrewAgent:
 
 def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
     """Run a function whose every tool call is within the bounds of this run alone."""
-    begun: dict[int, RunningTool] = {}
+    begun: dict[int, OwnToolInProgress] = {}
+    refused: dict[int, str] = {}
 
     def before(call: Any) -> bool | None:
         if bounds.stopped_by is not None or not _allows(bounds, call.tool_name):
             return False
         # Without a tool, the name is unknown, and CrewAI tells its model so.
-        if call.tool is not None and call.tool_name not in map(sanitized, bounds.offers):
-            begun[id(call.tool_input)] = bounds.in_loop(lambda: bounds.begin(call.tool_name, dict(call.tool_input)))
+        if call.tool is None or call.tool_name in map(sanitized, bounds.offers):
+            return None
+        judged, place = plain(dict(call.tool_input)), id(call.tool_input)
+        try:
+            use = bounds.wait(_permitted(bounds, call.tool_name, judged))
+        except BaseException as error:  # noqa: BLE001 - CrewAI would run the tool, whatever the error
+            refused[place] = str(error)
+            return False
+        begun[place] = use
+        if use.arguments != judged:
+            call.tool_input.clear()
+            call.tool_input.update(use.arguments)
         return None
 
-    def after(call: Any) -> None:
+    def after(call: Any) -> str | None:
         if (use := begun.pop(id(call.tool_input), None)) is not None:
             result = str(call.tool_result)
             failed = result.startswith("Error executing tool")
-            bounds.in_loop(lambda: bounds.end(use, result if failed else None))
+            bounds.wait(use.end(result if failed else None))
+        return refused.pop(id(call.tool_input), None)
 
     _running.set(bounds)
+    human_input.set_provider(Reviewer(bounds))
     console.set_suppress_console_output(True)  # CrewAI prints, whatever `verbose` says
     points = hooks.InterceptionPoint
     with hooks.scoped_hooks({points.PRE_TOOL_CALL: [before], points.POST_TOOL_CALL: [after]}):
         return work()
+
+
+async def _permitted(bounds: Bounds, called: str, arguments: Json) -> OwnToolInProgress:
+    allowed = bounds.brief.remit.tools or ()
+    name = next((each for each in allowed if sanitized(each) == called), called)
+    return await OwnToolInProgress(bounds, name, arguments).permitted()
+
+
+class Reviewer(human_input.SyncHumanInputProvider):
+    """Asks a person about the answer of a task with `human_input`, until there is nothing to improve."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+
+    def handle_feedback(self, formatted_answer: Any, context: Any) -> Any:
+        answer = formatted_answer
+        while feedback := self._bounds.wait(self._review(answer)):
+            context.messages.append(context._format_feedback_message(feedback))
+            answer = context._invoke_loop()
+        context.ask_for_human_input = False
+        return answer
+
+    async def handle_feedback_async(self, formatted_answer: Any, context: Any) -> Any:
+        answer = formatted_answer
+        while feedback := await asyncio.to_thread(self._bounds.wait, self._review(answer)):
+            context.messages.append(context._format_feedback_message(feedback))
+            answer = await context._ainvoke_loop()
+        context.ask_for_human_input = False
+        return answer
+
+    async def _review(self, answer: Any) -> str:
+        """Return what a person wants improved; nothing if the answer is good."""
+        text = answer.output if isinstance(answer.output, str) else answer.output.model_dump_json()
+        fields = await self._bounds.brief.fill(f"Is this answer good? {text}", _FEEDBACK)
+        if fields is None:
+            self._bounds.stop(fault(Code.APPROVAL_DECLINED, f"nobody approved the answer: {text[:200]}"))
+        return str(fields.get("feedback") or "")
 
 
 def _equip(agent: Any, bounds: Bounds) -> None:

@@ -92,10 +92,7 @@ class AdkAgent:
                 max_llm_calls=MAX_MODEL_CALLS + 1,  # the bounds count
             ),
         )
-        try:
-            finals = await bounds.ended(_finals(bounds, run))
-        finally:
-            await within.close()
+        finals = await bounds.ended(_finals(bounds, run))
         if isinstance(agent, agents.ParallelAgent):
             return bounds.answer("\n\n".join(finals.values()))
         return bounds.answer(_structured(agent, finals))
@@ -201,11 +198,6 @@ class BoundsPlugin(plugins.BasePlugin):
     async def _end(self, context: Any, error: Exception | None) -> None:
         if (use := self._uses.pop(context.function_call_id, None)) is not None:
             await use.end(error)
-
-    async def close(self) -> None:
-        """Record the tools whose end was not reported."""
-        for use in self._uses.values():
-            await use.cancel()
 
 
 class AdkTool(adk_tools.BaseTool):

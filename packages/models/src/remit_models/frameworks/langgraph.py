@@ -96,7 +96,6 @@ class Graph:
             raise RemitError(error.fault) from None
         finally:
             _running.reset(token)
-            await within.close()
         return bounds.answer(self._output(state))
 
     async def _run(self, within: "BoundsCallback", given: object, config: dict[str, Any]) -> Any:
@@ -291,11 +290,6 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             _judged.reset(token)
         await use.end(result.text if getattr(result, "status", None) == "error" else None)
         return result
-
-    async def close(self) -> None:
-        """Record the tools whose end was not reported."""
-        for use in (*self._uses.values(), *self._permitted):
-            await use.cancel()
 
     # ── interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
