@@ -122,8 +122,19 @@ def test_what_would_become_of_a_payment_is_explained(bank: Path, arguments: str,
 
 
 def test_a_tool_that_the_agent_may_not_use_is_explained(bank: Path) -> None:
+    team = bank / "remit.toml"
+    team.write_text(f'{team.read_text(encoding="utf-8")}\n[tools.burn]\nrun = "bank:pay"\n', encoding="utf-8")
     done = remit("policy", "explain", "teller", "burn", "--tool", "--input", "{}", folder=bank)
     assert (done.returncode, "TOOL_NOT_ALLOWED" in done.stdout) == (4, True), done
+
+
+def test_a_tool_that_the_agent_brings_along_is_explained(bank: Path) -> None:
+    team = bank / "remit.toml"
+    rule = '[[rules]]\ntool = "burn"\nthen = "ask"\nsay = "May it burn?"\n'
+    team.write_text(f"{team.read_text(encoding='utf-8')}\n{rule}", encoding="utf-8")
+    done = remit("policy", "explain", "teller", "burn", "--tool", "--input", '{"to": "bob"}', folder=bank)
+    assert (done.returncode, "May it burn?" in done.stdout) == (4, True), done
+    assert "as one that teller brings along" in done.stdout
 
 
 OWN = """

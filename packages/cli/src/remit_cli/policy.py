@@ -142,8 +142,13 @@ def explain(
     with importing():
         hub = hub_of(team, environ=placeholder_secrets(team))  # it is not opened
     approving = Approving(team.approvals.allow, team.approvals.otherwise)
+    own = False
     if is_tool:
-        ruling = explanation_of_use(hub, origin, target, cast("dict[str, Json]", value), user, approving=approving)
+        # An agent in code may bring tools along, whose names are known only when it runs.
+        in_code = origin in team.agents and team.agents[origin].run is not None
+        own = in_code and target not in {*hub.tool_cards, *hub.cards[origin].tools}
+        arguments = cast("dict[str, Json]", value)
+        ruling = explanation_of_use(hub, origin, target, arguments, user, own=own, approving=approving)
     else:
         advisers = (named(bring()) for bring in brought("placing"))
         places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
@@ -152,6 +157,8 @@ def explain(
         print_json(ruling)
     else:
         print_explanation(ruling, team.approvals.otherwise)
+        if own:
+            print_beside("", f"The team has no tool {target}: it is judged as one that {origin} brings along.")
     raise SystemExit(ruling.exit_code)
 
 

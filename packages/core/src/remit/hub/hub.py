@@ -538,9 +538,14 @@ class Hub:
         """Return the request that a call would make, and what judges it; nothing is asked or recorded."""
         return preview(self._parts, origin, call, user, change)
 
-    def preview_use(self, agent: str, tool: str, arguments: dict[str, Json], user: str) -> CallPreview:
-        """Return the use of a tool by an agent as a request, and what judges it; nothing is used or recorded."""
-        return preview_use(self._parts, agent, tool, arguments, user)
+    def preview_use(
+        self, agent: str, tool: str, arguments: dict[str, Json], user: str, *, own: bool = False
+    ) -> CallPreview:
+        """Return the use of a tool by an agent as a request, and what judges it; nothing is used or recorded.
+
+        With *own*, it is a tool that the agent brings along.
+        """
+        return preview_use(self._parts, agent, tool, arguments, user, own=own)
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

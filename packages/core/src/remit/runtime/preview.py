@@ -11,7 +11,7 @@ from remit.policy.breaker import BreakerSettings
 from remit.policy.guards import GUARDS, TOOL_GUARDS
 from remit.policy.limits import Limits
 from remit.policy.verdict import Facts, Guard, Sealing
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, AssignmentOptions, Call, Json, Request
 from remit.protocol.submission import AskOptions
@@ -66,14 +66,22 @@ def preview(parts: RuntimeContext, origin: str, call: Call, user: str, change: T
     return CallPreview(request, facts, parts.guards)
 
 
-def preview_use(parts: RuntimeContext, agent: str, tool: str, arguments: dict[str, Json], user: str) -> CallPreview:
-    """Return what would be judged if *user* had asked *agent*, and it used nothing but this tool."""
+def preview_use(
+    parts: RuntimeContext, agent: str, tool: str, arguments: dict[str, Json], user: str, *, own: bool = False
+) -> CallPreview:
+    """Return what would be judged if *user* had asked *agent*, and it used nothing but this tool.
+
+    With *own*, it is a tool that the agent brings along.
+    """
     root = root_request(agent, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=parts.limits)
     entry, now = parts.registry.agents[agent], parts.clock.now()
     frame = Frame(root, entry, Run(root, 0, None), None, now)
     known = parts.registry.tools.get(tool) if tool in entry.card.tools else None
     guards = (*TOOL_GUARDS, *parts.guards[len(GUARDS) :])
-    return CallPreview(use_of_tool(frame, tool, arguments, now), facts_of_tool(parts, frame, known), guards)
+    facts = facts_of_tool(parts, frame, known)
+    if own:
+        facts = replace(facts, tool=ToolCard(name=tool, input_schema={}))
+    return CallPreview(use_of_tool(frame, tool, arguments, now), facts, guards)
 
 
 def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:

@@ -435,10 +435,17 @@ def explanation(
 
 
 def explanation_of_use(
-    hub: Hub, agent: str, tool: str, arguments: dict[str, Json], user: str, *, approving: Approving | None = None
+    hub: Hub,
+    agent: str,
+    tool: str,
+    arguments: dict[str, Json],
+    user: str,
+    *,
+    own: bool = False,
+    approving: Approving | None = None,
 ) -> Explanation:
-    """Return what would happen to the use of a tool; it is not used, and nothing is recorded."""
-    return _explained(hub, hub.preview_use(agent, tool, arguments, user), approving or Approving(), None)
+    """Return what would happen to the use of a tool, the agent's *own* or not; it is not used or recorded."""
+    return _explained(hub, hub.preview_use(agent, tool, arguments, user, own=own), approving or Approving(), None)
 
 
 def _explained(hub: Hub, preview: CallPreview, approving: Approving, place: Place | None) -> Explanation:
