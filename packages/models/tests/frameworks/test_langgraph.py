@@ -469,18 +469,36 @@ async def test_a_tool_that_a_node_calls_itself_is_judged_and_its_refusal_is_the_
     assert looked == ["tin"] * 2
 
 
+async def test_arguments_that_may_only_be_approved_are_edited_by_the_middleware_of_the_hub() -> None:
+    ledger: list[int] = []
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        ledger.append(amount)
+        return "paid"
+
+    for middleware, told in (([hub_tools()], "paid"), ([], "its arguments were changed")):
+        approval = HumanInTheLoopMiddleware(interrupt_on={"pay": {"allowed_decisions": ["approve", "reject"]}})
+        model = FollowsScript(script=use_once("pay", {"amount": 500}))
+        agent = create_agent(model, [pay], middleware=[approval, *middleware], checkpointer=InMemorySaver())
+        assert told in (await ask(agent, approver=says(fills(amount=3))[1])).unwrap()
+    assert ledger == [3]
+
+
 async def test_a_tool_that_interrupts_is_judged_once() -> None:
     @tool
     def pay(amount: int) -> str:
         """Pay."""
-        return f"paid {interrupt('How much?')}"
+        return f"paid {interrupt('How much?')}, at most {amount}"
 
     for middleware in ([hub_tools()], []):
         script = use_once("pay", {"amount": 5})
         agent = create_agent(FollowsScript(script=script), [pay], middleware=middleware, checkpointer=InMemorySaver())
-        questions, approver = says(YES, fills(answer="7"))
-        guards = [guard_of([Rule(then="ask", tool="pay", say="May it?")])]
-        assert (await ask(agent, guards=guards, approver=approver)).unwrap() == "paid 7"
+        questions, approver = says(fills(amount=9) if middleware else YES, fills(answer="7"))
+        guards = [guard_of([Rule(then="ask", tool="pay", say="May it?", edit=frozenset({"input"}))])]
+        paid = f"paid 7, at most {9 if middleware else 5}"
+        assert (await ask(agent, guards=guards, approver=approver)).unwrap() == paid
         assert [text for text, _ in questions] == ["May it?", "How much?"]
 
 

@@ -195,8 +195,8 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         self.bounds = bounds
         self._prompt_tokens: dict[UUID, int] = {}
         self._uses: dict[UUID, OwnToolInProgress] = {}
-        self._permitted: list[OwnToolInProgress] = []
-        """The uses that are permitted, and not begun so far."""
+        self._permitted: list[tuple[Json, OwnToolInProgress]] = []
+        """The uses that are permitted, and not begun so far, each with the arguments that it is called with."""
 
     def on_chat_model_start(self, serialized: Any, given: Any, *, run_id: UUID, **rest: Any) -> None:
         contents = [(each.text, getattr(each, "tool_calls", None)) for each in given[0]]
@@ -253,7 +253,8 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         if isinstance(error, graph_errors.GraphInterrupt) and run_id in self._uses:
-            self._permitted.append(self._uses.pop(run_id))  # it is called again after the answer
+            use = self._uses.pop(run_id)
+            self._permitted.append((use.arguments, use))  # it is called again after the answer
         self._end(run_id, error)
 
     def _end(self, run_id: UUID, error: BaseException | str | None) -> None:
@@ -261,9 +262,9 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             self.bounds.wait(use.end(error))
 
     async def _permit(self, tool: str, arguments: Json) -> OwnToolInProgress:
-        for use in self._permitted:
-            if (use.tool, use.arguments) == (tool, arguments):
-                self._permitted.remove(use)
+        for called_with, use in self._permitted:
+            if (use.tool, called_with) == (tool, arguments):
+                self._permitted.remove((called_with, use))
                 return use
         return await OwnToolInProgress(self.bounds, tool, arguments).permitted()
 
@@ -281,7 +282,7 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         try:
             result = await handler(request)
         except graph_errors.GraphInterrupt:
-            self._permitted.append(use)
+            self._permitted.append((arguments, use))
             raise
         except BaseException as error:
             await use.end(error)
@@ -326,9 +327,10 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             if "reject" not in allowed:
                 raise RefusedCallError(name, str(error), error.__cause__) from error
             return {"type": "reject", "message": str(error)}
-        self._permitted.append(use)
-        if use.arguments == arguments and "approve" in allowed:
+        if "approve" in allowed and (use.arguments == arguments or "edit" not in allowed):
+            self._permitted.append((arguments, use))
             return {"type": "approve"}
+        self._permitted.append((use.arguments, use))
         return {"type": "edit", "edited_action": {"name": name, "args": use.arguments}}
 
     async def go_on(self) -> None:
