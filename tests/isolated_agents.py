@@ -239,7 +239,7 @@ async def recall(brief: Brief) -> Json:
 
 async def report(brief: Brief) -> Json:
     brief.progress("half", partial=Answer("a half", unfinished=("the rest",)))
-    left = brief.spend(prompt=30, completion=12)
+    left = brief.spend(prompt=30, completion=12, cache_write=4, cache_read=5, model="acme:small")
     await brief.facts()
     return [left, brief.tokens_left()]
 

@@ -30,16 +30,27 @@ class ClaudeCodeHooking:
         self.agents.mkdir(parents=True, exist_ok=True)
         self.transcript.touch()
 
-    def says(self, message: str, agent: str = "", *, tool: str = "", cached: int = 0, ends: bool = False) -> None:
-        """Write a message of the model with 30 tokens, as often as it has blocks."""
+    def says(
+        self,
+        message: str,
+        agent: str = "",
+        *,
+        tool: str = "",
+        cached: int = 0,
+        ends: bool = False,
+        model: str = "claude-scripted",
+        counts: tuple[int, int, int] = (15, 5, 10),
+    ) -> None:
+        """Write a message of the model with 30 tokens: read, written to the cache, and answered."""
         path = self.agents / f"agent-{agent}.jsonl" if agent else self.transcript
-        usage = {"input_tokens": 15, "cache_creation_input_tokens": 5, "cache_read_input_tokens": cached}
+        read, written, answered = counts
+        usage = {"input_tokens": read, "cache_creation_input_tokens": written, "cache_read_input_tokens": cached}
         content = [{"type": "tool_use", "id": tool}] if tool else [{"type": "text", "text": "…"}]
         entry = {
             "role": "assistant",
             "id": message,
-            "model": "claude-scripted",
-            "usage": {**usage, "output_tokens": 10},
+            "model": model,
+            "usage": {**usage, "output_tokens": answered},
             "content": content,
         }
         entry["stop_reason"] = "end_turn" if ends else "tool_use"

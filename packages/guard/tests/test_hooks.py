@@ -9,6 +9,7 @@ import pytest
 from claude_hooks import ClaudeCodeHooking, guarding, outcome
 from remit.protocol.envelope import MODEL
 from remit_guard.service import agent_name
+from remit_guard.settings import GuardSettings
 from remit_guard.status import guard_status
 
 
@@ -31,6 +32,23 @@ async def test_a_session_is_a_run_whose_total_is_that_of_all_transcripts(tmp_pat
     done = await outcome(tmp_path)
     assert (done.usage.total, done.usage.overrun) == (30 * 6, 0)
     assert done.metadata[MODEL] == {"name": "anthropic:claude-scripted", "beside": 70}, "so that its cost is known"
+
+
+async def test_the_cost_of_a_published_session_is_what_its_user_paid(tmp_path: Path) -> None:
+    """The session of anthropics/claude-code #39803, message by message: about nine dollars."""
+    messages = 100
+    counts = (6_000 // messages, 604_000 // messages, 57_000 // messages)
+    async with guarding(tmp_path, GuardSettings(tokens=10_000_000, at_limit="warn")) as web:
+        tool = ClaudeCodeHooking(web, tmp_path)
+        await tool.hook("UserPromptSubmit", prompt="Fix the build")
+        for number in range(messages):
+            tool.says(f"m{number}", cached=19_500_000 // messages, model="claude-sonnet-4-6", counts=counts)
+        await tool.hook("Stop")
+        await tool.hook("SessionEnd", reason="other")
+    usage = (await outcome(tmp_path)).usage
+    assert (usage.total, usage.cache_write, usage.cache_read) == (667_000, 604_000, 19_500_000)
+    assert usage.cost == pytest.approx(9_000_000, rel=0.05)
+    assert usage.unpriced == 0
 
 
 async def test_refusals_reach_the_model_and_who_is_out_of_tokens_is_ended(tmp_path: Path) -> None:

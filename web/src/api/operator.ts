@@ -2511,15 +2511,23 @@ export interface components {
         };
         /**
          * Usage
-         * @description Tokens spent by a callee and all below it; `overrun` is what went beyond its grant.
+         * @description Tokens spent by a callee and all below it, and their cost; `overrun` is what went beyond its grant.
          */
         Usage: {
             /** @default 0 */
+            cache_read: number;
+            /** @default 0 */
+            cache_write: number;
+            /** @default 0 */
             completion: number;
+            /** @default 0 */
+            cost: number;
             /** @default false */
             estimated: boolean;
             /** @default 0 */
             overrun: number;
+            /** @default 0 */
+            priced: number;
             /** @default 0 */
             prompt: number;
         };

@@ -60,6 +60,7 @@ class Desk:
         self.calls: list[Call] = []
         self.cancelled: list[Call] = []
         self.spent: list[Usage] = []
+        self.models: list[str] = []
         self.partials: list[Answer | None] = []
         self.uses: list[tuple[str, Json, int, str | None]] = []
         self.notes: list[Note] = []
@@ -119,9 +120,10 @@ class Desk:
         self.reported_texts.put_nowait(text)
         self.partials.append(partial() if callable(partial) else partial)
 
-    def spend(self, usage: Usage) -> int:
+    def spend(self, usage: Usage, model: str, uncounted: int) -> int:
         self.spent.append(usage)
-        self.left -= usage.total
+        self.models.append(model)
+        self.left -= usage.total - uncounted
         return self.left
 
     def time_left_ms(self) -> int:
@@ -426,7 +428,8 @@ async def test_progress_and_spending_reach_the_hub_and_the_account_agrees() -> N
     desk = Desk()
     assert await result_of(agents.report, desk) == [958, 958]
     assert (desk.reported_texts.get_nowait(), desk.partials) == ("half", [Answer("a half", unfinished=("the rest",))])
-    assert desk.spent == [Usage(prompt=30, completion=12)]
+    assert desk.spent == [Usage(prompt=30, completion=12, cache_write=4, cache_read=5)]
+    assert desk.models == ["acme:small"]
 
 
 async def test_spending_more_than_was_granted_is_refused_on_the_spot() -> None:

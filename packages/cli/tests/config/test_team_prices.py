@@ -3,6 +3,7 @@
 from pathlib import Path
 from textwrap import dedent
 
+from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team, warnings_about
 from remit_cli.config.serving import pricing_of
 from remit_cli.config.team import Team
@@ -38,6 +39,7 @@ def test_a_team_has_prices_in_its_currency_and_its_agents_have_models(folder: Pa
         input = 0.25
         output = 2
         cached = 0.025
+        cache_write = 0.3
 
         [prices.opus]
         input = 5
@@ -46,7 +48,7 @@ def test_a_team_has_prices_in_its_currency_and_its_agents_have_models(folder: Pa
     pricing = pricing_of(load(folder, dedent(TEAM) + dedent(prices)))
     assert pricing.currency == "EUR"
     assert pricing.models == {"clerk": "openai:gpt-5-mini", "writer": "openai:gpt-5-nano", "desk": "anthropic:opus"}
-    assert pricing.price("openai:gpt-5-mini") == Price(input=0.25, output=2, cached=0.025)
+    assert pricing.price("openai:gpt-5-mini") == Price(input=0.25, output=2, cached=0.025, cache_write=0.3)
     assert pricing.price("anthropic:opus") == Price(input=5, output=25)
     assert pricing.price("openai:gpt-5") is None, "the package has it in dollars"
     assert pricing.model_of(SumKey("anna", "clerk", "", "", "clerk", "")) == "openai:gpt-5-mini"
@@ -71,3 +73,30 @@ def test_a_price_for_a_model_that_is_nearly_one_of_the_teams_is_a_warning(folder
     warnings = [(each.place, each.message) for each in warnings_about(load(folder, dedent(TEAM) + dedent(prices)))]
     message = "no agent of the team has this model; did you mean `openai:gpt-5-mini`?"
     assert warnings == [(("prices", "openai:gpt-5-mni"), message)]
+
+
+async def test_a_hub_of_a_team_records_what_its_agents_cost(folder: Path) -> None:
+    (folder / "office.py").write_text(
+        dedent("""
+            from remit import Brief
+
+            def writer(brief: Brief) -> str:
+                brief.spend(prompt=1_000, completion=100, cache_read=400)
+                brief.spend(prompt=10, model="unheard-of")
+                return "written"
+            """)
+    )
+    team = """\
+        [agents.writer]
+        run = "office:writer"
+        priced_as = "acme:tiny"
+
+        [prices."acme:tiny"]
+        input = 2
+        output = 10
+        cached = 0.5
+        """
+    async with hub_of(load(folder, team)) as hub:
+        response = await hub.ask("writer", "go", user="u")
+    assert response.usage.cost == 1_200 + 1_000 + 200 + 20, "what has no price of its own has that of `priced_as`"
+    assert response.usage.unpriced == 0

@@ -24,6 +24,7 @@ from remit_guard.places import days_of, guard_store, heard_of, socket_of
 from remit_guard.service import GuardService
 from remit_guard.settings import GuardSettings
 from remit_guard.tools.known_tools import TOOLS
+from remit_server.model_prices import PriceBook
 
 if TYPE_CHECKING:
     from remit_server.console.console import Console
@@ -128,8 +129,7 @@ class GuardConsole:
         from remit_server.console.console import operator_console
         from remit_server.console.hosts import HOST, ConsoleHosts, owner_alone
         from remit_server.documents.spend import Pricing
-        from remit_server.model_prices import PriceBook  # a guard that nobody looks at starts without all this
-        from remit_server.server import Server
+        from remit_server.server import Server  # a guard that nobody looks at starts without all this
         from remit_server.transports.addresses import listening
 
         async with AsyncExitStack() as stack:
@@ -177,7 +177,9 @@ def hub_for(folder: Path, settings: GuardSettings, show: Show | None = None) -> 
         approval_timeout_ms=APPROVAL_MS,
     )
     approver = asking(lambda: hub, show, desktop=settings.notify)
-    hub = Hub(name="guard", store=guard_store(folder), durability="process", limits=limits, approver=approver)
+    store, prices = guard_store(folder), PriceBook()
+    hub = Hub(name="guard", store=store, durability="process", limits=limits, approver=approver, prices=prices.cost)
+    hub.when_opening(prices.load_beside)
     return hub
 
 

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from remit.hub.hub import Hub
-from remit.protocol.envelope import MODEL, Answer, Json, Response, Usage
+from remit.protocol.envelope import MODEL, Answer, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit_guard.days import DayLedger, DayLimit, DayTotal
@@ -263,12 +263,13 @@ class GuardedSession:
         for message, use in uses.items():
             new = use - agent.counted.get(message, TokenUse())
             agent.counted[message] = use
-            usage = new.usage(cached=self.settings.cached)
-            if usage.total:
+            tokens = new.usage(cached=self.settings.cached).total
+            if tokens:
                 day = use.day or self._days.today()
-                self._by_day[day] = self._by_day.get(day, 0) + usage.total
-                self._charge(payer, usage)
-                added += usage.total
+                self._by_day[day] = self._by_day.get(day, 0) + tokens
+                added += tokens
+            if tokens or new.cached:
+                self._charge(payer, new, use.model)
         if added:
             for day, tokens in self._by_day.items():
                 self._days.note(day, DayTotal(self.tool, self.name, self.project, tokens))
@@ -276,11 +277,18 @@ class GuardedSession:
             if not self._days.held(payer) and (limit := self._exceeded(0)) is not None:
                 self._stop(payer, f"The {limit.name} are spent. {_REPORT}")
 
-    def _charge(self, agent: GuardedAgent, usage: Usage) -> None:
+    def _charge(self, agent: GuardedAgent, use: TokenUse, model: str) -> None:
         if agent.brief is None or agent.ended.is_set():
             return
         try:
-            agent.brief.spend(prompt=usage.prompt, completion=usage.completion)
+            agent.brief.spend(
+                prompt=use.input + use.cached,
+                completion=use.output,
+                cache_write=use.written,
+                cache_read=use.cached,
+                model=model,
+                uncounted=0 if self.settings.cached else use.cached,
+            )
             self._report(agent)
         except RemitError as error:
             if self.settings.at_limit == "warn":

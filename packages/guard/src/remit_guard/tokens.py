@@ -12,6 +12,8 @@ class TokenUse(Struct, frozen=True, kw_only=True):
 
     input: int = 0
     """Tokens that were read anew, those included that were written to a cache."""
+    written: int = 0
+    """Tokens of `input` that were written to a cache."""
     output: int = 0
     cached: int = 0
     """Tokens that were read from a cache."""
@@ -26,13 +28,17 @@ class TokenUse(Struct, frozen=True, kw_only=True):
 
     def __add__(self, other: "TokenUse") -> "TokenUse":
         return TokenUse(
-            input=self.input + other.input, output=self.output + other.output, cached=self.cached + other.cached
+            input=self.input + other.input,
+            written=self.written + other.written,
+            output=self.output + other.output,
+            cached=self.cached + other.cached,
         )
 
     def __sub__(self, other: "TokenUse") -> "TokenUse":
         """Return what was added since *other*; a figure that shrank was corrected, and counts as it was."""
         return TokenUse(
             input=max(0, self.input - other.input),
+            written=max(0, self.written - other.written),
             output=max(0, self.output - other.output),
             cached=max(0, self.cached - other.cached),
         )

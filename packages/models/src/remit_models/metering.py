@@ -60,9 +60,10 @@ class Metered(WrapperModel):
     After *rounds* calls that were answered with tool calls, it is told to answer without them.
     """
 
-    def __init__(self, model: Model, brief: Brief, *, rounds: int, most: int | None = None) -> None:
+    def __init__(self, model: Model, brief: Brief, *, name: str, rounds: int, most: int | None = None) -> None:
         super().__init__(model)
         self._brief = brief
+        self._price_name = price_name(model, name)
         self._rounds = rounds
         self._most = most
         self._used_tools = 0
@@ -146,7 +147,14 @@ class Metered(WrapperModel):
         usage = spent(response.usage, prompt, response.parts)
         self.cached += response.usage.cache_read_tokens
         self._note(response, usage, began_ns)
-        self._brief.spend(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated)
+        self._brief.spend(
+            prompt=usage.prompt,
+            completion=usage.completion,
+            estimated=usage.estimated,
+            cache_write=usage.cache_write,
+            cache_read=usage.cache_read,
+            model=self._price_name,
+        )
         if response.finish_reason == "length" and _is_cut(response.parts):
             raise RemitError(cut_short(self.model_name))  # it would be cut again
         # A result that must fit a schema is given as the call of a tool too.
@@ -182,7 +190,8 @@ class Metered(WrapperModel):
         if isinstance(error, ModelAPIError) and not parts_so_far:
             return  # it was refused, or never got there
         with suppress(RemitError):  # that nothing is left, or that it was told to stop, changes nothing any more
-            self._brief.spend(prompt=prompt, completion=sum(map(_tokens, parts_so_far)), estimated=True)
+            wrote = sum(map(_tokens, parts_so_far))
+            self._brief.spend(prompt=prompt, completion=wrote, estimated=True, model=self._price_name)
 
 
 def _got_from(get: Callable[[], ModelResponse], parameters: ModelRequestParameters) -> ModelResponse:
@@ -216,10 +225,20 @@ def _text_if_unreadable(part: ModelResponsePart) -> ModelResponsePart:
     return part if isinstance(arguments, dict) else TextPart(text_of(arguments))
 
 
+def price_name(model: Model, name: str) -> str:
+    """Return the name by which the price of a model is found: with its provider."""
+    return name if ":" in name else f"{model.system}:{name}"
+
+
 def spent(usage: RequestUsage, prompt: int, parts: Iterable[ModelResponsePart]) -> Usage:
     """Return the usage of a call: as the provider reports it, else estimated from the texts."""
     if usage.input_tokens or usage.output_tokens:
-        return Usage(prompt=usage.input_tokens, completion=usage.output_tokens)
+        return Usage(
+            prompt=usage.input_tokens,
+            completion=usage.output_tokens,
+            cache_write=usage.cache_write_tokens,
+            cache_read=usage.cache_read_tokens,
+        )
     return Usage(prompt=prompt, completion=sum(map(_tokens, parts)), estimated=True)
 
 

@@ -199,6 +199,7 @@ class _ModelSummarizer:
     def __init__(self, agent: ModelAgent) -> None:
         self._agent = agent
         self.aclose = agent.aclose
+        self.model = agent.name
 
     async def __call__(self, text: str, max_tokens: int) -> tuple[str, Usage]:
         model = await self._agent.opened()

@@ -74,7 +74,7 @@ class ModelTurn:
         self._settings = ModelSettings(**cast("ModelSettings", settings))
         self._rounds = rounds
         self._offers = offers(brief, arguments=arguments) if rounds else ()
-        self._model = Metered(model, brief, rounds=rounds, most=most)
+        self._model = Metered(model, brief, name=name, rounds=rounds, most=most)
         # A text needs no conversion.
         self._schema = None if schema is None or schema.get("type") == "string" else schema
         self._aloud = aloud and self._schema is None

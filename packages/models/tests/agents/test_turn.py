@@ -7,9 +7,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from remit import Code, Hub
-from remit.protocol.envelope import MODEL, Response
+from remit.protocol.envelope import MODEL, Response, Usage
 from remit_models import ModelAgent
 from remit_models.turn import summary
+from remit_server.model_prices import Price, PriceBook
 from remit_testing import MemoryStore
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -51,7 +52,7 @@ async def test_the_record_names_the_model_of_an_answer_and_what_its_provider_had
         usage = RequestUsage(input_tokens=900, output_tokens=10, cache_read_tokens=600)
         return ModelResponse(parts=[TextPart("yes")], usage=usage, finish_reason="stop")
 
-    hub = Hub(store=MemoryStore())
+    hub = Hub(store=MemoryStore(), prices=PriceBook({"tiny": Price(input=2, output=8, cached=0.5)}).cost)
     hub.add("a", ModelAgent(FunctionModel(briefly, model_name="tiny")))
     async with hub:
         response = await hub.ask("a", "go", user="u")
@@ -61,4 +62,5 @@ async def test_the_record_names_the_model_of_an_answer_and_what_its_provider_had
     assert (model["name"], model["cached"]) == ("tiny", 600)
     calls = model["calls"]
     assert sum(each["input"] + each["output"] for each in calls) == last.body.usage.total
+    assert last.body.usage == Usage(prompt=900, completion=10, cache_read=600, cost=600 + 300 + 80, priced=910)
     assert {"at_ms", "ms", "finish", "provider"} <= calls[0].keys()

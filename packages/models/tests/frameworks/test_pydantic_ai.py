@@ -36,12 +36,13 @@ from pydantic_ai.usage import RequestUsage
 
 from command_line import REMIT, environment
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Answer, Code, Decision, Hub, Question, Response
+from remit import Answer, Code, Decision, Hub, Question, Response, Usage
 from remit.policy.verdict import Guard
 from remit.protocol.records import Delta
 from remit.runtime.ports import Approver
 from remit_cli import Rule, guard_of
 from remit_models.frameworks.pydantic_ai import adapt
+from remit_server.model_prices import Price, PriceBook
 from remit_testing.agents import COMPLETION, PROMPT, Behaviour
 from remit_testing.memory import MemoryStore
 from waiting import PATIENCE_S, eventually
@@ -365,3 +366,18 @@ async def test_remit_pending_shows_what_a_tool_is_called_with_and_a_yes_there_ru
     remit("runs", "watch", "last", folder=tmp_path)
     assert (tmp_path / "ledger").read_text() == "7\n"
     assert "[pay]" in remit("runs", "tree", "last", folder=tmp_path)
+
+
+async def test_what_a_model_costs_is_recorded_with_the_tokens_of_its_providers_cache() -> None:
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        usage = RequestUsage(input_tokens=900, output_tokens=10, cache_read_tokens=600, cache_write_tokens=100)
+        return ModelResponse(parts=[TextPart("yes")], usage=usage)
+
+    price = Price(input=2, output=8, cached=0.5, cache_write=3)
+    hub = Hub(store=MemoryStore(), prices=PriceBook({"function:tiny": price}).cost)
+    hub.add("a", Agent(FunctionModel(answer, model_name="tiny")))
+    async with hub:
+        response = await hub.ask("a", "go", user="u")
+    assert response.usage == Usage(
+        prompt=900, completion=10, cache_read=600, cache_write=100, cost=400 + 300 + 300 + 80, priced=910
+    )

@@ -24,7 +24,7 @@ from remit.protocol.envelope import (
 )
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Body, Kind, Notice, Record, Refusal
+from remit.protocol.records import Approval, Body, Kind, Notice, Progress, Record, Refusal
 from remit.protocol.remit import Remit
 from remit.runtime.run_tree import Tree
 from remit_server.delegation_detail import held_back, note_kinds_held_back
@@ -83,6 +83,20 @@ def test_time_and_tokens_are_told_with_and_without_those_below() -> None:
     assert table.own_cost == (0.006, 0.0001, 0.0003)
     assert table.cost == (0.0064, 0.0001, 0.0003)
     assert table_of(tree, tree.nodes_in_order(), 2_000, Pricing().cost).cost == ()
+
+
+def test_a_recorded_cost_counts_and_not_what_tokens_cost_now() -> None:
+    ended = replace(a_result("run.1", "clerk", 40, 100, "m:small"), usage=Usage(prompt=100, cost=7, priced=100))
+    asked = Progress(delegation="run", agent="boss", text="", usage=Usage(prompt=120, cost=10, priced=110))
+    tree = tree_of(
+        (1_000, a_delegation("run", "boss", None)),
+        (1_010, a_delegation("run.1", "clerk")),
+        (1_050, ended),
+        (1_060, asked),
+    )
+    table = table_of(tree, tree.nodes_in_order(), 2_000, Pricing(price=lambda _: Price(input=9, output=9)).cost)
+    assert table.own_cost == (0.000003, 0.000007)
+    assert table.cost == pytest.approx((0.00001, 0.000007))
 
 
 def test_one_that_has_not_ended_is_told_so_far() -> None:

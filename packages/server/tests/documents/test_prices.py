@@ -1,11 +1,13 @@
 """Prices of models, and what tokens cost."""
 
 import sys
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remit import Usage
 from remit_server import model_prices
 from remit_server.model_prices import Price, PriceBook, cost_of, price_in
 
@@ -98,3 +100,38 @@ def test_a_package_that_fails_gives_no_price(monkeypatch: pytest.MonkeyPatch, ca
     assert "genai_prices" in sys.modules
     assert PriceBook().price("openai:gpt-5-mini") is None
     assert "no price for openai:gpt-5-mini" in caplog.text
+
+
+def test_a_request_costs_what_its_four_kinds_of_tokens_cost_in_millionths() -> None:
+    price = Price(input=3.0, output=15.0, cached=0.3, cache_write=3.75)
+    book = PriceBook({"sonnet": price}, models={"writer": "anthropic:sonnet"})
+    usage = Usage(prompt=1_000_600, completion=100, cache_write=600, cache_read=1_000_000)
+    assert book.cost("writer", "", usage) == 1_500 + 2_250 + 300_000
+    assert book.cost("writer", "acme:unknown", usage) == book.cost("", "sonnet", usage), "the agent's own model counts"
+    assert book.cost("other", "", usage) is None
+    assert book.cost("writer", "", Usage(prompt=1, cache_read=1)) == 1, "a part of a millionth counts as one"
+
+
+def test_the_package_prices_a_request_by_its_size() -> None:
+    book, large, small = PriceBook(), Usage(prompt=400_000), Usage(prompt=100_000)
+    whole, parts = (book.cost("", "anthropic:claude-sonnet-4-5", each) for each in (large, small))
+    assert whole is not None
+    assert parts is not None
+    assert whole > 4 * parts
+    assert book.cost("", "anthropic:claude-sonnet-4-5", Usage(cache_read=10)) is not None, "also if they do not add up"
+
+
+def test_a_free_model_costs_nothing_and_an_unknown_one_has_no_cost() -> None:
+    book = PriceBook({"llama": Price(input=0, output=0)}, "EUR")
+    assert book.cost("", "llama", Usage(prompt=9)) == 0
+    assert book.cost("", "openai:gpt-5-mini", Usage(prompt=9)) is None, "the package has it in dollars"
+
+
+def test_the_prices_of_the_package_are_loaded_beside_the_hub() -> None:
+    PriceBook().load_beside()
+    for thread in threading.enumerate():
+        if thread.name == "prices":
+            thread.join()
+    assert "genai_prices" in sys.modules
+    PriceBook(currency="EUR").load_beside()
+    assert all(each.name != "prices" for each in threading.enumerate()), "it has none in euros"

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remit.protocol.envelope import MODEL, VERSION, Json, Request, Response, Usage
 from remit.protocol.errors import Code, fault
@@ -25,6 +26,7 @@ from remit_server.documents.figures import (
     class_of,
     typical_ms,
 )
+from remit_server.documents.spend import Pricing, spend_rows
 
 DAY = 20_000 * DAY_MS
 
@@ -236,6 +238,23 @@ def test_what_was_read_from_a_cache_beside_the_usage_is_spent_all_the_same() -> 
     book.done(request("r", "boss"), 100, 10, metadata={MODEL: {"name": "m", "cached": 20, "beside": 900}})
     (sums,) = sums_of(book.figures()).values()
     assert (sums.prompt, sums.cached, sums.total) == (1_000, 920, 110)
+
+
+def test_a_recorded_cost_is_that_of_each_agent_and_not_estimated_again() -> None:
+    book, root = Book(), request("r", "boss")
+    below, whole = (
+        replace(response(each, prompt), usage=Usage(prompt=prompt, cost=cost, priced=priced))
+        for each, prompt, cost, priced in ((request("r.1", "clerk"), 100, 70, 100), (root, 130, 75, 110))
+    )
+    for row in (root, request("r.1", "clerk"), below, whole):
+        book.write(row)
+    figures = book.figures()
+    assert {at.agent: (sums.cost, sums.priced) for at, sums in sums_of(figures).items()} == {
+        "clerk": (70, 100),
+        "boss": (5, 10),
+    }
+    rows = spend_rows(figures.between(0, 10**15), "agent", lambda _: True, Pricing())
+    assert [(row.key, row.cost, row.unpriced_tokens) for row in rows] == [("clerk", 0.00007, 0), ("boss", 0.000005, 20)]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from remit_cli.config.sections.agents import AgentSection
 from remit_cli.config.team import Composition, Team, file_keys, is_hosted, sections
 from remit_cli.config.values import Section, in_code
 from remit_cli.processes.isolation import configure_isolation
+from remit_server.model_prices import PriceBook
 
 log = logging.getLogger("remit")
 
@@ -83,8 +84,11 @@ def hub_of(
         token_counter=count,
         workspace=team.workspace,
         summarizer=summarizer_of(team.context, environ),
+        prices=(prices := price_book_of(team)).cost,
         shared=shared or team.store.url is not None or any(each.shares_store(team) for each in sections()),
     )
+    if prices.models:
+        hub.when_opening(prices.load_beside)
     if isinstance(hub.store, RetainingStore):
         hub.store.retention = team.store.retention()
         hub.store.vault_key = vault_key_of(team, environ)
@@ -100,6 +104,15 @@ def hub_of(
         each.compose(made)
     hub.on_reload(_Reloading(hub, team, environ, reloaded))
     return hub
+
+
+def price_book_of(team: Team) -> PriceBook:
+    """Return the prices of a team, and the models that its agents have."""
+    named = {name: agent.model or agent.priced_as for name, agent in team.agents.items()}
+    models = {name: model for name, model in named.items() if model is not None}
+    if team.orchestrator is not None and team.orchestrator.model is not None:
+        models[team.orchestrator.name] = team.orchestrator.model
+    return PriceBook({model: each.price() for model, each in team.prices.items()}, team.currency, models)
 
 
 def _add_tools(made: Composition) -> None:

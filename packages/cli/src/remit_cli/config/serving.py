@@ -15,7 +15,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import AFTER_ANSWERS_S, CLOSE_S
 from remit.runtime.registry import team_invalid
-from remit_cli.config.composition import PresentTeam, hub_of
+from remit_cli.config.composition import PresentTeam, hub_of, price_book_of
 from remit_cli.config.origins import dotted
 from remit_cli.config.peers import ANYONE, authenticator_of, key_of, unservable
 from remit_cli.config.sections.hub import A2aSection
@@ -29,7 +29,6 @@ from remit_server.console.hosts import ConsoleHosts
 from remit_server.documents.spend import Pricing
 from remit_server.figures_endpoints import WorkerMetrics, WorkerPlace
 from remit_server.mcp.host_delegations import McpOffer
-from remit_server.model_prices import PriceBook
 from remit_server.server import Server
 from remit_server.transports.addresses import connections_within_files, listening
 from remit_server.transports.credentials.incoming import KnownSender, RunCredentials, Spending
@@ -262,12 +261,8 @@ def _public(section: A2aSection) -> "PublicAccess":
 
 def pricing_of(team: Team) -> Pricing:
     """Return the prices of a team, and the models that its agents have."""
-    named = {name: agent.model or agent.priced_as for name, agent in team.agents.items()}
-    models = {name: model for name, model in named.items() if model is not None}
-    if team.orchestrator is not None and team.orchestrator.model is not None:
-        models[team.orchestrator.name] = team.orchestrator.model
-    book = PriceBook({model: each.price() for model, each in team.prices.items()}, team.currency)
-    return Pricing(price=book.price, models=models, currency=team.currency)
+    book = price_book_of(team)
+    return Pricing(price=book.price, models=book.models, currency=team.currency)
 
 
 def _token_file(team: Team, host: str) -> Path:

@@ -219,6 +219,10 @@ class SpendFrame(ChannelFrame, frozen=True, kw_only=True, tag="spend"):
     prompt: Count = 0
     completion: Count = 0
     estimated: bool = False
+    cache_write: Count = 0
+    cache_read: Count = 0
+    model: str = ""
+    uncounted: Count = 0
 
 
 class DoneFrame(ChannelFrame, frozen=True, kw_only=True, tag="done"):

@@ -223,10 +223,10 @@ class RequestHandler:
                 case NoteFrame(note=note):
                     with suppress(RemitError):
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
-                case SpendFrame(prompt=prompt, completion=completion, estimated=estimated):
-                    self._reported += prompt + completion
+                case SpendFrame() as spent:
+                    self._reported += spent.prompt - min(spent.uncounted, spent.prompt) + spent.completion
                     with suppress(RemitError):  # cancelled, or nothing left: the process counts that itself
-                        self._brief.spend(prompt=prompt, completion=completion, estimated=estimated)
+                        self._brief.spend(**{name: getattr(spent, name) for name in spent.__struct_fields__})
                 case WithdrawFrame(number=number):
                     if number in self._open_requests:
                         self._open_requests[number].cancel()

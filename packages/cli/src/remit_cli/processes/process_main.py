@@ -273,9 +273,19 @@ class RemoteBriefBackend:
     def note(self, note: Note) -> None:
         self._say(NoteFrame(note=note))
 
-    def spend(self, usage: Usage) -> int:
-        self._say(SpendFrame(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated))
-        self._spent += usage.total
+    def spend(self, usage: Usage, model: str, uncounted: int) -> int:
+        self._say(
+            SpendFrame(
+                prompt=usage.prompt,
+                completion=usage.completion,
+                estimated=usage.estimated,
+                cache_write=usage.cache_write,
+                cache_read=usage.cache_read,
+                model=model,
+                uncounted=uncounted,
+            )
+        )
+        self._spent += usage.total - min(uncounted, usage.prompt)
         used, left = self._spent + self._spent_below, self._tokens_left()
         if left < 0:
             message = f"{self._run.request.target} spent {used} tokens of {used + left} granted"

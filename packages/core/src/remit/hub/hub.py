@@ -28,7 +28,7 @@ from remit.policy.reception import Sender
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, Authority, ToolCard
-from remit.protocol.envelope import Call, Json, Request, Response
+from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
 from remit.protocol.remit import Grant
@@ -61,6 +61,7 @@ from remit.runtime.ports import (
     ControlCommand,
     Decision,
     OtherHubs,
+    Prices,
     Question,
     Remote,
     SingleUseProof,
@@ -72,6 +73,7 @@ from remit.runtime.ports import (
 )
 from remit.runtime.ports.agents import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, preview_use
+from remit.runtime.priced import priced
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import new_run_id, root_request
@@ -160,7 +162,8 @@ class Hub:
     when a guard asks; `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *token_counter*
     counts the tokens of a text (default: exactly with the extra `tokens`, else by an estimate). *workspace* is the
     folder that callees may be told of. *summarizer* makes summaries of conversations, better than those made without a
-    model. *shared* says that other hubs share the store: rate limits, breakers and rankings hold over all of them.
+    model. *prices* say what the tokens of models cost: `PriceBook().cost` of `remit_server.model_prices`. *shared* says
+    that other hubs share the store: rate limits, breakers and rankings hold over all of them.
     """
 
     _ignored: Path | None = None
@@ -181,6 +184,7 @@ class Hub:
         token_counter: TokenCounter | None = None,
         workspace: Workspace | Path | str | None = None,
         summarizer: Summarizer | None = None,
+        prices: Prices | None = None,
         clock: Clock | None = None,
         shared: bool = False,
     ) -> None:
@@ -193,7 +197,7 @@ class Hub:
         if isinstance(workspace, str | Path):
             workspace = _folder(workspace)
         clock = clock or LoopClock()
-        reader = partial(_conversations, store, summarizer, count)
+        reader = partial(_conversations, store, summarizer and _priced(summarizer, prices), count)
         self._parts = RuntimeContext(
             registry=Registry(name),
             ledger=Ledger(breaker or BreakerSettings()),
@@ -207,6 +211,7 @@ class Hub:
             sessions=Sessions(store, clock, count, reader, workspace),
             outflow=Outflow(clock),
             cache=Cache(),
+            prices=prices,
         )
         self._engine = engine_of(self._parts, shares_limits=shared)
         self._lifecycle = Lifecycle(self._engine)
@@ -665,3 +670,14 @@ def _folder(path: str | Path) -> Workspace:
 def _conversations(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
     # Most hubs never continue a conversation, and the language modules take memory.
     return text_reader().conversations(store, summarizer, count)
+
+
+def _priced(summarizer: Summarizer, prices: Prices | None) -> Summarizer:
+    """Return a summarizer that says what its summaries cost."""
+    model = str(getattr(summarizer, "model", ""))
+
+    async def summarize(text: str, max_tokens: int) -> tuple[str, Usage]:
+        summary, usage = await summarizer(text, max_tokens)
+        return summary, priced(prices, "", usage, model)
+
+    return summarize

@@ -74,17 +74,26 @@ class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
 
 class Usage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Tokens spent by a callee and all below it; `overrun` is what went beyond its grant."""
+    """Tokens spent by a callee and all below it, and their cost; `overrun` is what went beyond its grant."""
 
-    prompt: Count = 0  # Input tokens.
+    prompt: Count = 0  # Input tokens, with those of the cache.
     completion: Count = 0  # Output tokens.
     overrun: Count = 0  # Tokens beyond the grant.
     estimated: bool = False  # Whether the numbers are an estimate.
+    cache_write: Count = 0  # Input tokens that the provider wrote to its cache.
+    cache_read: Count = 0  # Input tokens that it read from its cache.
+    cost: Count = 0  # Cost of the priced tokens, in millionths of the team's currency.
+    priced: Count = 0  # Tokens whose cost is in `cost`.
 
     @property
     def total(self) -> int:
         """Input and output tokens together."""
         return self.prompt + self.completion
+
+    @property
+    def unpriced(self) -> int:
+        """Tokens that are not in `cost`, because the price of their model is not known."""
+        return max(0, self.prompt + self.completion - self.priced)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -92,6 +101,10 @@ class Usage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             completion=self.completion + other.completion,
             overrun=self.overrun + other.overrun,
             estimated=self.estimated or other.estimated,
+            cache_write=self.cache_write + other.cache_write,
+            cache_read=self.cache_read + other.cache_read,
+            cost=self.cost + other.cost,
+            priced=self.priced + other.priced,
         )
 
 

@@ -118,7 +118,7 @@ class BriefBackend(Protocol):
 
     def note(self, note: Note) -> None: ...
 
-    def spend(self, usage: Usage) -> int: ...
+    def spend(self, usage: Usage, model: str, uncounted: int) -> int: ...
 
     def time_left_ms(self) -> int: ...
 
@@ -422,9 +422,27 @@ class Brief:
         """Store a note for every agent that is asked later in this conversation, at most 300 characters."""
         self._backend.note(Note(kind, text))
 
-    def spend(self, *, prompt: int = 0, completion: int = 0, estimated: bool = False) -> int:
-        """Count tokens as they are used and return how many are left. Raises a `RemitError` when none are left."""
-        return self._backend.spend(Usage(prompt=prompt, completion=completion, estimated=estimated))
+    def spend(
+        self,
+        *,
+        prompt: int = 0,
+        completion: int = 0,
+        estimated: bool = False,
+        cache_write: int = 0,
+        cache_read: int = 0,
+        model: str = "",
+        uncounted: int = 0,
+    ) -> int:
+        """Count tokens as they are used and return how many are left. Raises a `RemitError` when none are left.
+
+        Call it for each request to a *model* (`anthropic:claude-sonnet-4-5`; default: the agent's own): prices may
+        depend on the size of a request. *prompt* includes what the provider wrote to its cache and read from it;
+        *uncounted* of its tokens cost money and do not count against the budget of tokens.
+        """
+        usage = Usage(
+            prompt=prompt, completion=completion, estimated=estimated, cache_write=cache_write, cache_read=cache_read
+        )
+        return self._backend.spend(usage, model, uncounted)
 
     def time_left_ms(self) -> int:
         """Return the milliseconds until the deadline.

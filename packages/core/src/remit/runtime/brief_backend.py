@@ -46,6 +46,7 @@ from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation.combine import chain, fan_out
 from remit.runtime.delegation.response import revealed, verified
 from remit.runtime.frames import Frame
+from remit.runtime.priced import priced
 from remit.runtime.sessions import NOTE_LENGTH, resumed, session_of
 from remit.runtime.text_reader import text_reader
 
@@ -302,7 +303,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         finally:
             frame.sampling -= prompt_tokens + most
         # MCP hosts do not say what their model has spent.
-        self.spend(Usage(prompt=prompt_tokens, completion=estimate(text), estimated=True))
+        self.spend(Usage(prompt=prompt_tokens, completion=estimate(text), estimated=True), "", 0)
         return text
 
     async def once(self, name: str, work: Work) -> Json:
@@ -352,7 +353,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
             plan=None
             if plan is None
             else bounded_plan(plan, lambda text: parts.redactor.clean(text, frame.run.sealing)),
-            usage=frame.usage() if frame.used else None,
+            usage=frame.usage() if frame.used or frame.bill is not None else None,
         )
         if frame.run.reported is not None and _was_reported(frame.run.reported, body):
             return
@@ -375,10 +376,12 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         frame.partial = kept
         return kept
 
-    def spend(self, usage: Usage) -> int:
-        frame = self._frame
+    def spend(self, usage: Usage, model: str, uncounted: int) -> int:
+        frame, prices = self._frame, self._dispatch.parts.prices
         if not isinstance(frame.state, Status):
-            frame.meter(checked(usage))  # also if it was told to stop: spent tokens count
+            frame.meter(
+                priced(prices, frame.card.name, checked(usage), model, uncounted)
+            )  # also if it was told to stop: spent tokens count
         refuse_if_stopped(self._frame)
         if frame.left + frame.journaled_tokens < 0:
             raise RemitError(

@@ -20,7 +20,7 @@ from remit.runtime.frames import Frame, RoutedCall, Run
 from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
 from remit.runtime.lent_models import LentModels
-from remit.runtime.ports import Approver, Clock, Store, Transport
+from remit.runtime.ports import Approver, Clock, Prices, Store, Transport
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry
 from remit.runtime.sessions import Sessions
@@ -66,6 +66,8 @@ class RuntimeContext(Struct, kw_only=True):
     """By run, the headers of its request that are forwarded wherever the run goes."""
     before_agents: list[Callable[[Brief], Awaitable[None]]] = []
     """Awaited in turn before an agent of this hub that may use tools starts."""
+    prices: Prices | None = None
+    """What the tokens of models cost; None: no price is known."""
     lent_models: LentModels = field(default_factory=LentModels)
     """The models of hosts that wait for a run."""
 

@@ -40,6 +40,7 @@ from remit.runtime.delegation.response import (
 from remit.runtime.frames import Frame, SlotGivenUp, give_up_slot, regain_slot
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Departure, Remote, Slot
+from remit.runtime.priced import priced
 from remit.runtime.schemas import misfits
 
 # Agents seldom ask several people at once; a peer that claims so must not fill the memory here.
@@ -106,7 +107,7 @@ class LocalRemoteHandle:
     def settle(self, response: Response) -> None:
         frame = self._frame
         frame.doubt = ""
-        frame.meter(response.usage)
+        frame.meter(priced(self._dispatch.parts.prices, frame.card.name, response.usage))
         if response.result is None and not response.finished and not response.files:
             return
         part = Answer(
@@ -284,7 +285,7 @@ class Executor:
         if isinstance(answer, Fault):
             return ended_response(frame, Status.FAILED, answer)
         if answer.usage is not None:
-            frame.meter(answer.usage)
+            frame.meter(priced(self._dispatch.parts.prices, frame.card.name, answer.usage))
         if not answer.calls:
             return answered(frame, answer)
         response = await self._hand_on(frame, answer.calls, answer.strategy)
@@ -335,6 +336,7 @@ class Executor:
             if not ledger.outbound[line.trace]:
                 del ledger.outbound[line.trace]
         self._log_detail(frame, given.fault)
+        given = replace(given, usage=priced(parts.prices, frame.card.name, given.usage))
         response = await _relayed(frame, given, parts.limits.max_result_bytes)
         return await self._validate(frame, response) if response.sources or request.capability is not None else response
 

@@ -6,6 +6,8 @@ from dataclasses import InitVar, dataclass, field
 from types import TracebackType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from remit.policy import breaker
 from remit.policy.breaker import FaultKey
 from remit.policy.budget import fair_share, settle
@@ -203,6 +205,8 @@ class Frame:
     prompt: int = 0
     completion: int = 0
     estimated: bool = False
+    bill: Usage | None = None
+    """The cost of its tokens, and those of a provider's cache; None: neither is known."""
 
     calls: int = 0
     """The number of delegations and tool calls so far, which gives the next one its path."""
@@ -366,9 +370,19 @@ class Frame:
 
     def usage(self) -> Usage:
         """Return what this delegation and all below it have spent."""
-        if not self.used:
+        bill = self.bill
+        if not self.used and bill is None:
             return NOTHING
-        return Usage(prompt=self.prompt, completion=self.completion, overrun=self.overrun, estimated=self.estimated)
+        usage = Usage(prompt=self.prompt, completion=self.completion, overrun=self.overrun, estimated=self.estimated)
+        if bill is None:
+            return usage
+        return replace(
+            usage,
+            cache_write=min(bill.cache_write, MAX_INTEGER),
+            cache_read=min(bill.cache_read, MAX_INTEGER),
+            cost=min(bill.cost, MAX_INTEGER),
+            priced=min(bill.priced, MAX_INTEGER),
+        )
 
     def time_left_ms(self, now: float) -> int:
         """Return the time left; it stands still while a person is asked for it or below it."""
@@ -390,6 +404,8 @@ class Frame:
         self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
         self.completion = min(self.completion + usage.completion, MAX_INTEGER)
         self.estimated = self.estimated or usage.estimated
+        if usage.priced or usage.cache_write or usage.cache_read:
+            self.bill = usage if self.bill is None else self.bill + usage
         if self.left < 0:
             self.draw(-self.left)
 

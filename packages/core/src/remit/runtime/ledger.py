@@ -145,7 +145,7 @@ class Ledger:
                 frame.twin.twin = frame.twin = None
             if response.status is not _SUCCESS and frame.call_key is not None and parent.calls_by_key is not None:
                 parent.calls_by_key.pop(frame.call_key, None)
-        if frame.prompt or frame.completion:
+        if frame.prompt or frame.completion or frame.bill is not None:
             if parent is not None:
                 parent.meter(frame.usage())
             if frame.overrun:

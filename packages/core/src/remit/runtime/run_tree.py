@@ -450,12 +450,16 @@ def _without(usage: Usage, known: Usage) -> Usage:
         prompt=max(0, usage.prompt - known.prompt),
         completion=max(0, usage.completion - known.completion),
         estimated=usage.estimated,
+        cache_write=max(0, usage.cache_write - known.cache_write),
+        cache_read=max(0, usage.cache_read - known.cache_read),
+        cost=max(0, usage.cost - known.cost),
+        priced=max(0, usage.priced - known.priced),
     )
 
 
 def _add(node: Node, usage: Usage) -> None:
     """Count tokens for a delegation and all above it."""
-    if usage.total:
+    if usage.total or usage.cost:
         for each in node.lineage():
             each.so_far += usage
 

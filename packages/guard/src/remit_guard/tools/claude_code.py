@@ -86,6 +86,7 @@ class ToolTranscript:
         self.uses[name] = TokenUse(
             day=day_of(entry.get("timestamp")) if known is None else known.day,
             input=count(usage, "input_tokens") + count(usage, "cache_creation_input_tokens"),
+            written=count(usage, "cache_creation_input_tokens"),
             output=count(usage, "output_tokens"),
             cached=count(usage, "cache_read_input_tokens"),
             model=model_name("anthropic", message.get("model")),

@@ -259,7 +259,13 @@ def _spend(bounds: Bounds, response: Any, prompt_tokens: int) -> None:
     usage: dict[str, Any] = response.usage_details or {}
     prompt, completion = usage.get("input_token_count") or 0, usage.get("output_token_count") or 0
     if prompt or completion:
-        bounds.spent(prompt, completion)
+        bounds.spent(
+            prompt,
+            completion,
+            cache_write=usage.get("cache_creation_input_token_count") or 0,
+            cache_read=usage.get("cache_read_input_token_count") or 0,
+            model=str(getattr(response, "model", None) or ""),
+        )
     else:
         contents = [part.to_dict() for each in response.messages for part in each.contents]
         bounds.spent(prompt_tokens, tokens_of(contents), estimated=True)

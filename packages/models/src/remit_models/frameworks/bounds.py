@@ -282,13 +282,29 @@ class Bounds:
             self.stop(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
         return left - prompt if left - prompt < CAPPED_BELOW else None
 
-    def spent(self, prompt: int, completion: int, *, estimated: bool = False) -> None:
+    def spent(
+        self,
+        prompt: int,
+        completion: int,
+        *,
+        estimated: bool = False,
+        cache_write: int = 0,
+        cache_read: int = 0,
+        model: str = "",
+    ) -> None:
         """Meter the usage of a model call; raises if it was more than the remaining budget."""
         if prompt or completion:
             del self._in_flight[:1]
             self._streamed.clear()
         with self.stopping():
-            self.brief.spend(prompt=prompt, completion=completion, estimated=estimated)
+            self.brief.spend(
+                prompt=prompt,
+                completion=completion,
+                estimated=estimated,
+                cache_write=cache_write,
+                cache_read=cache_read,
+                model=model,
+            )
 
     def _spend_in_flight(self) -> None:
         """Meter the usage of interrupted model calls, as far as it can be estimated."""

@@ -268,12 +268,13 @@ def _metered_kind(kind: Any) -> Any:
             bounds.in_loop(lambda: bounds.next_call(prompt_tokens))
             before = dict(self._token_usage)
             answer = kind.call(self, messages, *args, **options)
-            prompt, completion = (self._token_usage[each] - before[each] for each in _COUNTS)
+            prompt, completion, cached = (self._token_usage.get(each, 0) - before.get(each, 0) for each in _COUNTS)
+            model = str(self.model).replace("/", ":", 1)
             if prompt or completion:
-                bounds.in_loop(lambda: bounds.spent(prompt, completion))
+                bounds.in_loop(lambda: bounds.spent(prompt, completion, cache_read=cached, model=model))
             else:
                 wrote = tokens_of(answer)
-                bounds.in_loop(lambda: bounds.spent(prompt_tokens, wrote, estimated=True))
+                bounds.in_loop(lambda: bounds.spent(prompt_tokens, wrote, estimated=True, model=model))
             return answer
 
         def _emit_stream_chunk_event(
@@ -292,7 +293,7 @@ def _metered_kind(kind: Any) -> Any:
     return Metered
 
 
-_COUNTS = ("prompt_tokens", "completion_tokens")
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens")
 
 
 def _is_last_word(messages: Any) -> bool:

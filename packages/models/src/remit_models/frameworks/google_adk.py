@@ -108,9 +108,11 @@ class BoundsPlugin(plugins.BasePlugin):
         self._names = names
         self._prompt_tokens = 0
         self._uses: dict[str, OwnToolInProgress] = {}
+        self._model = ""
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         bounds, config = self._bounds, llm_request.config
+        self._model = f"google:{llm_request.model}" if llm_request.model else ""
         _keep_allowed(bounds, llm_request)
         # An agent that is a tool of another gets neither the instructions nor the tools that are meant for its caller.
         if callback_context.agent_name in self._names:
@@ -128,9 +130,16 @@ class BoundsPlugin(plugins.BasePlugin):
         usage = llm_response.usage_metadata
         if usage is not None and usage.total_token_count:
             thought = usage.thoughts_token_count or 0
-            self._bounds.spent(usage.prompt_token_count or 0, (usage.candidates_token_count or 0) + thought)
+            self._bounds.spent(
+                usage.prompt_token_count or 0,
+                (usage.candidates_token_count or 0) + thought,
+                cache_read=usage.cached_content_token_count or 0,
+                model=self._model,
+            )
         elif llm_response.content is not None:
-            self._bounds.spent(self._prompt_tokens, tokens_of(llm_response.content.parts), estimated=True)
+            self._bounds.spent(
+                self._prompt_tokens, tokens_of(llm_response.content.parts), estimated=True, model=self._model
+            )
 
     async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, str] | None:
         self._bounds.raise_if_stopped()

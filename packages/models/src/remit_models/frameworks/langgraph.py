@@ -214,7 +214,18 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         prompt_tokens, generation = self._prompt_tokens.pop(run_id, 0), response.generations[0][0]
         usage = getattr(getattr(generation, "message", None), "usage_metadata", None)
         if usage:
-            self.bounds.in_loop(lambda: self.bounds.spent(usage["input_tokens"], usage["output_tokens"]))
+            about: dict[str, Any] = generation.message.response_metadata
+            parts: dict[str, int] = usage.get("input_token_details") or {}
+            provider, model = (about.get(each) or "" for each in ("model_provider", "model_name"))
+            self.bounds.in_loop(
+                lambda: self.bounds.spent(
+                    usage["input_tokens"],
+                    usage["output_tokens"],
+                    cache_write=parts.get("cache_creation") or 0,
+                    cache_read=parts.get("cache_read") or 0,
+                    model=f"{provider}:{model}" if provider and model else model,
+                )
+            )
         else:
             called = getattr(getattr(generation, "message", None), "tool_calls", None)
             wrote = tokens_of(generation.text, called)

@@ -59,7 +59,9 @@ class BoundsHooks(sdk.RunHooks):
         self._clones: dict[int, Any] = {}
         self._originals: list[Any] = []  # so that no other object gets the same id
         self._usage: Any = None
-        self._settled = (0, 0)
+        self._settled = (0, 0, 0)
+        self.model = ""
+        """The model that was asked last."""
         self._failed: dict[str, str] = {}
         self._begun: dict[str, RunningTool] = {}
         self._judged: dict[str, Any] = {}
@@ -274,8 +276,10 @@ class BoundsHooks(sdk.RunHooks):
     def _settle(self) -> None:
         """Meter the usage since the last time, including that of agents that tools ran within this run."""
         if self._usage is not None:
-            seen, self._settled = self._settled, (self._usage.input_tokens, self._usage.output_tokens)
-            self.bounds.spent(self._settled[0] - seen[0], self._settled[1] - seen[1])
+            cached = self._usage.input_tokens_details.cached_tokens or 0
+            seen, self._settled = self._settled, (self._usage.input_tokens, self._usage.output_tokens, cached)
+            prompt, completion, cached = (now - then for now, then in zip(self._settled, seen, strict=True))
+            self.bounds.spent(prompt, completion, cache_read=cached, model=self.model)
 
 
 class JudgedFunction:
@@ -382,6 +386,8 @@ class BoundedModel(sdk.Model):
 
     def _answered(self, usage: Any, prompt_tokens: int, output: Any) -> None:
         self._within.answered = True
+        name = getattr(self._model, "model", "")
+        self._within.model = f"openai:{name}" if isinstance(name, str) and name else ""
         if usage is None or not usage.total_tokens:
             self._within.bounds.spent(prompt_tokens, tokens_of(*map(_item_text, output)), estimated=True)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, RunUsage, Tool, UsageLimits
 from pydantic_ai.agent import AbstractAgent
@@ -34,7 +34,7 @@ from remit.protocol.envelope import Answer, Json, Message
 from remit.protocol.errors import RemitError
 from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import Bounds, RefusedToolError, capped, plain
-from remit_models.metering import prompt_tokens, spent
+from remit_models.metering import price_name, prompt_tokens, spent
 from remit_models.providers import without_key
 from remit_models.toolbox import ToolOffer
 
@@ -100,14 +100,22 @@ class BoundsCapability(AbstractCapability[Any]):
         self._settled = RunUsage()
         self._questions: dict[str, str] = {}
         """The question to a person, by the id of each tool call that wants approval."""
+        self._model = ""
 
     def settle(self) -> None:
         """Meter the usage since the last time."""
         seen, self._settled = self._settled, replace(self.usage)
-        self._bounds.spent(self.usage.input_tokens - seen.input_tokens, self.usage.output_tokens - seen.output_tokens)
+        self._bounds.spent(
+            self.usage.input_tokens - seen.input_tokens,
+            self.usage.output_tokens - seen.output_tokens,
+            cache_write=self.usage.cache_write_tokens - seen.cache_write_tokens,
+            cache_read=self.usage.cache_read_tokens - seen.cache_read_tokens,
+            model=self._model,
+        )
 
     async def for_run(self, ctx: RunContext[Any]) -> "BoundsCapability":
         self._streams = _streams(ctx.model)
+        self._model = price_name(cast("Model", ctx.model), ctx.model.model_name)
         return self
 
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
@@ -134,7 +142,7 @@ class BoundsCapability(AbstractCapability[Any]):
         prompt = prompt_tokens(request_context.messages, request_context.model_request_parameters)
         usage = spent(response.usage, prompt, response.parts)
         if usage.estimated:
-            self._bounds.spent(usage.prompt, usage.completion, estimated=True)
+            self._bounds.spent(usage.prompt, usage.completion, estimated=True, model=self._model)
         else:
             self.settle()
         return response

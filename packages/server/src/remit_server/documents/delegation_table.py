@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from remit.protocol.envelope import HANDLING, MODEL, Json
+from remit.protocol.envelope import HANDLING, MODEL, Json, Usage
 from remit.protocol.lifecycle import Status
 from remit.runtime.run_tree import Node, Tree
 from remit.words.terminal import one_line
+from remit_server.model_prices import PER
 
 
 class ModelUse(Struct, frozen=True, kw_only=True):
@@ -190,6 +191,13 @@ def own_usage(node: Node) -> tuple[int, int]:
     return max(0, spent.prompt - below.prompt), max(0, spent.completion - below.completion)
 
 
+def recorded_cost(node: Node) -> float | None:
+    """Return what a delegation cost itself as its hub recorded it; None: the hub knew no price then."""
+    own, below = (node.own, Usage()) if node.response is None else (node.usage, node.below)
+    cost = max(0, own.cost - below.cost)
+    return cost / PER if cost or own.priced > below.priced else None
+
+
 def _costs(tree: Tree, cost: CostOf) -> dict[str, tuple[float | None, float | None]]:
     """Return what each delegation cost, by its path: itself, and with its children."""
     whole: dict[str, float | None] = {}
@@ -198,7 +206,10 @@ def _costs(tree: Tree, cost: CostOf) -> dict[str, tuple[float | None, float | No
     for node in reversed(tree.nodes_in_order()):
         model, (prompt, completion) = _model(node), own_usage(node)
         read, cached = prompt + model.beside, model.cached + model.beside
-        own[node.path] = cost(node.agent, model.name, read, completion, cached) if read or completion else None
+        known = recorded_cost(node)
+        if known is None and (read or completion):
+            known = cost(node.agent, model.name, read, completion, cached)
+        own[node.path] = known
         parts = [each for each in (own[node.path], *(whole[child.path] for child in node.children)) if each is not None]
         whole[node.path] = sum(parts) if parts else None
     return {path: (own[path], whole[path]) for path in own}

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record, Refusal
 from remit_server.documents.delegation_table import ModelUse, model_in
@@ -70,6 +70,9 @@ class Sums(Struct):
     total: int = 0
     """Tokens with those of all agents below."""
     overrun: int = 0
+    cost: int = 0
+    """The cost of `priced` tokens, in millionths of the team's currency."""
+    priced: int = 0
     time_ms: int = 0
     codes: dict[str, int] = {}
     times: dict[int, int] = {}
@@ -94,6 +97,8 @@ class Sums(Struct):
         self.cached += other.cached
         self.total += other.total
         self.overrun += other.overrun
+        self.cost += other.cost
+        self.priced += other.priced
         self.time_ms += other.time_ms
         _add_to(self.codes, other.codes)
         _add_to(self.times, other.times)
@@ -164,9 +169,8 @@ class _Open(Struct):
     """A delegation that has not ended."""
 
     request: Request
-    prompt: int = 0
-    completion: int = 0
-    """Tokens of the delegations below it that have ended."""
+    below: Usage = Usage()
+    """The usage of the delegations below it that have ended."""
     model: ModelUse = ModelUse()
 
 
@@ -259,8 +263,7 @@ class RecordFigures:
                 return
         above = run.delegations.get(opened.request.parent or "")
         if above is not None:
-            above.prompt += response.usage.prompt
-            above.completion += response.usage.completion
+            above.below += response.usage
         self._count(record, opened, run.root, response)
 
     def _count(self, record: Record, opened: _Open, root: Request, response: Response) -> None:
@@ -273,7 +276,10 @@ class RecordFigures:
             sums = period.sums[key] = Sums()
             self._sums += 1
             self._forget_oldest()
-        prompt, completion = max(0, usage.prompt - opened.prompt), max(0, usage.completion - opened.completion)
+        below = opened.below
+        prompt, completion = max(0, usage.prompt - below.prompt), max(0, usage.completion - below.completion)
+        priced = max(0, usage.priced - below.priced)
+        cost = max(0, usage.cost - below.cost)
         sums.delegations += 1
         sums.runs += request.parent is None
         sums.prompt += prompt + opened.model.beside
@@ -281,6 +287,8 @@ class RecordFigures:
         sums.cached += min(opened.model.cached, prompt) + opened.model.beside
         sums.total += usage.total
         sums.overrun += usage.overrun
+        sums.cost += cost
+        sums.priced += priced + (opened.model.beside if cost else 0)
         traffic = period.traffic.setdefault(CallsOf(request.origin, request.target, root.target), Traffic())
         traffic.calls += 1
         traffic.tokens += usage.total

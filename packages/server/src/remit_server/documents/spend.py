@@ -11,7 +11,7 @@ from remit.protocol.card import Capability, Rate
 from remit.protocol.lifecycle import Status
 from remit_server.documents.common import AtMs, DelegationId, RunId, shown_as
 from remit_server.documents.figures import DAY_MS, HOUR_MS, Period, SumKey, Sums
-from remit_server.model_prices import Price, cost_of
+from remit_server.model_prices import PER, Price, cost_of
 
 SpendBy = Literal["user", "agent", "capability", "day", "model"]
 SeriesOf = Literal["success", "latency", "tokens", "cost", "runs", "refusals"]
@@ -99,11 +99,14 @@ class PricedSums(Struct):
     unpriced: int = 0
 
     def add(self, sums: Sums, price: Price | None) -> None:
-        """Add sums of one model."""
+        """Add sums of one model. *price* is for records without a cost: of a hub that knew no prices then."""
         self.sums.add(sums)
-        if not sums.tokens:
+        if sums.priced or sums.cost:
+            self.cost = (self.cost or 0.0) + sums.cost / PER
+            self.unpriced += max(0, sums.tokens - sums.priced)
+        elif not sums.tokens:
             return
-        if price is None:
+        elif price is None:
             self.unpriced += sums.tokens
         else:
             spent = cost_of(price, prompt=sums.prompt, completion=sums.completion, cached=sums.cached)

@@ -146,10 +146,12 @@ class PriceSection(Section, frozen=True, kw_only=True):
     """Price of a million tokens that it writes."""
     cached: Amount | None = None
     """Price of a million tokens that its provider reads from a cache (default: the same as `input`)."""
+    cache_write: Amount | None = None
+    """Price of a million tokens that its provider writes to a cache (default: the same as `input`)."""
 
     def price(self) -> Price:
         """Return the price."""
-        return Price(input=self.input, output=self.output, cached=self.cached)
+        return Price(input=self.input, output=self.output, cached=self.cached, cache_write=self.cache_write)
 
 
 class BreakerSection(Section, frozen=True, kw_only=True):

@@ -205,7 +205,7 @@ class Settlement:
                 response = replace(response, waited_ms=round(frame.waited_s * 1_000))
         if frame.warnings:
             response = replace(response, warnings=(*response.warnings, *frame.warnings))
-        if frame.prompt or frame.completion:
+        if frame.prompt or frame.completion or frame.bill is not None:
             response = replace(response, usage=frame.usage())
         if frame.drawn and (more := frame.used - (frame.granted - frame.drawn)) > 0:
             self.recording.notice(frame, f"{frame.card.name} took {more} more tokens from its caller")
