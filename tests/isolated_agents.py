@@ -372,3 +372,12 @@ async def pass_a_failure_on(brief: Brief) -> object:
         if brief.text == "as it is":
             raise
         raise LookupError("no parcel") from error
+
+
+async def spend_on(brief: Brief) -> Json:
+    limit, most = brief.cost_left(), 0
+    for _ in range(100):
+        most = brief.affordable(50, 50)
+        brief.spend(prompt=50, completion=50)
+        await brief.facts()
+    return [limit, most]

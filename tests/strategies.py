@@ -69,6 +69,7 @@ remits = st.builds(
     targets=optional(name_sets),
     may_delegate=st.booleans(),
     priority=priorities,
+    cost=optional(counts),
 )
 
 sources = st.builds(Source, owner_scope=names, source_id=names, relevance=optional(shares))
@@ -84,7 +85,17 @@ files = st.builds(File, name=file_names, media_type=media_types, data=st.binary(
     File, name=file_names, media_type=media_types, url=st.sampled_from(["https://example.org/a.png", "s3://b/c"])
 )
 
-usages = st.builds(Usage, prompt=counts, completion=counts, overrun=counts, estimated=st.booleans())
+usages = st.builds(
+    Usage,
+    prompt=counts,
+    completion=counts,
+    overrun=counts,
+    estimated=st.booleans(),
+    cache_write=counts,
+    cache_read=counts,
+    cost=counts,
+    priced=counts,
+)
 
 faults = st.builds(
     Fault,

@@ -481,6 +481,11 @@ export interface components {
              */
             confirm: ("always" | "never" | "unsure") | null;
             /**
+             * @description The money of a call in millionths of the team's currency, unless the caller sets less.
+             * @default null
+             */
+            cost: number | null;
+            /**
              * @description What it does, for callers and models.
              * @default
              */
@@ -1177,6 +1182,16 @@ export interface components {
              */
             context_tokens: number;
             /**
+             * @description The currency of all costs.
+             * @default USD
+             */
+            currency: string;
+            /**
+             * @description The money of a delegation, unless its caller sets it. None: it shares its caller's.
+             * @default null
+             */
+            delegation_cost: number | null;
+            /**
              * @description The time of a delegation, unless its caller sets it.
              * @default 30000
              */
@@ -1237,6 +1252,11 @@ export interface components {
              * @enum {unknown}
              */
             overrun: "call" | "run";
+            /**
+             * @description The money of a run, in millionths of `currency`. None: there is no limit.
+             * @default null
+             */
+            root_cost: number | null;
             /**
              * @description The time of a run.
              * @default 300000
@@ -1584,6 +1604,11 @@ export interface components {
              * @default 4000
              */
             context_tokens: number;
+            /**
+             * @description The money that may be spent, in millionths of the team's currency; None: there is no limit.
+             * @default null
+             */
+            cost: number | null;
             /** @description How deep the callee is; the agent that the user calls has 0. */
             depth: number;
             /** @description How deep delegations may go. */
@@ -2390,6 +2415,11 @@ export interface components {
              * @default null
              */
             input: unknown;
+            /**
+             * @description The most money that it may spend, in millionths of the team's currency.
+             * @default null
+             */
+            max_cost: number | null;
             /**
              * @description How deep delegations below it may go.
              * @default null

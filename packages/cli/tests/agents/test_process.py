@@ -61,6 +61,7 @@ class Desk:
         self.cancelled: list[Call] = []
         self.spent: list[Usage] = []
         self.models: list[str] = []
+        self.money: int | None = None
         self.partials: list[Answer | None] = []
         self.uses: list[tuple[str, Json, int, str | None]] = []
         self.notes: list[Note] = []
@@ -125,6 +126,12 @@ class Desk:
         self.models.append(model)
         self.left -= usage.total - uncounted
         return self.left
+
+    def cost_left(self) -> int | None:
+        return self.money
+
+    def affordable(self, model: str, prompt: int, most: int) -> int:
+        raise AssertionError("its process asks no further")
 
     def time_left_ms(self) -> int:
         return 5_000

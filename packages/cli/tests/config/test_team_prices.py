@@ -3,6 +3,9 @@
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
+from remit import RemitError, Request
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team, warnings_about
 from remit_cli.config.serving import pricing_of
@@ -100,3 +103,41 @@ async def test_a_hub_of_a_team_records_what_its_agents_cost(folder: Path) -> Non
         response = await hub.ask("writer", "go", user="u")
     assert response.usage.cost == 1_200 + 1_000 + 200 + 20, "what has no price of its own has that of `priced_as`"
     assert response.usage.unpriced == 0
+
+
+async def test_a_team_limits_the_money_of_runs_delegations_agents_and_steps(folder: Path) -> None:
+    team = """\
+        [budgets]
+        run_cost = "5 USD"
+        delegation_cost = "0.75 USD"
+
+        [agents.writer]
+        run = "studio:writer"
+        cost = "0.000001 USD"
+        capabilities = ["WRITE"]
+
+        [capabilities.WRITE]
+        cost = "2 USD"
+
+        [workflows.book]
+        steps = [{ name = "one", agent = "writer", objective = "Write", cost = "1.5 USD" }]
+        """
+    (folder / "studio.py").write_text('def writer(_):\n    return "written"\n')
+    loaded = load(folder, team)
+    limits = loaded.settled_limits()
+    assert (limits.root_cost, limits.delegation_cost, limits.currency) == (5_000_000, 750_000, "USD")
+    async with hub_of(loaded) as hub:
+        card = hub.cards["writer"]
+        response = await hub.ask("book", "go", user="u")
+        requests = [each.body for each in await hub.store.records(run=response.run) if isinstance(each.body, Request)]
+    assert (card.cost, card.capabilities[0].cost) == (1, 2_000_000)
+    assert [each.remit.cost for each in requests] == [5_000_000, 1_500_000]
+
+
+def test_money_in_another_currency_than_the_teams_is_an_error_that_says_what_to_do(folder: Path) -> None:
+    with pytest.raises(RemitError) as raised:
+        load(folder, '[budgets]\nrun_cost = "5 EUR"\n\n[agents.a]\nmodel = "openai:gpt-5"\ncost = "a lot"\n')
+    other, one = raised.value.fault.problems
+    assert (one.path, other.path) == ("remit.toml:6 agents.a.cost", "remit.toml:2 budgets.run_cost")
+    assert one.message == 'expected an amount with its currency, such as "0.50 USD"'
+    assert other.message.endswith('write it in USD, or set `currency = "EUR"` and all prices in it')

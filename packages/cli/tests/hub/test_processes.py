@@ -243,3 +243,15 @@ async def test_an_isolated_agent_is_typed_alike(hub: Hub) -> None:
     assert endless.fault.code is Code.RESULT_VALIDATION_FAILED
     assert "$.result.rate: NaN and infinity" in endless.fault.message
     assert streamed.result == {"total": 2.5, "note": ""}
+
+
+async def test_an_isolated_agent_that_spends_more_money_than_it_has_is_stopped_at_once(tmp_path: Path) -> None:
+    hub = Hub(store=tmp_path / "hub.db", durability="process", prices=lambda agent, model, usage: 10 * usage.total)
+    hub.agent("clerk", isolation="process")(agents.spend_on)
+    async with hub:
+        response = await hub.ask("clerk", "go", user="u", max_cost=3_000)
+        free = await hub.ask("clerk", "go", user="u")
+    assert response.fault is not None
+    assert response.fault.code is Code.TOKEN_BUDGET_EXCEEDED
+    assert response.usage.cost < 10_000
+    assert free.result == [None, 50]

@@ -79,6 +79,7 @@ def test_a_client_can_bound_what_is_done_for_it_and_cannot_widen_it() -> None:
             target="tag",
             user="u-1",
             max_tokens=100,
+            max_cost=70,
             deadline_ms=1_000,
             max_depth=1,
             tools=frozenset({"read"}),
@@ -98,6 +99,7 @@ def test_a_client_can_bound_what_is_done_for_it_and_cannot_widen_it() -> None:
         targets=frozenset({"byte"}),
         may_delegate=False,
         priority=Priority.LOW,
+        cost=70,
     )
     wide = Submission(target="tag", user="u-1", max_tokens=10**9, deadline_ms=10**9, max_depth=99)
     assert taken(wide).remit == taken(Submission(target="tag", user="u-1")).remit
@@ -237,8 +239,8 @@ def test_a_credential_bounds_what_the_envelope_claims() -> None:
 def test_nothing_that_is_received_is_wider_than_envelope_credential_and_limits(
     remit: Remit, grant: Grant, above: Remit
 ) -> None:
-    sent, limits = replace(remit, user="u"), Limits()
-    request = taken(from_hub(remit=sent), HUB, grant=grant, above=above)
+    sent, limits = replace(remit, user="u"), Limits(root_cost=1_000)
+    request = taken(from_hub(remit=sent), HUB, grant=grant, above=above, limits=limits)
     got = request.remit
     for bound in (sent, grant):
         assert got.depth >= bound.depth
@@ -252,6 +254,7 @@ def test_nothing_that_is_received_is_wider_than_envelope_credential_and_limits(
     assert set(above.chain) <= set(got.chain)
     assert got.depth > above.depth
     assert got.tokens <= limits.root_tokens
+    assert got.cost == min(1_000, 1_000 if sent.cost is None else sent.cost)
     assert got.time_ms <= limits.root_time_ms
     assert got.max_depth <= limits.max_depth
     assert got.depth >= len(got.chain)

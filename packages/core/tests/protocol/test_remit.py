@@ -26,6 +26,7 @@ narrowings: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "targets": optional(name_sets),
         "may_delegate": st.booleans(),
         "priority": optional(priorities),
+        "cost": optional(wishes),
     }
 )
 roots = remits.flatmap(lambda remit: st.integers(0, 100).map(lambda depth: replace(remit, depth=depth))) | st.builds(
@@ -37,6 +38,7 @@ roots = remits.flatmap(lambda remit: st.integers(0, 100).map(lambda depth: repla
     tokens=st.integers(0, 10_000),
     tools=optional(name_sets),
     targets=optional(name_sets),
+    cost=optional(st.integers(0, 10_000)),
 )
 
 
@@ -63,6 +65,12 @@ def test_no_descendant_has_more_time_than_its_ancestor(lineage: list[Remit]) -> 
 def test_no_descendant_has_more_tokens_than_its_ancestor(lineage: list[Remit]) -> None:
     """X7: a budget covers the callee and all below it."""
     assert all(0 <= child.tokens <= parent.tokens for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_no_descendant_has_more_money_than_its_ancestor(lineage: list[Remit]) -> None:
+    for parent, child in pairwise(lineage):
+        assert parent.cost is None or (child.cost is not None and 0 <= child.cost <= parent.cost)
 
 
 @given(lineages())
@@ -120,7 +128,7 @@ def test_every_remit_is_within_itself(remit: Remit) -> None:
     assert remit.within(remit)
 
 
-BOUNDED = a_remit(tools=frozenset({"read", "write"}), targets=frozenset({"tag", "byte"}), context_tokens=500)
+BOUNDED = a_remit(tools=frozenset({"read", "write"}), targets=frozenset({"tag", "byte"}), context_tokens=500, cost=9)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +142,7 @@ BOUNDED = a_remit(tools=frozenset({"read", "write"}), targets=frozenset({"tag", 
         {"targets": frozenset[str]()},
         {"may_delegate": False},
         {"priority": Priority.LOW},
+        {"cost": 1},
     ],
 )
 def test_a_remit_with_less_of_anything_is_within_but_not_the_other_way_round(changes: dict[str, Any]) -> None:
@@ -143,7 +152,7 @@ def test_a_remit_with_less_of_anything_is_within_but_not_the_other_way_round(cha
 
 @pytest.mark.parametrize(
     "changes",
-    [{"user": "u-2"}, {"depth": 0}, {"chain": ("tag@hub",)}, {"tools": None}, {"targets": None}],
+    [{"user": "u-2"}, {"depth": 0}, {"chain": ("tag@hub",)}, {"tools": None}, {"targets": None}, {"cost": None}],
 )
 def test_a_remit_for_another_user_from_another_place_or_without_bounds_is_not_within(changes: dict[str, Any]) -> None:
     """X10: nobody else's remit will do."""

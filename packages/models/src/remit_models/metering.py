@@ -29,7 +29,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from remit.policy.budget import estimate
+from remit.policy.budget import LEAST_OUTPUT, estimate
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import Code, RemitError, fault
@@ -40,8 +40,6 @@ from remit_models.providers import cut_short
 
 # Every current model can write this much at once, and some reject a higher limit.
 OUTPUT_TOKENS = 8_192
-# Some providers accept no lower limit, and no answer is shorter.
-LEAST_OUTPUT = 16
 # More calls than this in one turn are seldom, and each takes room in the record.
 MOST_CALLS = 50
 # For each message and each tool: roles, separators and the like.
@@ -140,7 +138,7 @@ class Metered(WrapperModel):
         if room < LEAST_OUTPUT:
             why = f"a call of the model takes about {prompt} tokens and its answer; {left} are left"
             raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
-        chosen["max_tokens"] = min(room, most)
+        chosen["max_tokens"] = self._brief.affordable(read, min(room, most), model=self._price_name)
         return messages, cast("ModelSettings", chosen), prompt
 
     def _spend(self, response: ModelResponse, prompt: int, parameters: ModelRequestParameters, began_ns: int) -> None:

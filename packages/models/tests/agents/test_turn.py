@@ -64,3 +64,26 @@ async def test_the_record_names_the_model_of_an_answer_and_what_its_provider_had
     assert sum(each["input"] + each["output"] for each in calls) == last.body.usage.total
     assert last.body.usage == Usage(prompt=900, completion=10, cache_read=600, cost=600 + 300 + 80, priced=910)
     assert {"at_ms", "ms", "finish", "provider"} <= calls[0].keys()
+
+
+async def test_a_call_of_a_model_is_capped_at_the_money_that_is_left_and_refused_if_it_has_no_price() -> None:
+    token_limits: list[int] = []
+
+    def at_length(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        most = dict(info.model_settings or {}).get("max_tokens")
+        assert isinstance(most, int)
+        token_limits.append(most)
+        return ModelResponse(parts=[TextPart("yes")], usage=RequestUsage(input_tokens=10, output_tokens=most))
+
+    hub = Hub(store=MemoryStore(), prices=PriceBook({"tiny": Price(input=1, output=10)}).cost)
+    hub.add("a", ModelAgent(FunctionModel(at_length, model_name="tiny")))
+    hub.add("b", ModelAgent(FunctionModel(at_length, model_name="unheard-of")))
+    async with hub:
+        response = await hub.ask("a", "go", user="u", max_cost=5_000)
+        refused = await hub.ask("b", "go", user="u", max_cost=5_000)
+    assert response.ok
+    assert 4_000 <= response.usage.cost <= 5_000
+    assert len(token_limits) == 1
+    assert refused.fault is not None
+    assert refused.fault.code is Code.TOKEN_BUDGET_EXCEEDED
+    assert refused.fault.message.startswith("the price of `function:unheard-of` is not known")

@@ -265,6 +265,7 @@ class WorkflowExecution:
             "capability": step.capability,
             "deadline_ms": step.time_ms,
             "max_tokens": step.tokens if step.share is None else int(step.share * self._brief.remit.tokens),
+            "max_cost": step.cost,
             "context": _shown(step.context, _RECENT if self._recalled.prior_agents else _NOTES_ALONE),
             "handoff": self._handoff(step),
             "step": name,

@@ -25,6 +25,8 @@ _PROVIDERS = {
     "google-cloud": "google",
     "google-gla": "google",
     "google-vertex": "google",
+    "google_genai": "google",
+    "google_vertexai": "google",
     "openai-chat": "openai",
     "openai-responses": "openai",
     "xai": "x-ai",

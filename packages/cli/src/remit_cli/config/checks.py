@@ -35,6 +35,22 @@ def names_in(file: dict[str, Any]) -> Names:
 # ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def other_currencies(team: TeamFile) -> Iterator[WrongPart]:
+    """Return amounts of money in another currency than the team's: costs in two of them cannot be compared."""
+    steps = {
+        ("workflows", name, "steps", index, "cost"): step.cost
+        for name, workflow in team.workflows.items()
+        for index, step in enumerate(workflow.steps)
+    }
+    named = {("agents", name, "cost"): each.cost for name, each in team.agents.items()}
+    named |= {("capabilities", code, "cost"): each.cost for code, each in team.capabilities.items()}
+    budgets = {("budgets", key): getattr(team.budgets, key) for key in ("run_cost", "delegation_cost")}
+    for place, amount in {**budgets, **named, **steps}.items():
+        if amount is not None and not amount.endswith(team.currency):
+            change = f'write it in {team.currency}, or set `currency = "{amount[-3:]}"` and all prices in it'
+            yield WrongPart(place, f"the team's currency is {team.currency}: {change}")
+
+
 def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Return references to names that the file does not define."""
     kinds = known_kinds(team)

@@ -250,7 +250,8 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # What a running hub can apply: these sections, and these keys of agents.
 RELOADED_SECTIONS = ("limits", "budgets", "breaker", "rules")
-RELOADED_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "recursive", "authority", "rate", "time", "tokens", "draws")
+_LIMITS_OF_AGENTS = ("rate", "time", "tokens", "cost", "draws")
+RELOADED_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "recursive", "authority", *_LIMITS_OF_AGENTS)
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):

@@ -75,6 +75,7 @@ def load_team(
         findings: list[Iterable[WrongPart]] = [
             checks.undecided(values, team),
             checks.misnamed(team, names),
+            checks.other_currencies(team),
             checks.unredactable(team),
         ]
         if draft is None:

@@ -44,7 +44,16 @@ from remit_cli.config.sections.hub import (
     ServeSection,
     StoreSection,
 )
-from remit_cli.config.values import AgentName, Code, Currency, ModelName, Section, duration_ms, meanings
+from remit_cli.config.values import (
+    AgentName,
+    Code,
+    Currency,
+    ModelName,
+    Section,
+    duration_ms,
+    meanings,
+    optional_millionths,
+)
 
 if TYPE_CHECKING:
     from remit.hub.hub import Hub
@@ -143,6 +152,9 @@ class Team(TeamFile, frozen=True, kw_only=True):
             root_tokens=budgets.run_tokens,
             user_tokens_per_day=budgets.per_user_per_day,
             delegation_tokens=budgets.delegation_tokens,
+            root_cost=optional_millionths(budgets.run_cost),
+            delegation_cost=optional_millionths(budgets.delegation_cost),
+            currency=self.currency,
             overrun=budgets.overrun,
             context_tokens=budgets.context_tokens,
             approval_timeout_ms=duration_ms(self.approvals.timeout),

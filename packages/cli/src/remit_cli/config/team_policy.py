@@ -123,12 +123,15 @@ def _tokens(case: RefusedCase) -> Iterator[GoverningKey]:
     if "day" in case.why.message and request.parent is None:
         yield GoverningKey(("budgets", "per_user_per_day"), "Raise the tokens that one user may spend in a day.")
         return
-    if request.capability in team.capabilities and team.capabilities[request.capability].tokens is not None:
-        yield GoverningKey(("capabilities", request.capability, "tokens"), "Raise the tokens of the capability.")
-    yield GoverningKey((*case.target, "tokens"), f"Set or raise it to give {request.target} more tokens.")
+    key, what = ("cost", "money") if request.remit.cost == 0 else ("tokens", "tokens")
+    code = request.capability or ""
+    capability = team.capabilities.get(code)
+    if capability is not None and getattr(capability, key) is not None:
+        yield GoverningKey(("capabilities", code, key), f"Raise the {what} of the capability.")
+    yield GoverningKey((*case.target, key), f"Set or raise it to give {request.target} more {what}.")
     if request.parent is not None:
-        yield GoverningKey(("budgets", "delegation_tokens"), "Raise the tokens of every delegation.")
-    yield GoverningKey(("budgets", "run_tokens"), "Raise the tokens of the whole run.")
+        yield GoverningKey(("budgets", f"delegation_{key}"), f"Raise the {what} of every delegation.")
+    yield GoverningKey(("budgets", f"run_{key}"), f"Raise the {what} of the whole run.")
 
 
 def _rate(case: RefusedCase) -> Iterator[GoverningKey]:
@@ -349,7 +352,7 @@ def _approving(team: Team) -> Approving:
 # What of a draft counts: these sections, and these keys of agents and capabilities that the hub has.
 _SECTIONS = (*RELOADED_SECTIONS, "approvals")
 _OF_AGENTS = (*RELOADED_OF_AGENTS, "max_sub_agent_depth", "tools", "sees")
-_OF_CAPABILITIES = ("time", "tokens", "read_only", "sees", "sees_fields")
+_OF_CAPABILITIES = ("time", "tokens", "cost", "read_only", "sees", "sees_fields")
 
 
 class TeamDraft(NamedTuple):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cache
 from typing import Annotated, Any
 
@@ -136,6 +137,14 @@ Amount = Annotated[
     Meta(ge=0, le=1_000_000, extra={"rule": "expected the price of a million tokens, a number of 0 or more"}),
 ]
 Currency = Annotated[str, _text("currency", "[A-Z]{3}", "expected a currency of three capital letters, such as EUR")]
+Money = Annotated[
+    str,
+    _text(
+        "amount of money",
+        r"[0-9]{1,9}(\.[0-9]{1,6})? [A-Z]{3}",
+        'expected an amount with its currency, such as "0.50 USD"',
+    ),
+]
 Url = Annotated[
     str, _text("address", r"https?://[^\s]+", 'expected the address of a server, such as "https://example.com:8443"')
 ]
@@ -218,6 +227,16 @@ TRUSTED_PATH = ".remit/trusted.keys"
 REVOKED_PATH = ".remit/revoked"
 
 
+def millionths(text: str) -> int:
+    """Return an amount of money that fits `Money`, in millionths of its currency."""
+    return round(Decimal(text.split(maxsplit=1)[0]) * 1_000_000)
+
+
+def optional_millionths(text: str | None) -> int | None:
+    """Return an amount of money in millionths, if there is one."""
+    return None if text is None else millionths(text)
+
+
 def duration_ms(text: str) -> int:
     """Return the milliseconds of a duration that fits `Duration`."""
     match = _DURATION.match(text)
@@ -233,11 +252,16 @@ def duration(ms: float) -> str:
 
 
 def in_code(section: Section, names: Iterable[str]) -> dict[str, Any]:
-    """Return values of a section by their names in the code, where a duration is a number: `time` is `time_ms`."""
-    return {
-        name: optional_ms(getattr(section, name[:-3])) if name.endswith("_ms") else getattr(section, name)
-        for name in names
-    }
+    """Return values of a section by their names in the code, where durations (`time` is `time_ms`) and money are
+    numbers.
+    """
+
+    def value(name: str) -> Any:
+        if name == "cost":
+            return optional_millionths(getattr(section, name))
+        return optional_ms(getattr(section, name[:-3])) if name.endswith("_ms") else getattr(section, name)
+
+    return {name: value(name) for name in names}
 
 
 def optional_ms(text: str | None) -> int | None:

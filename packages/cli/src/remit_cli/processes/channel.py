@@ -42,6 +42,8 @@ class RemainingBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     tokens_left: int
     reported: int
     """Tokens that the process had reported as spent by then; later ones are not yet subtracted from `tokens_left`."""
+    cost_left: int | None = None
+    """Money in millionths; None: there is no limit."""
 
 
 class StartFrame(ChannelFrame, frozen=True, kw_only=True, tag="start"):

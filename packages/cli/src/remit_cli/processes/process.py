@@ -225,8 +225,11 @@ class RequestHandler:
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
                 case SpendFrame() as spent:
                     self._reported += spent.prompt - min(spent.uncounted, spent.prompt) + spent.completion
-                    with suppress(RemitError):  # cancelled, or nothing left: the process counts that itself
+                    try:
                         self._brief.spend(**{name: getattr(spent, name) for name in spent.__struct_fields__})
+                    except RemitError:  # cancelled, or nothing left: of tokens, the process counts that itself
+                        if self._brief.remit.cost is not None:
+                            raise
                 case WithdrawFrame(number=number):
                     if number in self._open_requests:
                         self._open_requests[number].cancel()
@@ -344,7 +347,10 @@ class RequestHandler:
     def _account(self) -> RemainingBudget:
         brief = self._brief
         return RemainingBudget(
-            time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), reported=self._reported
+            time_left_ms=brief.time_left_ms(),
+            tokens_left=brief.tokens_left(),
+            reported=self._reported,
+            cost_left=brief.cost_left(),
         )
 
     def _answer(self, given: Raw) -> Answer:

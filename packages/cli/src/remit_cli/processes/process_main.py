@@ -298,6 +298,15 @@ class RemoteBriefBackend:
     def tokens_left(self, wanted: int) -> int:  # noqa: ARG002 - its hub takes more for it with each report
         return max(0, self._tokens_left())
 
+    def cost_left(self) -> int | None:
+        return self._account.cost_left
+
+    def affordable(self, model: str, prompt: int, most: int) -> int:  # noqa: ARG002 - its hub knows the prices
+        if self._account.cost_left == 0:
+            why = f"no money is left for {self._run.request.target}"
+            raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
+        return most
+
     def original_request(self) -> str:
         return self._run.original_request
 

@@ -103,6 +103,7 @@ class CardOptions(TypedDict, total=False):
     rate: Rate | None
     time_ms: int | None
     tokens: int | None
+    cost: int | None
     draws: bool
     sees: Collection[str]
     clear: bool

@@ -29,6 +29,20 @@ def grant_tokens(wanted: int, left: int) -> int:
     return granted if granted > 0 else 0
 
 
+# Some providers accept no lower limit for an answer, and none is shorter.
+LEAST_OUTPUT = 16
+
+
+def amounts(*millionths: int) -> tuple[str, ...]:
+    """Return amounts of money as decimals, with as many digits as tell them apart, to within 5 %: `0.42` and `0.40`."""
+    for digits in range(2, 6):
+        texts = tuple(f"{each / 1_000_000:.{digits}f}" for each in millionths)
+        near = (abs(float(text) * 1_000_000 - each) <= each / 20 for each, text in zip(millionths, texts, strict=True))
+        if len(set(texts)) == len(set(millionths)) and all(near):
+            return texts
+    return tuple(f"{each / 1_000_000:.6f}" for each in millionths)
+
+
 # What one call of a model takes with its context and its answer; a share is no smaller while the callers above can
 # spare that much.
 LEAST_SHARE = 8_000

@@ -224,6 +224,12 @@ def tokens(request: Request, facts: Facts) -> Verdict:
             f"no tokens are left for {request.target}",
             suggestion="Answer with what you have, or ask again with a larger budget.",
         )
+    if request.remit.cost == 0:
+        return refuse(
+            Code.TOKEN_BUDGET_EXCEEDED,
+            f"no money is left for {request.target}",
+            suggestion="Answer with what you have, or ask again with a higher `max_cost`.",
+        )
     # A token is at least one byte, and a character at most four bytes: short requests need no counting.
     given = request.input or ""
     if facts.counted or (

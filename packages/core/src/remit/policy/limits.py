@@ -40,6 +40,12 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tokens of a run."""
     user_tokens_per_day: int | None = None
     """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
+    root_cost: int | None = None
+    """The money of a run, in millionths of `currency`. None: there is no limit."""
+    delegation_cost: int | None = None
+    """The money of a delegation, unless its caller sets it. None: it shares its caller's."""
+    currency: str = "USD"
+    """The currency of all costs."""
     delegation_tokens: int | None = None
     """The tokens of a delegation, unless its caller sets them. None: a fair share of what its caller has left."""
     overrun: Overrun = "run"

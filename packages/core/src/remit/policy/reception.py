@@ -16,7 +16,7 @@ from remit.protocol.codec import malformed
 from remit.protocol.envelope import USER, Assignment, Request, Response, View, fields_of
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
-from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Grant, Name, Names, Priority, Remit, lesser, meet
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Grant, Name, Names, Priority, Remit, lesser, lower, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
@@ -289,6 +289,7 @@ def _claimed(sent: Submission, user: str, limits: Limits) -> Remit:
         max_depth=limits.max_depth,
         time_ms=limits.root_time_ms,
         tokens=limits.root_tokens,
+        cost=limits.root_cost,
         context_tokens=limits.context_tokens,
         priority=sent.priority or Priority.NORMAL,
     )
@@ -299,6 +300,7 @@ def _claimed(sent: Submission, user: str, limits: Limits) -> Remit:
         max_depth=_least(held.max_depth, sent.max_depth),
         time_ms=_least(held.time_ms, sent.deadline_ms),
         tokens=_least(held.tokens, sent.max_tokens),
+        cost=lower(held.cost, sent.max_cost),
         context_tokens=_least(held.context_tokens, sent.context_tokens),
         tools=held.tools if sent.tools is None else meet(held.tools, sent.tools),
         targets=held.targets if sent.targets is None else meet(held.targets, sent.targets),
@@ -313,6 +315,7 @@ def _bounded(remit: Remit, limits: Limits) -> Remit:
         max_depth=min(remit.max_depth, limits.max_depth),
         time_ms=min(remit.time_ms, limits.root_time_ms),
         tokens=tokens,
+        cost=lower(remit.cost, limits.root_cost),
         context_tokens=min(remit.context_tokens, limits.context_tokens, tokens),
     )
 

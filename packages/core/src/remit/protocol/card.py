@@ -58,6 +58,8 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """The time of a call, unless the caller sets less."""
     tokens: Count | None = None
     """The tokens of a call, unless the caller sets less."""
+    cost: Count | None = None
+    """The money of a call in millionths of the team's currency, unless the caller sets less."""
     read_only: bool = False
     """Whether it changes nothing."""
     cache_ms: Count | None = None
@@ -173,6 +175,8 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The time of a call, unless the caller sets less."""
     tokens: Count | None = None
     """The tokens of a call, unless the caller sets less."""
+    cost: Count | None = None
+    """The money of a call in millionths of the team's currency, unless the caller sets less."""
     draws: bool = False
     """Whether it goes on with its caller's tokens once its own are spent, as long as the caller has any left."""
     resumable: bool = False

@@ -245,6 +245,8 @@ class BoundedAssignment(Assignment, frozen=True, kw_only=True):
 
     max_tokens: Count | None = None
     """The most tokens that it may spend."""
+    max_cost: Count | None = None
+    """The most money that it may spend, in millionths of the team's currency."""
     deadline_ms: Count | None = None
     """The time that it has, in milliseconds."""
     max_depth: Count | None = None
@@ -276,6 +278,7 @@ class AssignmentOptions(TypedDict, total=False):
     refined_by: str | None
     retry_of: str | None
     max_tokens: int | None
+    max_cost: int | None
     deadline_ms: int | None
     max_depth: int | None
     context_tokens: int | None

@@ -42,6 +42,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """How often one agent is asked, if its fault says that a retry may help."""
     time_ms: Count | None = None  # The time for it.
     tokens: Count | None = None  # The tokens for it.
+    cost: Count | None = None  # The money for it, in millionths of the team's currency.
     share: Share | None = None
     """Its share of the workflow's tokens."""
     optional: bool = False

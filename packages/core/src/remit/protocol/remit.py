@@ -79,6 +79,8 @@ class Remit(Grant, frozen=True, kw_only=True):
     """The most tokens of conversation that the callee is shown."""
     priority: Priority = Priority.NORMAL
     """Its place in queues."""
+    cost: Count | None = None
+    """The money that may be spent, in millionths of the team's currency; None: there is no limit."""
 
     def narrow(
         self,
@@ -92,6 +94,7 @@ class Remit(Grant, frozen=True, kw_only=True):
         targets: frozenset[str] | None = None,
         may_delegate: bool = True,
         priority: Priority | None = None,
+        cost: int | None = None,
     ) -> "Remit":
         """Return the remit of a callee of *caller*, the holder of this one: never more than this one has."""
         # Written out, because every hop pays for it: `min` and `max` would cost three times as much.
@@ -116,6 +119,7 @@ class Remit(Grant, frozen=True, kw_only=True):
             targets=self.targets if targets is None else meet(self.targets, targets),
             may_delegate=self.may_delegate and may_delegate,
             priority=self.priority if priority is None else lesser(self.priority, priority),
+            cost=None if cost is None and self.cost is None else lower(self.cost, cost and max(0, cost)),
         )
 
     def within(self, other: "Remit") -> bool:
@@ -129,8 +133,16 @@ class Remit(Grant, frozen=True, kw_only=True):
             and (other.tools is None or (self.tools is not None and self.tools <= other.tools))
             and (other.targets is None or (self.targets is not None and self.targets <= other.targets))
             and (other.may_delegate or not self.may_delegate)
+            and (other.cost is None or (self.cost is not None and self.cost <= other.cost))
             and URGENCY[self.priority] <= URGENCY[other.priority]
         )
+
+
+def lower(one: int | None, other: int | None) -> int | None:
+    """Return the lower of two bounds; None sets no bound."""
+    if one is None:
+        return other
+    return one if other is None or one < other else other
 
 
 def meet(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:

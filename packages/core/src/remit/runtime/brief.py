@@ -124,6 +124,10 @@ class BriefBackend(Protocol):
 
     def tokens_left(self, wanted: int) -> int: ...
 
+    def cost_left(self) -> int | None: ...
+
+    def affordable(self, model: str, prompt: int, most: int) -> int: ...
+
     def original_request(self) -> str: ...
 
     def traceparent(self) -> str: ...
@@ -457,6 +461,17 @@ class Brief:
         An agent for which nobody set a number takes as many more from its caller as are *wanted*, if they are there.
         """
         return self._backend.tokens_left(wanted)
+
+    def cost_left(self) -> int | None:
+        """Return the money that is neither spent nor set aside, in millionths; None: there is no limit."""
+        return self._backend.cost_left()
+
+    def affordable(self, prompt: int, most: int, *, model: str = "") -> int:
+        """Return how many of *most* tokens a model may answer a *prompt* with, for the money that is left.
+
+        Raises a `RemitError` if that is too little for an answer, or if the model has no price where money is limited.
+        """
+        return self._backend.affordable(model, prompt, most)
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]:
         """Return the earlier records of this callee's session with the user, oldest first."""

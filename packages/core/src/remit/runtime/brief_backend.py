@@ -383,6 +383,10 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
                 priced(prices, frame.card.name, checked(usage), model, uncounted)
             )  # also if it was told to stop: spent tokens count
         refuse_if_stopped(self._frame)
+        if frame.purse is not None:
+            currency = self._dispatch.parts.limits.currency
+            if (why := frame.purse.fault(frame.path, frame.card.name, currency)) is not None:
+                raise RemitError(why)
         if frame.left + frame.journaled_tokens < 0:
             raise RemitError(
                 fault(
@@ -399,6 +403,15 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         if not isinstance(self._frame.state, Status):
             self._frame.top_up(wanted)
         return max(0, self._frame.left + self._frame.journaled_tokens)
+
+    def cost_left(self) -> int | None:
+        return None if self._frame.purse is None else max(0, self._frame.purse.left)
+
+    def affordable(self, model: str, prompt: int, most: int) -> int:
+        frame, parts = self._frame, self._dispatch.parts
+        if frame.purse is None:
+            return most
+        return frame.purse.affordable(frame.card.name, model, prompt, most, parts.prices, parts.limits.currency)
 
     def original_request(self) -> str:
         root = self._frame.run.request

@@ -22,6 +22,7 @@ from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Departure, Remote, Slot
+from remit.runtime.purse import Purse
 
 NOTHING = Usage()
 
@@ -207,6 +208,9 @@ class Frame:
     estimated: bool = False
     bill: Usage | None = None
     """The cost of its tokens, and those of a provider's cache; None: neither is known."""
+
+    purse: Purse | None = None
+    """The money that it may spend, perhaps together with its caller; None: there is no limit."""
 
     calls: int = 0
     """The number of delegations and tool calls so far, which gives the next one its path."""
@@ -400,7 +404,18 @@ class Frame:
         return frames
 
     def meter(self, usage: Usage) -> None:
-        """Count tokens that the agent itself has spent."""
+        """Count tokens that the agent itself has spent, and their cost."""
+        self._count(usage)
+        if self.purse is not None:
+            self.purse.charge(self.path, usage)
+
+    def meter_below(self, usage: Usage, purse: Purse | None = None) -> None:
+        """Count what a delegation of its agent has spent, from a *purse* that may be its own."""
+        self._count(usage)
+        if self.purse is not None and purse is not self.purse:
+            self.purse.spent += usage.cost
+
+    def _count(self, usage: Usage) -> None:
         self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
         self.completion = min(self.completion + usage.completion, MAX_INTEGER)
         self.estimated = self.estimated or usage.estimated
@@ -411,7 +426,11 @@ class Frame:
 
     def meter_all(self) -> None:
         """Count the whole grant as spent: what was spent of it is not known."""
-        self.meter(Usage(prompt=max(0, self.granted - self.used), estimated=True))
+        tokens, purse = max(0, self.granted - self.used), self.purse
+        if purse is None or (self.parent is not None and purse is self.parent.purse):
+            self.meter(Usage(prompt=tokens, estimated=True))
+        else:
+            self.meter(Usage(prompt=tokens, estimated=True, cost=max(0, purse.left), priced=tokens))
 
     def note_fault_below(self, why: Fault) -> None:
         """Remember how one of its delegations failed."""

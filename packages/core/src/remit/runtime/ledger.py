@@ -138,6 +138,8 @@ class Ledger:
         parent = frame.parent
         if parent is not None:
             parent.reserved -= frame.granted + frame.aside
+            if frame.purse is not None and parent.purse is not None and frame.purse is not parent.purse:
+                parent.purse.reserved -= frame.purse.granted
             if parent.children is not None:
                 parent.children.discard(frame)
             if frame.twin is not None:
@@ -147,8 +149,8 @@ class Ledger:
                 parent.calls_by_key.pop(frame.call_key, None)
         if frame.prompt or frame.completion or frame.bill is not None:
             if parent is not None:
-                parent.meter(frame.usage())
-            if frame.overrun:
+                parent.meter_below(frame.usage(), frame.purse)
+            if frame.overrun or (frame.purse is not None and frame.path in frame.purse.overspent):
                 frame.run.overrun = True
         self.frames.pop(frame.path, None)
         failed = False if response.fault is None else self._counts_against(frame, response, now, default_ms)

@@ -23,13 +23,14 @@ def root_request(
     """Return the request that starts a run, or raise a `RemitError` that names every invalid argument."""
     _refuse_unknown(options)
     tokens, time_ms, depth = options.get("max_tokens"), options.get("deadline_ms"), options.get("max_depth")
-    context_tokens = options.get("context_tokens")
+    context_tokens, cost = options.get("context_tokens"), options.get("max_cost")
     remit = Remit(
         user=user,
         depth=0,
         max_depth=limits.max_depth if depth is None else depth,
         time_ms=limits.root_time_ms if time_ms is None else time_ms,
         tokens=limits.root_tokens if tokens is None else tokens,
+        cost=limits.root_cost if cost is None else cost,
         context_tokens=limits.context_tokens if context_tokens is None else context_tokens,
         tools=_names(options.get("tools")),
         targets=_names(options.get("targets")),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from remit.policy.budget import estimate
+from remit.policy.budget import LEAST_OUTPUT, estimate
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json, Source
@@ -102,8 +102,6 @@ MAX_MODEL_CALLS = 50
 # Every current model can write this much at once, and some reject a higher limit. If more is left, a call is not
 # limited, and its usage is metered like any other.
 CAPPED_BELOW = 8_192
-# Some providers accept no lower limit, and no answer is shorter.
-LEAST_OUTPUT = 16
 # How often a waiting thread checks whether its run still exists.
 LOOK_S = 1.0
 
@@ -260,9 +258,9 @@ class Bounds:
 
     # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def next_call(self, prompt: int) -> int | None:
+    def next_call(self, prompt: int, model: str = "") -> int | None:
         """Count a model call and return its `room`; raises if the model was called too often."""
-        room = self.room(prompt)
+        room = self.room(prompt, model)
         if self._calls >= MAX_MODEL_CALLS:
             why = f"{self._name} asked its model {MAX_MODEL_CALLS} times and did not come to an end"
             self.stop(fault(Code.DELEGATION_FAILED, why))
@@ -270,11 +268,19 @@ class Bounds:
         self._in_flight.append(prompt)
         return room
 
-    def room(self, prompt: int) -> int | None:
+    def room(self, prompt: int, model: str = "") -> int | None:
         """Return how many tokens a model call may write; None for no limit.
 
-        *prompt* is the estimated number of prompt tokens; raises if not even these are left.
+        *prompt* is the estimated number of prompt tokens; raises if not even these are left, or cannot be paid for.
         """
+        room = self.tokens_room(prompt)
+        most = CAPPED_BELOW if room is None else room
+        with self.stopping():
+            affordable = self.brief.affordable(prompt, most, model=model)
+        return room if affordable == most else affordable
+
+    def tokens_room(self, prompt: int) -> int | None:
+        """Return what `room` returns, without regard to money."""
         self.raise_if_stopped()
         left = self.brief.tokens_left(prompt + CAPPED_BELOW)
         if left - prompt < LEAST_OUTPUT:

@@ -265,11 +265,11 @@ def _metered_kind(kind: Any) -> Any:
             if _is_last_word(messages):
                 bounds.in_loop(lambda: _stop_at_limit(bounds))
             prompt_tokens = tokens_of(messages, args[0] if args else options.get("tools"))
-            bounds.in_loop(lambda: bounds.next_call(prompt_tokens))
+            model = str(self.model).replace("/", ":", 1)
+            bounds.in_loop(lambda: bounds.next_call(prompt_tokens, model))
             before = dict(self._token_usage)
             answer = kind.call(self, messages, *args, **options)
             prompt, completion, cached = (self._token_usage.get(each, 0) - before.get(each, 0) for each in _COUNTS)
-            model = str(self.model).replace("/", ":", 1)
             if prompt or completion:
                 bounds.in_loop(lambda: bounds.spent(prompt, completion, cache_read=cached, model=model))
             else:

@@ -194,6 +194,7 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._prompt_tokens: dict[UUID, int] = {}
+        self._models: dict[UUID, str] = {}
         self._uses: dict[UUID, OwnToolInProgress] = {}
         self._permitted: list[tuple[Json, OwnToolInProgress]] = []
         """The uses that are permitted, and not begun so far, each with the arguments that it is called with."""
@@ -201,35 +202,37 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
     def on_chat_model_start(self, serialized: Any, given: Any, *, run_id: UUID, **rest: Any) -> None:
         contents = [(each.text, getattr(each, "tool_calls", None)) for each in given[0]]
         offered = rest.get("invocation_params", {}).get("tools")
-        self._start(run_id, tokens_of(contents, offered))
+        about: dict[str, Any] = rest.get("metadata") or {}
+        provider, model = (about.get(each) or "" for each in ("ls_provider", "ls_model_name"))
+        self._start(run_id, tokens_of(contents, offered), f"{provider}:{model}" if provider and model else model)
 
     def on_llm_start(self, serialized: Any, prompts: list[str], *, run_id: UUID, **rest: Any) -> None:
         self._start(run_id, tokens_of(*prompts))
 
-    def _start(self, run_id: UUID, prompt_tokens: int) -> None:
-        self.bounds.in_loop(lambda: self.bounds.next_call(prompt_tokens))
+    def _start(self, run_id: UUID, prompt_tokens: int, model: str = "") -> None:
+        self.bounds.in_loop(lambda: self.bounds.next_call(prompt_tokens, model))
+        self._models[run_id] = model
         self._prompt_tokens[run_id] = prompt_tokens
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
         prompt_tokens, generation = self._prompt_tokens.pop(run_id, 0), response.generations[0][0]
         usage = getattr(getattr(generation, "message", None), "usage_metadata", None)
+        model = self._models.pop(run_id, "")
         if usage:
-            about: dict[str, Any] = generation.message.response_metadata
             parts: dict[str, int] = usage.get("input_token_details") or {}
-            provider, model = (about.get(each) or "" for each in ("model_provider", "model_name"))
             self.bounds.in_loop(
                 lambda: self.bounds.spent(
                     usage["input_tokens"],
                     usage["output_tokens"],
                     cache_write=parts.get("cache_creation") or 0,
                     cache_read=parts.get("cache_read") or 0,
-                    model=f"{provider}:{model}" if provider and model else model,
+                    model=model,
                 )
             )
         else:
             called = getattr(getattr(generation, "message", None), "tool_calls", None)
             wrote = tokens_of(generation.text, called)
-            self.bounds.in_loop(lambda: self.bounds.spent(prompt_tokens, wrote, estimated=True))
+            self.bounds.in_loop(lambda: self.bounds.spent(prompt_tokens, wrote, estimated=True, model=model))
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -406,7 +409,7 @@ def _bounded(request: Any) -> Any:
     bounds = within.bounds
     allowed = [*bounds.allowed(own, _name), *(_tool(bounds, each) for each in bounds.offers.values())]
     prompt_tokens = tokens_of([each.text for each in request.messages], [_name(each) for each in allowed])
-    most = capped(request.model_settings.get("max_tokens"), bounds.in_loop(lambda: bounds.room(prompt_tokens)))
+    most = capped(request.model_settings.get("max_tokens"), bounds.in_loop(lambda: bounds.tokens_room(prompt_tokens)))
     settings = request.model_settings if most is None else {**request.model_settings, "max_tokens": most}
     return request.override(tools=allowed, model_settings=settings)
 

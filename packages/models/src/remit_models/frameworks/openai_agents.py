@@ -381,13 +381,13 @@ class BoundedModel(sdk.Model):
         """Return the settings with the remaining tokens as a limit, and the estimated prompt tokens."""
         schemas = [(each.name, each.description, each.params_json_schema) for each in tools if _is_function(each)]
         prompt_tokens = tokens_of(instructions, conversation, schemas)
-        most = capped(settings.max_tokens, self._within.bounds.next_call(prompt_tokens))
+        name = getattr(self._model, "model", "")
+        self._within.model = f"openai:{name}" if isinstance(name, str) and name else ""
+        most = capped(settings.max_tokens, self._within.bounds.next_call(prompt_tokens, self._within.model))
         return replace(settings, max_tokens=most), prompt_tokens
 
     def _answered(self, usage: Any, prompt_tokens: int, output: Any) -> None:
         self._within.answered = True
-        name = getattr(self._model, "model", "")
-        self._within.model = f"openai:{name}" if isinstance(name, str) and name else ""
         if usage is None or not usage.total_tokens:
             self._within.bounds.spent(prompt_tokens, tokens_of(*map(_item_text, output)), estimated=True)
 

@@ -47,6 +47,7 @@ def flat(request: Request) -> Submission:
         origin=request.origin,
         user=remit.user,
         max_tokens=remit.tokens,
+        max_cost=remit.cost,
         deadline_ms=remit.time_ms,
         max_depth=remit.max_depth,
         depth=remit.depth,
@@ -128,6 +129,7 @@ def bounded(claimed: Submission, parsed: Submission) -> Submission:
     return replace(
         claimed,
         max_tokens=_least(claimed.max_tokens, parsed.max_tokens),
+        max_cost=_least(claimed.max_cost, parsed.max_cost),
         deadline_ms=_least(claimed.deadline_ms, parsed.deadline_ms),
         max_depth=_least(claimed.max_depth, parsed.max_depth),
         context_tokens=_least(claimed.context_tokens, parsed.context_tokens),

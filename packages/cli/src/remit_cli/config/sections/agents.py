@@ -30,6 +30,7 @@ from remit_cli.config.values import (
     HostName,
     Kind,
     ModelName,
+    Money,
     Positive,
     PublicKey,
     Run,
@@ -141,6 +142,8 @@ class AgentSection(Section, frozen=True, kw_only=True):
     """Time for one request (default: the caller's or the budget's)."""
     tokens: Count | None = _CARD.tokens
     """Tokens for one request (default: the caller's or the budget's)."""
+    cost: Money | None = None
+    """Money for one request: `"0.50 USD"` (default: it shares what its caller has)."""
     draws: bool = _CARD.draws
     """Whether it goes on with its caller's tokens, if any, once its own are spent."""
     resumable: bool = _CARD.resumable
@@ -183,6 +186,8 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
     """Time for one request."""
     tokens: Count | None = _CAPABILITY.tokens
     """Tokens for one request."""
+    cost: Money | None = None
+    """Money for one request: `"0.50 USD"`."""
     read_only: bool = _CAPABILITY.read_only
     """Whether the capability changes nothing."""
     cache: Duration | None = None
@@ -267,6 +272,8 @@ class StepSection(Section, frozen=True, kw_only=True):
     """Time for the step (default: as for any delegation)."""
     tokens: Count | None = None
     """Tokens for the step (default: as for any delegation)."""
+    cost: Money | None = None
+    """Money for the step: `"0.50 USD"` (default: as for any delegation)."""
     share: Share | None = None
     """The step's share of the workflow's tokens, such as `0.25`; replaces `tokens`."""
     optional: bool = False

@@ -24,6 +24,7 @@ from remit_cli.config.values import (
     HostName,
     Kind,
     ModelName,
+    Money,
     Positive,
     PublicKey,
     Region,
@@ -121,6 +122,10 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
 
     run_tokens: Count = _LIMITS.root_tokens
     """Tokens of a run: of the agent asked and all agents below it."""
+    run_cost: Money | None = None
+    """Money that the models of a run may cost, with all agents below: `"5 USD"`."""
+    delegation_cost: Money | None = None
+    """Money of a delegation if neither caller nor agent sets any (default: it shares what its caller has)."""
     delegation_tokens: Count | None = _LIMITS.delegation_tokens
     """Tokens of a delegation if neither caller nor agent sets any (default: a fair share of what the caller has left,
     and more of it when that is spent)."""

@@ -25,6 +25,7 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
+from remit.runtime.purse import funded
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import session_of
@@ -193,6 +194,8 @@ class Admission:
             frame.reserved = frame.journaled_tokens
         if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
             frame.warnings = [*remarks]
+        if parent is None:
+            frame.purse = funded(clean.remit.cost, None, shares=False)
         self.parts.ledger.open(frame)
         return frame
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from remit.runtime.delegation.tasks import CachedAnswers, DelegationTasks
 from remit.runtime.frames import Frame, PassedCall, PlaceInQueue, RoutedCall, SlotGivenUp
 from remit.runtime.journal import JournalStep
 from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
+from remit.runtime.purse import cost_granted, cost_wanted, funded
 from remit.runtime.sessions import ViewRequest, session_of
 
 # Later attempts append a suffix, up to the length of a name.
@@ -160,6 +160,7 @@ def draft(
     asking = parent.request
     wanted_ms = _time_wanted(call, card, limits)
     tokens = granted(parent, call, card, path, limits, is_remote=is_remote)
+    slots = limits.max_fan_out - parent.in_flight()
     time_ms = grant_time_ms(wanted_ms, left_ms)
     depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
@@ -184,6 +185,7 @@ def draft(
             targets=targets,
             may_delegate=call.may_delegate,
             priority=call.priority,
+            cost=cost_granted(parent.purse, call, card, limits, slots, is_remote=is_remote),
         ),
         objective=call.objective,
         input=call.input,
@@ -246,9 +248,11 @@ def passed_call(
     limits: Limits,
     guards: tuple[Guard, ...],
 ) -> PassedCall | None:
-    """Return what `draft_again` needs of a short text that these guards allowed; None if its tokens were cut."""
+    """Return what `draft_again` needs of a short text that these guards allowed; None if a limit cut it."""
     card = entry.card
     tokens, remit = tokens_wanted(call, card, limits), request.remit
+    if remit.cost is not None:
+        return None
     if remit.tokens != tokens if tokens is not None else remit.tokens <= remit.context_tokens:
         return None
     time_ms = min(_time_wanted(call, card, limits), parent.request.remit.time_ms)
@@ -351,9 +355,6 @@ def facts_of_call(
     if attempt.call.tools is not None:
         facts = replace(facts, asked_tools=attempt.call.tools)
     return replace(facts, approved=attempt.approved) if attempt.approved else facts
-
-
-log = logging.getLogger("remit")
 
 
 class Dispatch:
@@ -602,6 +603,8 @@ class Dispatch:
             parent.release_journaled(attempt.path)
         frame = self.admission.reserve(clean, entry, run, parent, made.now, key)
         frame.draws = draws_of(attempt.call, entry, self.parts.limits)
+        shares = not attempt.is_remote and cost_wanted(attempt.call, entry.card, self.parts.limits) is None
+        frame.purse = funded(clean.remit.cost, parent.purse, shares=shares)
         frame.step = attempt.step
         if attempt.call.context_tokens is not None:
             _warn_of_cut(frame, parent, attempt.call.context_tokens)

@@ -109,7 +109,7 @@ class DelegationRefusals:
             if why.code is not Code.CANCELLED:  # a call that is not made any more may have spent its grant before
                 caller.release_journaled(request.id)
             caller.note_fault_below(response.fault)
-            caller.meter(response.usage)
+            caller.meter_below(response.usage)
         if begun is not None:  # its request is on record
             self.recording.record(Kind.RESULT, of, request.session or request.id, response)
             return response

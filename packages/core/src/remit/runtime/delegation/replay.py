@@ -101,7 +101,7 @@ class JournalReplay:
         self.recording.record(Kind.NOTICE, parent.run, request.session or request.id, _replayed(request, step))
         if step.earlier:  # its cost was counted in the run that did it
             return replace(step.response, id=request.id, run=request.run, usage=Usage())
-        parent.meter(step.response.usage)
+        parent.meter_below(step.response.usage)
         if step.response.usage.overrun:
             parent.run.overrun = True
         return step.response

@@ -214,6 +214,11 @@ class Settlement:
             if response.ok:
                 response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
             self.recording.notice(frame, message, Code.TOKEN_BUDGET_EXCEEDED)
+        if frame.purse is not None:
+            why = frame.purse.fault(frame.path, frame.card.name, self.parts.limits.currency)
+            if why is not None:
+                response = replace(response, status=Status.FAILED, fault=why) if response.ok else response
+                self.recording.notice(frame, why.message, why.code)
         return response
 
     def _look_through(

@@ -40,6 +40,8 @@ class RemitWords(A2aObject, frozen=True, kw_only=True):
     max_depth: Amount | None = None
     time_ms: Amount | None = None
     tokens: Amount | None = None
+    cost: Amount | None = None
+    """Money in millionths of the currency that both sides have."""
     context_tokens: Amount | None = None
     chain: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
     tools: Names | None = None
@@ -60,6 +62,10 @@ class UsageWords(A2aObject, frozen=True, kw_only=True):
     completion: Amount = "0"
     overrun: Amount = "0"
     estimated: bool = False
+    cache_write: Amount = "0"
+    cache_read: Amount = "0"
+    cost: Amount = "0"
+    priced: Amount = "0"
 
 
 class OutcomeWords(A2aObject, frozen=True, kw_only=True):
@@ -77,6 +83,7 @@ def remit_words(meant: Submission) -> RemitWords:
         max_depth=_digits(meant.max_depth),
         time_ms=_digits(meant.deadline_ms),
         tokens=_digits(meant.max_tokens),
+        cost=_digits(meant.max_cost),
         context_tokens=_digits(meant.context_tokens),
         chain=meant.chain,
         tools=None if meant.tools is None else tuple(sorted(meant.tools)),
@@ -95,6 +102,7 @@ def within(words: RemitWords, submission: Submission, place: Place) -> Submissio
         max_depth=count(words.max_depth, (*place, "maxDepth")),
         deadline_ms=count(words.time_ms, (*place, "timeMs")),
         max_tokens=count(words.tokens, (*place, "tokens")),
+        max_cost=count(words.cost, (*place, "cost")),
         context_tokens=count(words.context_tokens, (*place, "contextTokens")),
         chain=words.chain,
         tools=None if words.tools is None else frozenset(words.tools),
@@ -110,6 +118,10 @@ def usage_words(usage: Usage) -> UsageWords:
         completion=str(usage.completion),
         overrun=str(usage.overrun),
         estimated=usage.estimated,
+        cache_write=str(usage.cache_write),
+        cache_read=str(usage.cache_read),
+        cost=str(usage.cost),
+        priced=str(usage.priced),
     )
 
 
@@ -122,6 +134,10 @@ def usage_of(words: UsageWords | None, place: Place) -> Usage | None:
         completion=count(words.completion, (*place, "completion")) or 0,
         overrun=count(words.overrun, (*place, "overrun")) or 0,
         estimated=words.estimated,
+        cache_write=count(words.cache_write, (*place, "cacheWrite")) or 0,
+        cache_read=count(words.cache_read, (*place, "cacheRead")) or 0,
+        cost=count(words.cost, (*place, "cost")) or 0,
+        priced=count(words.priced, (*place, "priced")) or 0,
     )
 
 
