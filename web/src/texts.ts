@@ -740,6 +740,8 @@ export const texts = {
     limits: "Limits in force",
     limitNames: {
       "budgets.run_tokens": "Tokens of a run",
+      "budgets.run_cost": "Money of a run",
+      "budgets.delegation_cost": "Money of a delegation, unless its caller says more",
       "budgets.delegation_tokens": "Tokens of a delegation, unless its caller says more",
       "budgets.context_tokens": "Tokens of a conversation that a callee is shown",
       "budgets.per_user_per_day": "Tokens of a user in a day",

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from remit import Answer, Brief, Call, Hub
+from remit import Answer, Brief, Call, Hub, Limits, Usage
 from remit.protocol.records import read_body
 from remit_cli.main import main
+from remit_cli.show.tree_lines import cost_text
 from remit_server.documents.common import Failure
 from remit_server.documents.runs import Cancellation, Records, RunAnswer, RunDetails, Runs, RunTree
 
@@ -69,6 +70,30 @@ def runs(*arguments: str) -> Result:
 def decoded(done: Result, kind: type[Any]) -> Any:
     assert done.exit_code == 0, done.output
     return msgspec.json.decode(done.stdout, type=kind)
+
+
+async def test_what_a_run_cost_stands_beside_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    limits = Limits(root_cost=500_000)
+    store = tmp_path / ".remit" / "hub.db"
+    async with Hub(store=store, durability="process", limits=limits, prices=lambda agent, model, usage: 420_000) as hub:
+
+        @hub.agent("tag")
+        def tag(brief: Brief) -> int:  # pyright: ignore[reportUnusedFunction]
+            return brief.spend(prompt=40)
+
+        run = (await hub.ask("tag", "it", user="ana")).run
+    output = await asyncio.to_thread(lambda: decoded(runs("show", run, "--json"), RunDetails))
+    assert (output.usage.cost, output.usage.unpriced) == (420_000, 0)
+    shown = await asyncio.to_thread(lambda: [runs(each, run).stdout for each in ("show", "tree")])
+    assert re.search(r"cost +0\.42 of 0\.50\n", shown[0])
+    assert "40 (0.42)" in shown[1]
+
+
+def test_a_cost_says_whether_it_is_all() -> None:
+    assert cost_text(Usage(prompt=9)) == ""
+    assert cost_text(Usage(prompt=9, cost=420_000, priced=5)) == "0.42+"
+    assert cost_text(Usage(prompt=9, priced=9), 500_000) == "0.00 of 0.50"
 
 
 # ── list ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

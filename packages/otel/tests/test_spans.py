@@ -147,6 +147,21 @@ def test_a_delegation_is_a_span_that_tells_to_whom_how_deep_by_whom_why_and_from
     )
 
 
+def test_the_cost_of_a_trace_adds_up_to_what_was_spent() -> None:
+    root = make_request()
+    root = replace(root, remit=replace(root.remit, cost=500))
+    child = make_request(f"{RUN}.1", "tax", 1_500)
+    below, whole = Usage(prompt=10, cost=70, priced=10), Usage(prompt=25, cost=100, priced=20)
+    spans = Spans("here").fold(
+        records((1_000, root), (1_500, child), (2_000, ended(child, usage=below)), (2_500, ended(root, usage=whole)))
+    )
+    costs = {span.name: [span.attributes.get(f"remit.{each}") for each in _MONEY] for span in spans}
+    assert costs == {"invoke_agent tax": [70, None, 0], "invoke_agent boss": [30, 500, 5]}
+
+
+_MONEY = ("cost", "cost.granted", "tokens.unpriced")
+
+
 def test_calls_of_a_model_are_spans_and_the_tokens_of_a_trace_add_up_to_what_was_spent() -> None:
     """What a span says of tokens is in no other; the whole below an agent stands under a name of its own."""
     child = make_request(f"{RUN}.1", "tax", 2_000)
@@ -513,14 +528,14 @@ def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None
     call = {"at_ms": 6, "ms": 1, "input": 2, "output": 3, "cached": 1, "model": "m-2", "finish": "stop"}
     full = ended(
         two,
-        usage=Usage(overrun=1, estimated=True),
+        usage=Usage(overrun=1, estimated=True, cost=1),
         confidence=0.5,
         cache="hit",
         capability_version="1",
         path=("a", "b"),
         metadata={"remit.model": {"name": "m", "calls": [call]}},
     )
-    root = replace(ROOT, via="north", traceparent=PARENT)
+    root = replace(ROOT, via="north", traceparent=PARENT, remit=replace(ROOT.remit, cost=9))
     recorded = records(
         (1, root),
         *((2, body) for body in SAID),

@@ -1151,7 +1151,7 @@ export interface components {
             /** @description The key in the team file: `budgets.run_tokens`. */
             name: string;
             /** @enum {unknown} */
-            unit: "bytes" | "delegations" | "levels" | "ms" | "tokens";
+            unit: "bytes" | "delegations" | "levels" | "millionths" | "ms" | "tokens";
             value: number;
         };
         /**

@@ -87,6 +87,14 @@ TOKENS_GRANTED: Final = ATTRIBUTES.add("remit.tokens.granted", "Tokens granted."
 TOKENS_LEFT: Final = ATTRIBUTES.add("remit.tokens.left", "Granted tokens that were not spent.")
 TOKENS_OVERRUN: Final = ATTRIBUTES.add("remit.tokens.overrun", "Tokens spent beyond the grant.")
 TOKENS_ESTIMATED: Final = ATTRIBUTES.add("remit.tokens.estimated", "Whether the token usage is an estimate.")
+TOKENS_UNPRICED: Final = ATTRIBUTES.add(
+    "remit.tokens.unpriced", "Tokens of the callee and below whose price is unknown."
+)
+COST: Final = ATTRIBUTES.add(
+    "remit.cost",
+    "Cost of the span itself, in millionths of the team's currency: the sum over a trace is what was spent.",
+)
+COST_GRANTED: Final = ATTRIBUTES.add("remit.cost.granted", "Money granted, in millionths; absent: no limit.")
 TIME_GRANTED: Final = ATTRIBUTES.add("remit.time.granted_ms", "Time granted, in milliseconds.")
 TIME_LEFT: Final = ATTRIBUTES.add("remit.time.left_ms", "Granted time that was left, in milliseconds.")
 QUEUED: Final = ATTRIBUTES.add("remit.queued_ms", "Time waited for a slot, in milliseconds.")

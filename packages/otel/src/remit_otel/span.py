@@ -80,6 +80,9 @@ def add_outcome(
     attributes[names.QUEUED] = response.queued_ms
     if usage.overrun:
         attributes[names.TOKENS_OVERRUN] = usage.overrun
+    if usage.cost or usage.priced:
+        attributes[names.COST] = max(0, usage.cost - below.cost)
+        attributes[names.TOKENS_UNPRICED] = usage.unpriced
     if usage.estimated:
         attributes[names.TOKENS_ESTIMATED] = True
     if response.capability_version is not None:

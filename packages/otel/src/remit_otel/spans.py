@@ -210,6 +210,8 @@ class Spans:
         }
         if callee.role is Role.WORKFLOW:
             attributes[names.WORKFLOW_NAME] = target
+        if remit.cost is not None:
+            attributes[names.COST_GRANTED] = remit.cost
         if request.via is not None:
             attributes[names.VIA] = request.via
         if request.capability is not None:

@@ -284,11 +284,13 @@ def in_scope(of: RunScope, user: str, root: str, via: str | None) -> bool:
 
 def limit_lines(limits: Limits) -> tuple[LimitLine, ...]:
     """Return the limits in force, by their keys in the team file."""
-    lines: list[tuple[str, int | None, Literal["tokens", "ms", "delegations", "bytes", "levels"]]] = [
+    lines: list[tuple[str, int | None, Literal["tokens", "millionths", "ms", "delegations", "bytes", "levels"]]] = [
         ("budgets.run_tokens", limits.root_tokens, "tokens"),
         ("budgets.delegation_tokens", limits.delegation_tokens, "tokens"),
         ("budgets.context_tokens", limits.context_tokens, "tokens"),
         ("budgets.per_user_per_day", limits.user_tokens_per_day, "tokens"),
+        ("budgets.run_cost", limits.root_cost, "millionths"),
+        ("budgets.delegation_cost", limits.delegation_cost, "millionths"),
         ("budgets.run_time", limits.root_time_ms, "ms"),
         ("budgets.delegation_time", limits.delegation_time_ms, "ms"),
         ("limits.max_depth", limits.max_depth, "levels"),

@@ -1,7 +1,7 @@
 // The limits in force, and what is used of them now.
 
 import { Link } from "wouter";
-import { bytes, count, duration, shortCount } from "@/look/format";
+import { bytes, count, duration, money, shortCount } from "@/look/format";
 import { Command, Loading, Meter } from "@/look/parts";
 import { texts } from "@/texts";
 import { type Schemas, useFigures } from "@/views/agents/figures";
@@ -131,5 +131,6 @@ function Limits({ data }: { data: Budget }) {
 
 function valueOf({ value, unit }: Budget["limits"][number]): string {
   if (unit === "ms") return duration(value);
+  if (unit === "millionths") return money(value / 1_000_000).replace("≈ ", "");
   return unit === "bytes" ? bytes(value) : count(value);
 }

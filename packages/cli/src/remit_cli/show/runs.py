@@ -36,7 +36,7 @@ from remit_cli.show.screen import (
     styled,
     worded,
 )
-from remit_cli.show.tree_lines import STYLES, history, in_columns, lines_of, sentence, tallied
+from remit_cli.show.tree_lines import STYLES, cost_text, history, in_columns, lines_of, sentence, tallied
 from remit_server.documents.common import shown_as
 from remit_server.documents.delegation_table import handling_in
 from remit_server.documents.runs import (
@@ -230,6 +230,8 @@ def headline(tree: Tree, response: Response) -> str:
     if total := response.usage.total:
         granted = f" of {tree.root.granted:,}" if tree.root and tree.root.granted else ""
         parts.append(f"{'about ' if response.usage.estimated else ''}{total:,}{granted} tokens")
+    if cost := cost_text(response.usage, tree.root and tree.root.cost_granted):
+        parts.append(f"cost {cost}")
     below = len(tree.nodes) - 1
     if below > 0:
         others = tree.tally.copy()
@@ -372,6 +374,7 @@ def print_details(run: RunDetails, tree: Tree) -> None:
             ("state", run.status or run.state),
             ("time", spell_ms(run.duration_ms)),
             ("tokens", _tokens(run, tree)),
+            ("cost", cost_text(tree.root.usage, tree.root.cost_granted) if tree.root else ""),
             ("sure", "" if run.confidence is None else f"{run.confidence:.0%}"),
             ("finished", join_parts(run.finished)),
             ("not finished", join_parts(run.unfinished)),

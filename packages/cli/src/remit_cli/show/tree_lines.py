@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response
+from remit.policy.budget import amounts
+from remit.protocol.envelope import PREVIEW_LENGTH, USER, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import (
@@ -173,8 +174,16 @@ def _line(node: Node, guides: str, now_ms: int, below: int) -> TreeLine:
 
 
 def _tokens(node: Node) -> str:
-    total = node.usage.total
-    return f"{'~' if node.usage.estimated else ''}{total:,}" if total else ""
+    total, cost = node.usage.total, cost_text(node.usage)
+    return f"{'~' if node.usage.estimated else ''}{total:,}{cost and f' ({cost})'}" if total else ""
+
+
+def cost_text(usage: Usage, granted: int | None = None) -> str:
+    """Return a cost in the team's currency: `0.42`, `0.42 of 0.50`, `0.42+` if it is not all; empty if not known."""
+    if not usage.priced and not usage.cost:
+        return ""
+    spent, *most = amounts(usage.cost, *([] if granted is None else [granted]))
+    return " of ".join((spent + ("+" if usage.unpriced else ""), *most))
 
 
 def _detail(node: Node) -> str:
@@ -351,6 +360,7 @@ def _purpose(request: Request) -> str:
 
 def _end(response: Response) -> str:
     tokens = f", {response.usage.total:,} tokens" if response.usage.total else ""
+    tokens += f", cost {cost}" if (cost := cost_text(response.usage)) else ""
     took = f" in {spell_ms(response.duration_ms)}" if response.duration_ms else ""
     return f"{response.status}{took}{tokens}{_why(response.fault)}"
 
@@ -386,6 +396,7 @@ def return_line(node: Node) -> str:
     assert node.response is not None, "it has ended"
     response, tools = node.response, tools_used(node)
     took = [f"{response.usage.total:,} tokens"] if response.usage.total else []
+    took += [f"cost {cost}"] if (cost := cost_text(response.usage)) else []
     took += [spell_ms(response.duration_ms)] if response.status is not Status.REFUSED else []
     spent = f" ({', '.join(took)})" if took else ""
     used = f" tools: {tools}" if tools else ""

@@ -40,7 +40,7 @@ from remit_cli.drive.running import INTERRUPTED, Data, data_only, hearing, loggi
 from remit_cli.places import current_user, place_of, relative_path
 from remit_cli.show.runs import delegation, exit_code, short, summary
 from remit_cli.show.screen import clock_time, many, now_ms, spell_ms, worded
-from remit_cli.show.tree_lines import history
+from remit_cli.show.tree_lines import cost_text, history
 from remit_cli.talk.reading import PipedLines, input_line
 from remit_cli.talk.transcript import Printed, Transcript
 from remit_server.documents.common import failure_of
@@ -274,7 +274,8 @@ def _relation(ours: AgentCard, card: AgentCard) -> str:
 
 
 def _tokens(usage: Usage) -> str:
-    return f"{'about ' if usage.estimated else ''}{usage.total:,} tokens"
+    cost = cost_text(usage)
+    return f"{'about ' if usage.estimated else ''}{usage.total:,} tokens{cost and f', cost {cost}'}"
 
 
 # As much of an earlier conversation as a reminder needs.

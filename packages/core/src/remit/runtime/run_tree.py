@@ -137,6 +137,11 @@ class Node:
         return self.request.remit.tokens if self.request else None
 
     @property
+    def cost_granted(self) -> int | None:
+        """The money it was granted, in millionths; None: there is no limit, or it is not known."""
+        return self.request.remit.cost if self.request else None
+
+    @property
     def shown(self) -> int | None:
         """The tokens of its context, if it was shown any of the conversation."""
         return self.request.view.tokens if self.request and self.request.view else None

@@ -14,13 +14,17 @@ from remit_server.documents.common import AtMs, DelegationId, RunId, State, show
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """Tokens spent."""
+    """Tokens spent, and their cost."""
 
     total: Annotated[int, Meta(description="Total.")]
     prompt: Annotated[int, Meta(description="Prompt tokens.")]
     completion: Annotated[int, Meta(description="Completion tokens.")]
     overrun: Annotated[int, Meta(description="Tokens over the budget.")]
     estimated: Annotated[bool, Meta(description="Whether the figures are partly estimated.")]
+    cache_write: Annotated[int, Meta(description="Prompt tokens that the provider wrote to its cache.")]
+    cache_read: Annotated[int, Meta(description="Prompt tokens that it read from its cache.")]
+    cost: Annotated[int, Meta(description="Cost in millionths of the team's currency.")]
+    unpriced: Annotated[int, Meta(description="Tokens that are not in `cost`: the price of their model is not known.")]
 
 
 class DelegationLine(Struct, frozen=True, kw_only=True):

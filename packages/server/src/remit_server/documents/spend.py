@@ -358,7 +358,7 @@ class LimitLine(Struct, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(description="The key in the team file: `budgets.run_tokens`.")]
     value: int
-    unit: Literal["tokens", "ms", "delegations", "bytes", "levels"]
+    unit: Literal["tokens", "millionths", "ms", "delegations", "bytes", "levels"]
 
 
 class UserDay(Struct, frozen=True, kw_only=True):
