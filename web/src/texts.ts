@@ -740,6 +740,7 @@ export const texts = {
     limits: "Limits in force",
     limitNames: {
       "budgets.run_tokens": "Tokens of a run",
+      "budgets.cost_per_user_per_day": "Money of a user's day",
       "budgets.run_cost": "Money of a run",
       "budgets.delegation_cost": "Money of a delegation, unless its caller says more",
       "budgets.delegation_tokens": "Tokens of a delegation, unless its caller says more",

@@ -1275,6 +1275,11 @@ export interface components {
              */
             shared_scopes: string[];
             /**
+             * @description The most money of one user's runs in a day (UTC), in millionths of `currency`.
+             * @default null
+             */
+            user_cost_per_day: number | null;
+            /**
              * @description The most tokens of one user's runs in a day (UTC), on all hubs that share a store.
              * @default null
              */

@@ -110,6 +110,7 @@ async def test_a_team_limits_the_money_of_runs_delegations_agents_and_steps(fold
         [budgets]
         run_cost = "5 USD"
         delegation_cost = "0.75 USD"
+        cost_per_user_per_day = "20 USD"
 
         [agents.writer]
         run = "studio:writer"
@@ -126,6 +127,7 @@ async def test_a_team_limits_the_money_of_runs_delegations_agents_and_steps(fold
     loaded = load(folder, team)
     limits = loaded.settled_limits()
     assert (limits.root_cost, limits.delegation_cost, limits.currency) == (5_000_000, 750_000, "USD")
+    assert limits.user_cost_per_day == 20_000_000
     async with hub_of(loaded) as hub:
         card = hub.cards["writer"]
         response = await hub.ask("book", "go", user="u")

@@ -130,3 +130,39 @@ async def test_an_outcome_can_be_read_again_when_nothing_is_left_of_the_day() ->
             await spend(hub, 400)
         assert code_of(await spend(hub, 1)) is Code.TOKEN_BUDGET_EXCEEDED
         assert await hub.ask("spender", "spend", input=400, user="ada", request_id="first") == first
+
+
+# ── money ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def a_paid_hub(limits: Limits) -> Hub:
+    """A hub on which a token costs a cent."""
+    made = Hub(store=MemoryStore(), limits=limits, prices=lambda agent, model, usage: 10_000 * usage.total)
+
+    @made.agent("spender")
+    async def spender(brief: Brief) -> int | None:
+        granted = brief.cost_left()
+        brief.spend(prompt=brief.input)
+        return granted
+
+    return made
+
+
+async def test_a_users_day_of_money_is_reserved_and_given_back_like_that_of_tokens() -> None:
+    async with a_paid_hub(Limits(user_cost_per_day=500_000, root_cost=400_000)) as hub:
+        assert [(await spend(hub, 15)).result for _ in range(3)] == [400_000, 350_000, 200_000]
+        assert (await spend(hub, 5)).result == 50_000
+        refused = await spend(hub, 1)
+        assert (await spend(hub, 1, user="ben")).result == 400_000
+    assert code_of(refused) is Code.TOKEN_BUDGET_EXCEEDED
+    assert refused.fault is not None
+    assert refused.fault.message == "the 0.50 USD of ada for this day are spent or reserved by runs in progress"
+    assert "`cost_per_user_per_day`" in refused.fault.suggestion
+
+
+async def test_a_run_without_an_amount_has_all_the_money_that_is_left_of_the_day() -> None:
+    async with a_paid_hub(Limits(user_cost_per_day=500_000, user_tokens_per_day=45)) as hub:
+        assert [(await spend(hub, each)).result for each in (30, 15)] == [500_000, 200_000]
+        refused = await spend(hub, 1)
+        assert refused.fault is not None
+        assert "45 tokens" in refused.fault.message

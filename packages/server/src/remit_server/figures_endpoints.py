@@ -289,6 +289,7 @@ def limit_lines(limits: Limits) -> tuple[LimitLine, ...]:
         ("budgets.delegation_tokens", limits.delegation_tokens, "tokens"),
         ("budgets.context_tokens", limits.context_tokens, "tokens"),
         ("budgets.per_user_per_day", limits.user_tokens_per_day, "tokens"),
+        ("budgets.cost_per_user_per_day", limits.user_cost_per_day, "millionths"),
         ("budgets.run_cost", limits.root_cost, "millionths"),
         ("budgets.delegation_cost", limits.delegation_cost, "millionths"),
         ("budgets.run_time", limits.root_time_ms, "ms"),

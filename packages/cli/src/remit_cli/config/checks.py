@@ -44,7 +44,8 @@ def other_currencies(team: TeamFile) -> Iterator[WrongPart]:
     }
     named = {("agents", name, "cost"): each.cost for name, each in team.agents.items()}
     named |= {("capabilities", code, "cost"): each.cost for code, each in team.capabilities.items()}
-    budgets = {("budgets", key): getattr(team.budgets, key) for key in ("run_cost", "delegation_cost")}
+    keys = ("run_cost", "delegation_cost", "cost_per_user_per_day")
+    budgets = {("budgets", key): getattr(team.budgets, key) for key in keys}
     for place, amount in {**budgets, **named, **steps}.items():
         if amount is not None and not amount.endswith(team.currency):
             change = f'write it in {team.currency}, or set `currency = "{amount[-3:]}"` and all prices in it'

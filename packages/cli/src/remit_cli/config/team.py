@@ -153,6 +153,7 @@ class Team(TeamFile, frozen=True, kw_only=True):
             user_tokens_per_day=budgets.per_user_per_day,
             delegation_tokens=budgets.delegation_tokens,
             root_cost=optional_millionths(budgets.run_cost),
+            user_cost_per_day=optional_millionths(budgets.cost_per_user_per_day),
             delegation_cost=optional_millionths(budgets.delegation_cost),
             currency=self.currency,
             overrun=budgets.overrun,

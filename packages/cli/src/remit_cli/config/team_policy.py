@@ -121,7 +121,9 @@ def _time(case: RefusedCase) -> Iterator[GoverningKey]:
 def _tokens(case: RefusedCase) -> Iterator[GoverningKey]:
     team, request = case.team, case.request
     if "day" in case.why.message and request.parent is None:
-        yield GoverningKey(("budgets", "per_user_per_day"), "Raise the tokens that one user may spend in a day.")
+        is_money = "tokens" not in case.why.message
+        key, what = ("cost_per_user_per_day", "money") if is_money else ("per_user_per_day", "tokens")
+        yield GoverningKey(("budgets", key), f"Raise the {what} that one user may spend in a day.")
         return
     key, what = ("cost", "money") if request.remit.cost == 0 else ("tokens", "tokens")
     code = request.capability or ""

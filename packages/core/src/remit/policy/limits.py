@@ -40,6 +40,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tokens of a run."""
     user_tokens_per_day: int | None = None
     """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
+    user_cost_per_day: int | None = None
+    """The most money of one user's runs in a day (UTC), in millionths of `currency`."""
     root_cost: int | None = None
     """The money of a run, in millionths of `currency`. None: there is no limit."""
     delegation_cost: int | None = None

@@ -15,7 +15,7 @@ from remit.policy.shares import ShareOwner
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.protocol.codec import digest, encode
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
@@ -374,7 +374,8 @@ class RootRuns:
             return await self._judge(attempt)
         finally:
             if attempt.allowance is not None and not attempt.run.handed_back:
-                await self._budgets.settle(attempt.allowance, 0 if attempt.frame is None else attempt.frame.used)
+                usage = Usage() if attempt.frame is None else attempt.frame.usage()
+                await self._budgets.settle(attempt.allowance, usage.total, usage.cost)
 
     async def _judge(self, attempt: RootAttempt) -> Response:
         """Judge a root request until it is refused, or admitted, submitted and executed."""

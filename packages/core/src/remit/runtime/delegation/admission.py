@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.policy.budget import amounts
 from remit.policy.guards import GUARDS, TOOL_GUARDS, judge
 from remit.policy.reception import is_new, peer_of, received, speaker_of, there
 from remit.policy.redaction import Held, redaction, strike
@@ -18,6 +19,7 @@ from remit.policy.weight import is_light_request, texts_of_request
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.remit import lower
 from remit.runtime import journal
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
@@ -60,7 +62,10 @@ class RequestInspection(NamedTuple):
             return verdict
         clean, now = verdict.request, request.remit
         remit = replace(
-            clean.remit, time_ms=min(clean.remit.time_ms, now.time_ms), tokens=min(clean.remit.tokens, now.tokens)
+            clean.remit,
+            time_ms=min(clean.remit.time_ms, now.time_ms),
+            tokens=min(clean.remit.tokens, now.tokens),
+            cost=lower(clean.remit.cost, now.cost),
         )
         return Rewrite(replace(clean, remit=remit, created_ms=request.created_ms), verdict.struck)
 
@@ -251,14 +256,17 @@ DAY_MS = 24 * 3_600_000
 
 
 class Allowance(NamedTuple):
-    """The tokens that a run has reserved of its user's day."""
+    """What a run has reserved of its user's day; None: that is not limited."""
 
-    counter: str
-    tokens: int
+    day: str
+    """The day and the user, so that a run that ends after midnight gives nothing back to the next day."""
+    tokens: int | None
+    cost: int | None
+    """Money in millionths."""
 
 
 class UserBudgets:
-    """Reserves and settles the daily tokens of users."""
+    """Reserves and settles the daily tokens and money of users."""
 
     def __init__(self, parts: RuntimeContext) -> None:
         self._parts = parts
@@ -269,36 +277,50 @@ class UserBudgets:
         What agents delegate is part of the run that began it, also if another hub began it. A request that another hub
         of this team handed over was counted there.
         """
-        if self._parts.limits.user_tokens_per_day is None or request.remit.chain:
+        limits = self._parts.limits
+        if (limits.user_tokens_per_day is None and limits.user_cost_per_day is None) or request.remit.chain:
             return False
         return peer_of(request) != self._parts.registry.hub
 
     async def reserve(self, request: Request) -> Allowance | Fault:
-        """Reserve the request's tokens, or what is left of the day if that is less; a fault if nothing is left."""
-        most = self._parts.limits.user_tokens_per_day
-        assert most is not None, "the caller asks whether a budget is set"
-        now_ms, wanted = self._parts.clock.wall_ms(), request.remit.tokens
-        # The day is part of the key, so that a run that ends after midnight gives nothing back to the next day.
-        counter = f"user-tokens/{now_ms // DAY_MS}/{request.remit.user}"
-        total = await self._parts.store.incr(counter, wanted, DAY_MS)
-        tokens = min(wanted, max(0, most - (total - wanted)))
-        if tokens < wanted:
-            await self._parts.store.incr(counter, tokens - wanted, DAY_MS)
-        if tokens:
-            return Allowance(counter, tokens)
+        """Reserve the request's tokens and money, or what is left of the day if less; a fault if nothing is left."""
+        limits, remit, now_ms = self._parts.limits, request.remit, self._parts.clock.wall_ms()
+        day = f"{now_ms // DAY_MS}/{remit.user}"
+        tokens = await self._reserve(f"user-tokens/{day}", remit.tokens, limits.user_tokens_per_day)
+        cost = await self._reserve(f"user-cost/{day}", remit.cost, limits.user_cost_per_day)
+        if tokens != 0 and cost != 0:
+            return Allowance(day, tokens, cost)
+        await self.settle(Allowance(day, tokens, cost), 0, 0)
+        if tokens == 0:
+            what, key = f"{limits.user_tokens_per_day:,} tokens", "per_user_per_day"
+        else:
+            (most,) = amounts(limits.user_cost_per_day or 0)
+            what, key = f"{most} {limits.currency}", "cost_per_user_per_day"
         return fault(
             Code.TOKEN_BUDGET_EXCEEDED,
-            f"the {most:,} tokens of {request.remit.user} for this day are spent or reserved by runs in progress",
+            f"the {what} of {remit.user} for this day are spent or reserved by runs in progress",
             retry_after_ms=DAY_MS - now_ms % DAY_MS,
-            suggestion="Ask again after midnight UTC, or raise `per_user_per_day` in `[budgets]`.",
+            suggestion=f"Ask again after midnight UTC, or raise `{key}` in `[budgets]`.",
         )
 
-    async def settle(self, allowance: Allowance, spent: int) -> None:
+    async def _reserve(self, counter: str, bound: int | None, most: int | None) -> int | None:
+        """Return how much is reserved of *most*; without a *bound* of the run, all that is left."""
+        if most is None:
+            return None
+        wanted = most if bound is None else bound
+        total = await self._parts.store.incr(counter, wanted, DAY_MS)
+        reserved = min(wanted, max(0, most - (total - wanted)))
+        if reserved < wanted:
+            await self._parts.store.incr(counter, reserved - wanted, DAY_MS)
+        return reserved
+
+    async def settle(self, allowance: Allowance, tokens: int, cost: int) -> None:
         """Give back what a run did not spend, or count what it spent beyond its grant."""
-        if spent != allowance.tokens:
-            # If the store cannot count it, the whole grant stays spent.
-            with suppress(StoreError):
-                await self._parts.store.incr(allowance.counter, spent - allowance.tokens, DAY_MS)
+        for name, reserved, spent in (("tokens", allowance.tokens, tokens), ("cost", allowance.cost, cost)):
+            if reserved is not None and spent != reserved:
+                # If the store cannot count it, the whole grant stays spent.
+                with suppress(StoreError):
+                    await self._parts.store.incr(f"user-{name}/{allowance.day}", spent - reserved, DAY_MS)
 
 
 _NONE: frozenset[str] = frozenset()
@@ -360,11 +382,12 @@ class RootAttempt:
         return not self.permitted and self.entry is not None and self.entry.is_rated_here
 
     def allow(self, allowance: Allowance) -> None:
-        """Reduce the request's tokens to what its user has left of the day."""
+        """Reduce the request's tokens and money to what its user has left of the day."""
         self.allowance = allowance
         remit = self.request.remit
-        tokens = allowance.tokens
-        narrowed = replace(remit, tokens=tokens, context_tokens=min(remit.context_tokens, tokens))
+        tokens = remit.tokens if allowance.tokens is None else allowance.tokens
+        context_tokens, cost = min(remit.context_tokens, tokens), lower(remit.cost, allowance.cost)
+        narrowed = replace(remit, tokens=tokens, context_tokens=context_tokens, cost=cost)
         self.request = replace(self.request, remit=narrowed)
 
     def agreed(self, question: str, edits: dict[str, Json]) -> None:
