@@ -419,7 +419,7 @@ class Frame:
         self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
         self.completion = min(self.completion + usage.completion, MAX_INTEGER)
         self.estimated = self.estimated or usage.estimated
-        if usage.priced or usage.cache_write or usage.cache_read:
+        if usage.priced or usage.cost or usage.cache_write or usage.cache_read:
             self.bill = usage if self.bill is None else self.bill + usage
         if self.left < 0:
             self.draw(-self.left)

@@ -172,6 +172,22 @@ class LimitConformance(TransportCase):
         assert response.fault is not None
         assert (response.status, response.fault.code) == (Status.FAILED, Code.TOKEN_BUDGET_EXCEEDED)
 
+    async def test_money_goes_along_and_its_cost_comes_back(self) -> None:
+        if self.no_envelope or self.no_nesting:
+            raise SkipTest(self.no_envelope or self.no_nesting)
+        seen: list[int | None] = []
+
+        async def helper(brief: Brief) -> Answer:
+            seen.append(brief.remit.cost)
+            return Answer("dear", usage=Usage(prompt=10, cost=70_000, priced=0 if brief.remit.cost == 80_000 else 10))
+
+        for granted, ok in ((100_000, True), (60_000, False), (80_000, False)):
+            response = await self.answered(helper, max_cost=granted)
+            assert (response.ok, response.usage.cost) == (ok, 70_000)
+            if response.fault is not None:
+                assert response.fault.code is Code.TOKEN_BUDGET_EXCEEDED
+        assert seen == [100_000, 60_000, 80_000]
+
     async def test_the_remit_only_narrows(self) -> None:
         """DESIGN: everything a hop may do travels with the hop."""
         if self.no_nesting:
