@@ -61,7 +61,6 @@ from remit.runtime.ports import (
     ControlCommand,
     Decision,
     OtherHubs,
-    Prices,
     Question,
     Remote,
     SingleUseProof,
@@ -73,7 +72,7 @@ from remit.runtime.ports import (
 )
 from remit.runtime.ports.agents import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, preview_use
-from remit.runtime.priced import priced
+from remit.runtime.purse import Prices, priced
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import new_run_id, root_request

@@ -46,7 +46,7 @@ from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation.combine import chain, fan_out
 from remit.runtime.delegation.response import revealed, verified
 from remit.runtime.frames import Frame
-from remit.runtime.priced import priced
+from remit.runtime.purse import priced
 from remit.runtime.sessions import NOTE_LENGTH, resumed, session_of
 from remit.runtime.text_reader import text_reader
 

@@ -20,7 +20,8 @@ from remit.runtime.frames import Frame, RoutedCall, Run
 from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
 from remit.runtime.lent_models import LentModels
-from remit.runtime.ports import Approver, Clock, Prices, Store, Transport
+from remit.runtime.ports import Approver, Clock, Store, Transport
+from remit.runtime.purse import Prices
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry
 from remit.runtime.sessions import Sessions

@@ -40,7 +40,7 @@ from remit.runtime.delegation.response import (
 from remit.runtime.frames import Frame, SlotGivenUp, give_up_slot, regain_slot
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Departure, Remote, Slot
-from remit.runtime.priced import priced
+from remit.runtime.purse import priced
 from remit.runtime.schemas import misfits
 
 # Agents seldom ask several people at once; a peer that claims so must not fill the memory here.

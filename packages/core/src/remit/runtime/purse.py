@@ -1,11 +1,21 @@
-"""The money that delegations may spend; those for which nobody sets an amount share their caller's."""
+"""Money: what tokens cost, and what delegations may spend; where nobody sets an amount, it is their caller's."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from remit.policy.budget import LEAST_OUTPUT, amounts
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.ports.agents import Prices
+from remit.protocol.remit import MAX_INTEGER
+
+Prices = Callable[[str, str, Usage], int | None]
+"""Returns the cost of one request to a model in millionths of the team's currency; None: its price is not known.
+
+Called with the name of the agent, that of the model (empty: the agent's own) and the tokens.
+"""
 
 _PRICE_IT = "Give its price in `[prices]` of the team file, or name a model that has one: `priced_as` of the agent."
 
@@ -69,6 +79,21 @@ def unpriced(agent: str, model: str, granted: int, currency: str) -> Fault:
     what = f"the price of `{model}`" if model else f"the price of what {agent} spent"
     why = f"{what} is not known, and {agent} may spend {most} {currency} at most"
     return fault(Code.TOKEN_BUDGET_EXCEEDED, why, suggestion=_PRICE_IT)
+
+
+def priced(prices: Prices | None, agent: str, usage: Usage, model: str = "", uncounted: int = 0) -> Usage:
+    """Return the usage of an agent with its cost, if the price is known and whoever reports it brings no cost.
+
+    *uncounted* of its prompt tokens have their price, and are then left out: they count against no budget of tokens.
+    """
+    if prices is not None and usage.total and not usage.priced:
+        cost = prices(agent, model, usage)
+        if cost is not None:
+            usage = replace(usage, cost=min(cost, MAX_INTEGER), priced=usage.total)
+    if not uncounted:
+        return usage
+    prompt = max(0, usage.prompt - uncounted)
+    return replace(usage, prompt=prompt, priced=min(usage.priced, prompt + usage.completion))
 
 
 def cost_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int | None:

@@ -158,10 +158,9 @@ def draft(
     *caller* is the current card of the calling agent, if it has changed since the agent began.
     """
     asking = parent.request
-    wanted_ms = _time_wanted(call, card, limits)
     tokens = granted(parent, call, card, path, limits, is_remote=is_remote)
     slots = limits.max_fan_out - parent.in_flight()
-    time_ms = grant_time_ms(wanted_ms, left_ms)
+    time_ms = grant_time_ms(_time_wanted(call, card, limits), left_ms)
     depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
     if depth_below is not None:

@@ -71,9 +71,9 @@ from remit.runtime.ports.store import (
 # Reading a store needs no agents, and the brief of an agent imports much of `policy`.
 if TYPE_CHECKING:
     from remit.runtime.brief import Agent
-    from remit.runtime.ports.agents import Clock, Prices, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
+    from remit.runtime.ports.agents import Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
 else:
-    _AGENT_PORTS = ("Clock", "Prices", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace")
+    _AGENT_PORTS = ("Clock", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace")
     __getattr__ = lazy_names(__name__, {"remit.runtime.brief": ("Agent",), "remit.runtime.ports.agents": _AGENT_PORTS})
 
 __all__ = [
@@ -114,7 +114,6 @@ __all__ = [
     "OrphanedRun",
     "OtherHubs",
     "OutgoingRequest",
-    "Prices",
     "Question",
     "RecordFilter",
     "Recorder",

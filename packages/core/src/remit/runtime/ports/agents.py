@@ -50,12 +50,6 @@ class Tool(NamedTuple):
 TokenCounter = Callable[[str], int]
 """Counts the tokens of a text, exactly or roughly. It runs for every stored message, so it must be fast."""
 
-Prices = Callable[[str, str, Usage], int | None]
-"""Returns the cost of one request to a model in millionths of the team's currency; None: its price is not known.
-
-Called with the name of the agent, that of the model (empty: the agent's own) and the tokens.
-"""
-
 Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 """Summarizes a conversation in at most the given number of tokens; returns the summary and the tokens spent on it."""
 
