@@ -20,6 +20,7 @@ QUESTION = WaitingApproval(
     run="q",
     delegation="q",
     question="May it?",
+    sentence="The user asks a: b",
     origin="user",
     target="a",
     capability=None,
