@@ -64,6 +64,7 @@ async def speak(brief: Brief) -> dict[str, Json]:
         "once": [await brief.once("known", find), await brief.once("new", find)],
         "sure": await brief.confirm("Sure?"),
         "sampled": await brief.sample("Say it.", system="Be brief.", max_tokens=9),
+        "more_tokens": [await brief.more_tokens(wanted) for wanted in (500, 2_000)],
         "filled": [await brief.fill(each, {"properties": {"n": {"type": "integer"}}}) for each in ("How many?", "No?")],
     }
 

@@ -1165,6 +1165,12 @@ export interface components {
              */
             approval_timeout_ms: number;
             /**
+             * @description What happens when a run needs more tokens than it has: it stops, or a person is asked for more.
+             * @default stop
+             * @enum {unknown}
+             */
+            at_limit: "ask" | "stop";
+            /**
              * @description Whether agents are by default limited to the tools and targets of their caller.
              * @default own
              * @enum {unknown}
@@ -1246,6 +1252,11 @@ export interface components {
              * @default 1048576
              */
             max_result_bytes: number;
+            /**
+             * @description The tokens that a person's yes adds to a run. None: as many as it began with.
+             * @default null
+             */
+            more_tokens: number | null;
             /**
              * @description What is stopped when an agent spends more than it was granted: the whole run, or that call alone.
              * @default run
@@ -1668,11 +1679,12 @@ export interface components {
          */
         Request: {
             /**
-             * @description Whether its target is an agent that is called, or a tool that its origin uses with `input` as arguments.
+             * @description Whether its target is an agent that is called, a tool that its origin uses with `input` as arguments, or, in a
+             *     question to a person, an agent whose run needs more tokens.
              * @default call
              * @enum {unknown}
              */
-            act: "call" | "tool";
+            act: "call" | "tokens" | "tool";
             /**
              * @description Digests of the questions about it that a person has approved, for the other hubs of the team; never sent.
              * @default []

@@ -139,6 +139,10 @@ class Desk:
     def tokens_left(self, wanted: int = 0) -> int:
         return self.left
 
+    async def more_tokens(self, wanted: int) -> int:
+        self.left = max(self.left, wanted)
+        return self.left
+
     def original_request(self) -> str:
         return "Sort my receipts"
 
@@ -338,6 +342,7 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "once": ["kept", "found"],
         "sure": True,
         "sampled": "Say it. Be brief. 9",
+        "more_tokens": [1_000, 2_000],
         "filled": [{"n": 3}, None],
     }
     assert (desk.reported_texts.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])

@@ -37,6 +37,7 @@ from remit.runtime.brief import Brief
 from remit_models.model_output import NAME as STRUCTURED
 from remit_models.model_output import written_calls
 from remit_models.providers import cut_short
+from remit_models.reserve import ENOUGH_OUTPUT
 
 # Every current model can write this much at once, and some reject a higher limit.
 OUTPUT_TOKENS = 8_192
@@ -81,7 +82,7 @@ class Metered(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        messages, model_settings, prompt = self._prepared(messages, model_settings, model_request_parameters)
+        messages, model_settings, prompt = await self._prepared(messages, model_settings, model_request_parameters)
         began_ns = time.time_ns()
         try:
             response = await super().request(messages, model_settings, model_request_parameters)
@@ -105,7 +106,7 @@ class Metered(WrapperModel):
             parameters = model_request_parameters
             yield CompletedStreamedResponse(response, model_request_parameters=parameters, replay_events=True)
             return
-        messages, model_settings, prompt = self._prepared(messages, model_settings, model_request_parameters)
+        messages, model_settings, prompt = await self._prepared(messages, model_settings, model_request_parameters)
         began_ns = time.time_ns()
         stream: StreamedResponse | None = None
         try:
@@ -120,7 +121,7 @@ class Metered(WrapperModel):
             raise
         self._spend(stream.get(), prompt, model_request_parameters, began_ns)
 
-    def _prepared(
+    async def _prepared(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> tuple[list[ModelMessage], ModelSettings, int]:
         """Return messages, settings and the estimated prompt tokens of a call; raises if too few tokens are left."""
@@ -133,6 +134,7 @@ class Metered(WrapperModel):
         most = self._most or chosen.get("max_tokens") or OUTPUT_TOKENS
         # An estimate is a few per cent off; a tenth more is safe.
         read = prompt + prompt // 10
+        await self._brief.more_tokens(read + min(most, ENOUGH_OUTPUT))
         left = self._brief.tokens_left(read + most)
         room = left - read
         if room < LEAST_OUTPUT:

@@ -21,6 +21,7 @@ from openai_server import Drop, Garbage, Hang, OpenAIServer, Reply, Request, cal
 from openai_server import Status as HttpStatus
 from remit import Brief, Capability, Code, Delta, Fault, Hub, Limits, RemitError, Response, Status, Usage
 from remit.plugin import install_command
+from remit.runtime.ports import Question
 from remit_models import ModelAgent, summarizer
 from remit_testing import ManualClock, MemoryStore
 from remit_testing.agents import (
@@ -316,6 +317,21 @@ async def test_a_model_that_goes_round_in_circles_is_stopped_by_its_budget(hub: 
     assert response.usage.total <= 2_000
     assert response.usage.overrun == 0
     assert len(looked_up) <= 8
+
+
+async def test_a_call_waits_for_a_person_where_the_run_has_too_few_tokens_for_it(serve: Serve) -> None:
+    async def yes(question: Question) -> bool:
+        questions.append(question.text)
+        return True
+
+    questions = list[str]()
+    server = serve(Reply(calls=(("look_up", {"key": "tea"}),), usage=(2_000, 500)), say("In the tin."))
+    hub = Hub(store=MemoryStore(), redaction=False, limits=Limits(at_limit="ask"), approver=yes)
+    with_look_up(hub)
+    hub.add("clerk", model_at(server), tools=["look_up"])
+    response = await ask(hub, max_tokens=2_600)
+    assert questions == ["This run has 2,600 tokens and needs more. Grant 2,600 more?"]
+    assert (response.result, response.usage.overrun) == ("In the tin.", 0)
 
 
 async def test_use_that_a_provider_does_not_report_is_estimated(hub: Hub, serve: Serve) -> None:

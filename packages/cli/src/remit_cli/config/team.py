@@ -150,6 +150,8 @@ class Team(TeamFile, frozen=True, kw_only=True):
             root_time_ms=duration_ms(budgets.run_time),
             delegation_time_ms=duration_ms(budgets.delegation_time),
             root_tokens=budgets.run_tokens,
+            at_limit=budgets.at_limit,
+            more_tokens=budgets.more_tokens,
             user_tokens_per_day=budgets.per_user_per_day,
             delegation_tokens=budgets.delegation_tokens,
             root_cost=optional_millionths(budgets.run_cost),

@@ -163,6 +163,10 @@ class FillFrame(RequestFrame, frozen=True, kw_only=True, tag="fill"):
     form: Schema
 
 
+class MoreTokensFrame(RequestFrame, frozen=True, kw_only=True, tag="more_tokens"):
+    wanted: Count
+
+
 class SampleFrame(RequestFrame, frozen=True, kw_only=True, tag="sample"):
     prompt: str
     system: str
@@ -249,6 +253,7 @@ AgentRequest = (
     | ToolEndedFrame
     | ConfirmFrame
     | FillFrame
+    | MoreTokensFrame
     | SampleFrame
     | StateFrame
     | ChangeFrame

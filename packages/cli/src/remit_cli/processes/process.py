@@ -33,6 +33,7 @@ from remit_cli.processes.channel import (
     FillFrame,
     ForModelFrame,
     HistoryFrame,
+    MoreTokensFrame,
     NoteFrame,
     OnceFrame,
     PermitToolFrame,
@@ -318,6 +319,8 @@ class RequestHandler:
             case FillFrame(question=question, form=form):
                 fields = await brief.fill(question, form)
                 return [] if fields is None else [fields]
+            case MoreTokensFrame(wanted=wanted):
+                return await brief.more_tokens(wanted)
             case SampleFrame(prompt=prompt, system=system, max_tokens=most):
                 return await brief.sample(prompt, system=system, max_tokens=most)
             case StateFrame():

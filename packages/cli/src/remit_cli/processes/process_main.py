@@ -70,6 +70,7 @@ from remit_cli.processes.channel import (
     FillFrame,
     ForModelFrame,
     HistoryFrame,
+    MoreTokensFrame,
     NoteFrame,
     OnceFrame,
     PermitToolFrame,
@@ -297,6 +298,11 @@ class RemoteBriefBackend:
 
     def tokens_left(self, wanted: int) -> int:  # noqa: ARG002 - its hub takes more for it with each report
         return max(0, self._tokens_left())
+
+    async def more_tokens(self, wanted: int) -> int:
+        if self.tokens_left(wanted) < wanted:  # the reply brings the account up to date
+            await self._ask(MoreTokensFrame(number=next(self._numbers), wanted=wanted), int)
+        return self.tokens_left(wanted)
 
     def cost_left(self) -> int | None:
         return self._account.cost_left

@@ -2,9 +2,10 @@
 
 from msgspec import Struct
 
-from remit.protocol.card import Rate
+from remit.policy.limits import Limits
+from remit.protocol.card import AgentCard, Rate
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Assignment, Json
+from remit.protocol.envelope import Assignment, Call, Json
 from remit.protocol.files import texts_of
 
 # A caller needs time to use an answer: half a second, or a tenth of what is left if that is less.
@@ -61,6 +62,19 @@ def fair_share(left: int, reach: int, *, slots: int) -> int:
         return share if share > 0 else 0
     more = reach // parts
     return max(share, more if more < LEAST_SHARE else LEAST_SHARE)
+
+
+def tokens_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int | None:
+    """Return the tokens that somebody sets for a call; None: it gets a fair share, and draws on its caller."""
+    if call.max_tokens is not None:
+        return call.max_tokens
+    if card is not None:
+        capability = card.capability(call.capability) if call.capability is not None else None
+        if capability is not None and capability.tokens is not None:
+            return capability.tokens
+        if card.tokens is not None:
+            return card.tokens
+    return limits.delegation_tokens
 
 
 def settle(granted: int, used: int) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ from remit.protocol.remit import CONTEXT_TOKENS, MAX_DEPTH, ROOT_TIME_MS, ROOT_T
 
 Overrun = Literal["run", "call"]
 BeyondFanOut = Literal["queue", "refuse"]
+AtRunLimit = Literal["stop", "ask"]
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +39,10 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The time of a delegation, unless its caller sets it."""
     root_tokens: int = ROOT_TOKENS
     """The tokens of a run."""
+    at_limit: AtRunLimit = "stop"
+    """What happens when a run needs more tokens than it has: it stops, or a person is asked for more."""
+    more_tokens: int | None = None
+    """The tokens that a person's yes adds to a run. None: as many as it began with."""
     user_tokens_per_day: int | None = None
     """The most tokens of one user's runs in a day (UTC), on all hubs that share a store."""
     user_cost_per_day: int | None = None

@@ -302,7 +302,7 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
-Act = Literal["call", "tool"]
+Act = Literal["call", "tool", "tokens"]
 """What needs permission: a call of an agent, or the use of a tool."""
 
 
@@ -330,7 +330,8 @@ class Request(Assignment, frozen=True, kw_only=True):
     approved: tuple[str, ...] = ()
     """Digests of the questions about it that a person has approved, for the other hubs of the team; never sent."""
     act: Act = "call"
-    """Whether its target is an agent that is called, or a tool that its origin uses with `input` as arguments."""
+    """Whether its target is an agent that is called, a tool that its origin uses with `input` as arguments, or, in a
+    question to a person, an agent whose run needs more tokens."""
 
     @property
     def path(self) -> str:

@@ -124,6 +124,8 @@ class BriefBackend(Protocol):
 
     def tokens_left(self, wanted: int) -> int: ...
 
+    def more_tokens(self, wanted: int) -> Coroutine[Any, Any, int]: ...
+
     def cost_left(self) -> int | None: ...
 
     def affordable(self, model: str, prompt: int, most: int) -> int: ...
@@ -461,6 +463,13 @@ class Brief:
         An agent for which nobody set a number takes as many more from its caller as are *wanted*, if they are there.
         """
         return self._backend.tokens_left(wanted)
+
+    def more_tokens(self, wanted: int) -> Coroutine[Any, Any, int]:
+        """Return the tokens left; if the run has fewer than *wanted* and its team says so, ask a person for more first.
+
+        It may take days; the clock stands still.
+        """
+        return self._backend.more_tokens(wanted)
 
     def cost_left(self) -> int | None:
         """Return the money that is neither spent nor set aside, in millionths; None: there is no limit."""

@@ -404,6 +404,12 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
             self._frame.top_up(wanted)
         return max(0, self._frame.left + self._frame.journaled_tokens)
 
+    async def more_tokens(self, wanted: int) -> int:
+        refuse_if_stopped(self._frame)
+        if self.tokens_left(wanted) < wanted:
+            await self._dispatch.extension.ask(self._frame, wanted)
+        return self.tokens_left(wanted)
+
     def cost_left(self) -> int | None:
         return None if self._frame.purse is None else max(0, self._frame.purse.left)
 

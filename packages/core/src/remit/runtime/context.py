@@ -133,6 +133,14 @@ class PersonAsking(Protocol):
     async def fill(self, frame: Frame, question: str, form: Schema) -> dict[str, Json] | None: ...
 
 
+class TokenExtension(Protocol):
+    """Extends runs that need more tokens: see `delegation/extension.py`."""
+
+    async def ask(self, frame: Frame, wanted: int) -> bool: ...
+
+    def extend(self, root: Frame, tokens: int, reason: str) -> None: ...
+
+
 class NextAgents(Protocol):
     """Finds the next agent for a call by capability: see `delegation/routing.py`."""
 
@@ -155,6 +163,9 @@ class Delegator(Protocol):
 
     @property
     def approval(self) -> PersonAsking: ...
+
+    @property
+    def extension(self) -> TokenExtension: ...
 
     @property
     def routing(self) -> NextAgents: ...

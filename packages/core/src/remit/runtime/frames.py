@@ -50,6 +50,16 @@ def leg_path(path: str, leg: int) -> str:
     return f"{path}+{leg}" if leg else path
 
 
+class Allowance(NamedTuple):
+    """What a run has reserved of its user's day; None: that is not limited."""
+
+    day: str
+    """The day and the user, so that a run that ends after midnight gives nothing back to the next day."""
+    tokens: int | None
+    cost: int | None
+    """Money in millionths."""
+
+
 class TextFlow:
     """The live text of an agent: the part that is held back, and the words before it."""
 
@@ -97,10 +107,13 @@ class Run:
         "changed_at",
         "changes",
         "epoch",
+        "extensions",
         "handed_back",
         "held",
         "id",
+        "keeps_limit",
         "known",
+        "more_tokens",
         "notes",
         "open_question",
         "overrun",
@@ -130,6 +143,12 @@ class Run:
         """The redacted root request."""
         self.epoch = epoch
         self.overrun = False
+        self.keeps_limit = False
+        """Whether nobody agreed to more tokens for it when a person was asked, so that nobody is asked again."""
+        self.more_tokens: asyncio.Future[None] | None = None
+        """Set while a person is asked for more tokens for it; all of its delegations wait for the same answer."""
+        self.extensions: tuple[Allowance, ...] = ()
+        """What it has reserved of its user's day beyond the tokens that it began with."""
         self.tally = tally or Tally()
         self.changes = 0
         """How many calls and tools that may have changed something have ended in it."""

@@ -100,6 +100,22 @@ def tokens_of_calls(run: Run, path: str, keys: HubKeys) -> dict[str, int]:
     return tokens
 
 
+def note_extension(store: Journal, run: Run, tokens: int, keys: HubKeys) -> None:
+    """Store how many tokens a run has been granted beyond those that it began with."""
+    note(store, run, _extension(run), JournalStep(b"", done=True, tokens=tokens), keys)
+
+
+def extension(run: Run, keys: HubKeys) -> int:
+    """Return how many tokens a run has been granted beyond those that it began with, before it was resumed."""
+    raw = run.steps.get(_extension(run)) if run.steps else None
+    opened = None if raw is None else keys.unlock(raw, _bound_to(run, _extension(run)))
+    return 0 if opened is None else _decoder.decode(opened).tokens
+
+
+def _extension(run: Run) -> str:
+    return f"{run.id}!tokens"  # no path of a call, tool or `once` has an exclamation mark after the run
+
+
 def is_done(run: Run, path: str, keys: HubKeys) -> bool:
     """Return whether a call has ended before, whichever agent executed it: answering it begins nothing."""
     steps = run.steps or {}

@@ -289,8 +289,7 @@ class RootRuns:
         frame = self._dispatch.parts.ledger.frames.get(run)
         if frame is None or frame.parent is not None:
             return False
-        frame.granted += tokens
-        self._dispatch.recording.notice(frame, f"{tokens} more tokens were granted: {reason}")
+        self._dispatch.extension.extend(frame, tokens, reason)
         return True
 
     async def close(self) -> None:
@@ -375,7 +374,7 @@ class RootRuns:
         finally:
             if attempt.allowance is not None and not attempt.run.handed_back:
                 usage = Usage() if attempt.frame is None else attempt.frame.usage()
-                await self._budgets.settle(attempt.allowance, usage.total, usage.cost)
+                await self._budgets.settle(attempt.allowance, usage.total, usage.cost, attempt.run.extensions)
 
     async def _judge(self, attempt: RootAttempt) -> Response:
         """Judge a root request until it is refused, or admitted, submitted and executed."""

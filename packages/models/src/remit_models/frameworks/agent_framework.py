@@ -125,6 +125,7 @@ class ModelMiddleware(af.ChatMiddleware):
         offered = bounds.allowed(options.pop("tools", None) or (), _name)
         contents = [[part.to_dict() for part in each.contents] for each in context.messages]
         prompt_tokens = tokens_of(options.get("instructions"), contents, [_schema(each) for each in offered])
+        await bounds.extend(prompt_tokens)
         most = capped(options.get("max_tokens"), bounds.next_call(prompt_tokens))
         # Left out if empty: a provider may reject an empty one.
         context.options = options | ({"tools": offered} if offered else {}) | ({"max_tokens": most} if most else {})

@@ -78,6 +78,7 @@ class AutoGenAgent:
                 await self._agent.on_reset(core.CancellationToken())
             else:
                 await self._agent.reset()
+            await bounds.extend(tokens_of(task))
             bounds.room(tokens_of(task))
             return await bounds.ended(_run(bounds, self._agent, task, metered=False))
 
@@ -156,19 +157,20 @@ class BoundedClient(models.ChatCompletionClient):
         self._bounds = bounds
 
     async def create(self, messages: Any, **options: Any) -> Any:
-        prompt_tokens = self._ask(messages, options)
+        prompt_tokens = await self._ask(messages, options)
         return self._answered(await self._client.create(messages, **options), prompt_tokens)
 
     async def create_stream(self, messages: Any, **options: Any) -> AsyncIterator[Any]:
-        prompt_tokens = self._ask(messages, options)
+        prompt_tokens = await self._ask(messages, options)
         try:
             async for piece in self._client.create_stream(messages, **options):
                 yield piece if isinstance(piece, str) else self._answered(piece, prompt_tokens)
         except NotImplementedError:
             yield self._answered(await self._client.create(messages, **options), prompt_tokens)
 
-    def _ask(self, messages: Any, options: dict[str, Any]) -> int:
+    async def _ask(self, messages: Any, options: dict[str, Any]) -> int:
         prompt_tokens = tokens_of([each.content for each in messages], options.get("tools"))
+        await self._bounds.extend(prompt_tokens)
         self._bounds.next_call(prompt_tokens)
         return prompt_tokens
 

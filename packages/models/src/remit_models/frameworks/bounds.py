@@ -23,6 +23,7 @@ from remit.runtime.brief import HISTORY_TOKENS, Brief, as_arguments
 from remit.runtime.origin import failure_of_tool, worded
 from remit_models.model_output import answer_of
 from remit_models.prompting import ModelPrompt, prompt_of
+from remit_models.reserve import ENOUGH_OUTPUT
 from remit_models.toolbox import ENDS_THE_TURN, ToolOffer, error_text, offers
 
 # A longer run of characters without a space is not text but an encoded picture or file.
@@ -257,6 +258,17 @@ class Bounds:
                 raise
 
     # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def extend(self, prompt: int) -> None:
+        """Ask a person for more tokens before a model call, if its run has too few and its team says so."""
+        self.raise_if_stopped()
+        with self.stopping():
+            await self.brief.more_tokens(prompt + ENOUGH_OUTPUT)
+
+    def extend_in_thread(self, prompt: int) -> None:
+        """Do what `extend` does, in a thread of the framework; the event loop's own thread must not wait."""
+        if threading.get_ident() != self._thread:
+            self.wait(self.extend(prompt))
 
     def next_call(self, prompt: int, model: str = "") -> int | None:
         """Count a model call and return its `room`; raises if the model was called too often."""

@@ -362,7 +362,7 @@ class BoundedModel(sdk.Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
     ) -> Any:
         tools = self._within.shown(tools)
-        settings, prompt_tokens = self._capped(system_instructions, input, model_settings, tools)
+        settings, prompt_tokens = await self._capped(system_instructions, input, model_settings, tools)
         response = await self._model.get_response(system_instructions, input, settings, tools, *rest, **options)
         self._answered(response.usage, prompt_tokens, response.output)
         return response
@@ -371,18 +371,19 @@ class BoundedModel(sdk.Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
     ) -> AsyncIterator[Any]:
         tools = self._within.shown(tools)
-        settings, prompt_tokens = self._capped(system_instructions, input, model_settings, tools)
+        settings, prompt_tokens = await self._capped(system_instructions, input, model_settings, tools)
         async for event in self._model.stream_response(system_instructions, input, settings, tools, *rest, **options):
             if event.type == "response.completed":
                 self._answered(event.response.usage, prompt_tokens, event.response.output)
             yield event
 
-    def _capped(self, instructions: Any, conversation: Any, settings: Any, tools: Any) -> tuple[Any, int]:
+    async def _capped(self, instructions: Any, conversation: Any, settings: Any, tools: Any) -> tuple[Any, int]:
         """Return the settings with the remaining tokens as a limit, and the estimated prompt tokens."""
         schemas = [(each.name, each.description, each.params_json_schema) for each in tools if _is_function(each)]
         prompt_tokens = tokens_of(instructions, conversation, schemas)
         name = getattr(self._model, "model", "")
         self._within.model = f"openai:{name}" if isinstance(name, str) and name else ""
+        await self._within.bounds.extend(prompt_tokens)
         most = capped(settings.max_tokens, self._within.bounds.next_call(prompt_tokens, self._within.model))
         return replace(settings, max_tokens=most), prompt_tokens
 

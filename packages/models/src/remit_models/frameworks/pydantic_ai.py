@@ -127,6 +127,7 @@ class BoundsCapability(AbstractCapability[Any]):
         settings: dict[str, Any] = {**(request_context.model_settings or {})}
         parameters = request_context.model_request_parameters
         asking = prompt_tokens(request_context.messages, parameters)
+        await self._bounds.extend(asking)
         if (most := capped(settings.get("max_tokens"), self._bounds.next_call(asking, self._model))) is not None:
             settings["max_tokens"] = most
         allowed = [each for each in parameters.native_tools if self._bounds.allows(each.unique_id)]

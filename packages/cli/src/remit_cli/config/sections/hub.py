@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from remit.policy.breaker import BreakerSettings
-from remit.policy.limits import BeyondFanOut, Limits, Overrun
+from remit.policy.limits import AtRunLimit, BeyondFanOut, Limits, Overrun
 from remit.protocol.card import Authority, Rate
 from remit.protocol.remit import Count
 from remit.stores import STORE_PATH
@@ -122,6 +122,11 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
 
     run_tokens: Count = _LIMITS.root_tokens
     """Tokens of a run: of the agent asked and all agents below it."""
+    at_limit: AtRunLimit = _LIMITS.at_limit
+    """What happens when a run needs more tokens than it has: it stops (`stop`), or a person is asked for more
+    (`ask`)."""
+    more_tokens: Positive | None = _LIMITS.more_tokens
+    """Tokens that a person's yes adds to a run (default: as many as it began with)."""
     run_cost: Money | None = None
     """Money that the models of a run may cost, with all agents below: `"5 USD"`."""
     delegation_cost: Money | None = None

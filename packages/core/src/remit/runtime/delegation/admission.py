@@ -25,7 +25,7 @@ from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
-from remit.runtime.frames import Frame, Run
+from remit.runtime.frames import Allowance, Frame, Run
 from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
 from remit.runtime.purse import funded
 from remit.runtime.redactor import RedactedValues
@@ -197,6 +197,8 @@ class Admission:
         if run.steps:
             frame.journaled = journal.tokens_of_calls(run, frame.path, self.parts.redactor.keys)
             frame.reserved = frame.journaled_tokens
+            if parent is None:
+                frame.granted += journal.extension(run, self.parts.redactor.keys)
         if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
             frame.warnings = [*remarks]
         if parent is None:
@@ -255,16 +257,6 @@ def _misfit(request: Request, card: AgentCard | None, known: Held) -> Fault | No
 DAY_MS = 24 * 3_600_000
 
 
-class Allowance(NamedTuple):
-    """What a run has reserved of its user's day; None: that is not limited."""
-
-    day: str
-    """The day and the user, so that a run that ends after midnight gives nothing back to the next day."""
-    tokens: int | None
-    cost: int | None
-    """Money in millionths."""
-
-
 class UserBudgets:
     """Reserves and settles the daily tokens and money of users."""
 
@@ -314,13 +306,30 @@ class UserBudgets:
             await self._parts.store.incr(counter, reserved - wanted, DAY_MS)
         return reserved
 
-    async def settle(self, allowance: Allowance, tokens: int, cost: int) -> None:
-        """Give back what a run did not spend, or count what it spent beyond its grant."""
-        for name, reserved, spent in (("tokens", allowance.tokens, tokens), ("cost", allowance.cost, cost)):
-            if reserved is not None and spent != reserved:
-                # If the store cannot count it, the whole grant stays spent.
-                with suppress(StoreError):
-                    await self._parts.store.incr(f"user-{name}/{allowance.day}", spent - reserved, DAY_MS)
+    async def reserve_more(self, request: Request, tokens: int) -> Allowance | None:
+        """Reserve further tokens for a run, or what is left of the day; None if nothing is left."""
+        day = f"{self._parts.clock.wall_ms() // DAY_MS}/{request.remit.user}"
+        reserved = await self._reserve(f"user-tokens/{day}", tokens, self._parts.limits.user_tokens_per_day)
+        return None if reserved == 0 else Allowance(day, reserved, None)
+
+    async def settle(
+        self, allowance: Allowance, tokens: int, cost: int, extensions: tuple[Allowance, ...] = ()
+    ) -> None:
+        """Give back what a run did not spend, or count what it spent beyond its grant and its *extensions*."""
+        reserved = [(each.day, each.tokens) for each in (allowance, *extensions) if each.tokens is not None]
+        unspent = sum(each for _, each in reserved) - tokens
+        for place, (day, each) in reversed(list(enumerate(reserved))):
+            back = unspent if place == 0 else max(0, min(unspent, each))
+            unspent -= back
+            await self._add(f"user-tokens/{day}", -back)
+        if allowance.cost is not None:
+            await self._add(f"user-cost/{allowance.day}", cost - allowance.cost)
+
+    async def _add(self, counter: str, spent: int) -> None:
+        if spent:
+            # If the store cannot count it, the whole grant stays spent.
+            with suppress(StoreError):
+                await self._parts.store.incr(counter, spent, DAY_MS)
 
 
 _NONE: frozenset[str] = frozenset()

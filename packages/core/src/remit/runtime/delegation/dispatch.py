@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.budget import LEAST_SHARE, estimate_request, grant_time_ms, grant_tokens
+from remit.policy.budget import LEAST_SHARE, estimate_request, grant_time_ms, grant_tokens, tokens_wanted
 from remit.policy.guards import GUARDS, asked_too_often, passes_again
 from remit.policy.limits import Limits
 from remit.policy.reception import Powers, authority_of, context_cut, of_user, powers_of
@@ -26,6 +26,7 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission, Heavy, RequestInspection
 from remit.runtime.delegation.approval import Approvals
+from remit.runtime.delegation.extension import RunExtension
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder, undrafted
 from remit.runtime.delegation.repeats import given_again
 from remit.runtime.delegation.replay import JournalReplay, restore_departure
@@ -300,19 +301,6 @@ def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits
     return share
 
 
-def tokens_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int | None:
-    """Return the tokens that somebody sets for a call; None: it gets a fair share, and draws on its caller."""
-    if call.max_tokens is not None:
-        return call.max_tokens
-    if card is not None:
-        capability = card.capability(call.capability) if call.capability is not None else None
-        if capability is not None and capability.tokens is not None:
-            return capability.tokens
-        if card.tokens is not None:
-            return card.tokens
-    return limits.delegation_tokens
-
-
 def _time_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int:
     """Return the wanted time: set by the caller, else the capability, else the callee, else the team."""
     if call.deadline_ms is not None:
@@ -372,6 +360,7 @@ class Dispatch:
         self.admission = Admission(parts)
         self.tasks = DelegationTasks(parts, self.recording, CachedAnswers(parts))
         self.approval = Approvals(parts, self.recording, self.tasks)
+        self.extension = RunExtension(parts, self.recording, self.tasks, self.approval)
         self.routing = Routing(parts)
         self.replay = JournalReplay(parts, self.recording, self.refusals, self.admission)
 
@@ -481,7 +470,7 @@ class Dispatch:
     async def _judge(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Have a call judged until it is refused, or started; or return the route to the next agent."""
         parts, parent, inspection, permitted = self.parts, attempt.parent, None, False
-        shown = None if attempt.call.context is None else await self._select_view(attempt)
+        shown: ViewRequest | None = None if attempt.call.context is None else await self._select_view(attempt)
         while True:
             if _is_ending(parent):
                 return self._refused(attempt, self._draft(attempt).request, _too_late_to_ask(parent))
@@ -503,8 +492,11 @@ class Dispatch:
                 # In flight, or done with success and still valid.
                 repeated = earlier is None or not is_outdated(earlier, request, parent.run.changes)
             facts = facts_of_call(parts, attempt, request, made.caller, made.now, repeated=repeated)
-            match self.admission.judge(request, facts, parent.run, inspection, light=light):
-                case Rewrite() as verdict:
+            verdict = self.admission.judge(request, facts, parent.run, inspection, light=light)
+            if await self.extension.ask_for_call(parent, request, attempt.call, verdict):
+                continue  # others may have been granted tokens meanwhile
+            match verdict:
+                case Rewrite():
                     if attempt.call.session is not None and attempt.owner is None:
                         # Taken only by a caller that may have it; then everything is judged again, since another may
                         # have been first.
