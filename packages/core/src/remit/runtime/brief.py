@@ -415,7 +415,10 @@ class Brief:
         self._backend.progress(text, partial, plan)
 
     def say(self, text: str) -> None:
-        """Stream a piece of the answer to those who follow the run. It is not stored."""
+        """Stream a piece of the answer to those who follow the run.
+
+        It is not stored, unless the agent ends without an answer: then the response has what was streamed.
+        """
         self._backend.say(text)
 
     def record_tool_use(

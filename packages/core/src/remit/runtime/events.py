@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from functools import partial
+from io import StringIO
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -30,11 +31,14 @@ BEFORE = 240
 # Text that is held back is examined again with every piece; beyond this, it waits for the end.
 _MOST_HELD = LIGHT
 
+# Some 50,000 tokens, more than a model writes at once. What follows is passed on, and not kept.
+MOST_STREAMED = 200_000
+
 _NOTHING: Held = {}
 
 
 class Outflow:
-    """Passes the live text of agents to listeners; without any, it does nothing."""
+    """Keeps the text that agents stream, and passes it to listeners."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -65,6 +69,10 @@ class Outflow:
         """Pass on an agent's text as far as it is safe to show."""
         if not text or isinstance(frame.state, Status):
             return
+        if frame.streamed is None:
+            frame.streamed = StringIO()
+        if frame.streamed.tell() < MOST_STREAMED:
+            frame.streamed.write(text)
         if not self._listeners:
             frame.unheard = True
             return

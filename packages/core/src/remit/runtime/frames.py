@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
+from io import StringIO
 from types import TracebackType
 from typing import NamedTuple
 
@@ -293,6 +294,8 @@ class Frame:
     """The details of these warnings, which are recorded."""
     partial: Answer | Callable[[], Answer] | None = None
     """The agent's partial answer so far, or a function that makes it."""
+    streamed: StringIO | None = None
+    """The text that its agent has streamed so far, which is its partial answer unless it reports another."""
     progress_count: int = 0
     unheard: bool = False
     """Whether its agent said something while nobody listened."""

@@ -27,6 +27,9 @@ T = TypeVar("T")
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
 
+# The agent gave an answer, and it was not accepted.
+_REJECTED = frozenset({Code.RESULT_VALIDATION_FAILED, Code.USER_MISMATCH})
+
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -95,8 +98,10 @@ def answered(frame: Frame, answer: Answer) -> Response:
 
 
 def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
-    """Return a response without a whole answer; what the callee reported as finished is kept."""
+    """Return a response without a whole answer; what the callee reported as finished or has streamed is kept."""
     request, partial = frame.request, frame.partial() if callable(frame.partial) else frame.partial or Answer()
+    if partial.result is None and frame.streamed is not None and _may_stand(frame, why):
+        partial = replace(partial, result=frame.streamed.getvalue())
     return Response(
         version=VERSION,
         id=request.id,
@@ -118,6 +123,13 @@ def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
         # It says nothing about the callee, and readers of the record have to know that.
         cache="hit" if frame.lookup is not None and frame.lookup.follows else "none",
     )
+
+
+def _may_stand(frame: Frame, why: Fault) -> bool:
+    """Return whether a streamed text may stand for the missing answer: it has no form, and is no rejected answer."""
+    request, card = frame.request, frame.card
+    capability = None if request.capability is None else card.capability(request.capability)
+    return (capability is None or capability.result_schema is None) and why.code not in _REJECTED
 
 
 def stopped(frame: Frame, why: Fault) -> Response:

@@ -261,7 +261,7 @@ class Settlement:
             clean = strike(replace(response, fault=None) if response.fault is not None else response, sealing, struck)
         except Exception as error:  # noqa: BLE001 - logged without secret values
             struck.clear()
-            frame.partial = None  # this could not be redacted either
+            frame.partial = frame.streamed = None  # these could not be redacted either
             if isinstance(error, RemitError):
                 why = f"the answer of {frame.card.name} is invalid: {error.fault.message}"
                 failed = ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
@@ -323,7 +323,7 @@ def _stopped(frame: Frame, why: Fault) -> Response:
     if is_light_response(response):
         return response
     # Only for an agent that does not stop: nothing can be awaited for it any more.
-    frame.partial = None
+    frame.partial = frame.streamed = None
     return replace(
         stopped(frame, why), warnings=(f"What was finished is not stored: it is larger than {LIGHT} characters.",)
     )
