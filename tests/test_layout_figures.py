@@ -8,29 +8,32 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 633,
-    "lines": 151_400,
-    "lines of tests": 147_960,
-    # Upkeep of a store came from the core, and a process asks before it uses a tool of its own.
-    "package cli: lines": 19_920,
+    "modules": 637,
+    "lines": 153_450,
+    "lines of tests": 150_400,
+    # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens.
+    "package cli: lines": 20_110,
     "package cluster: lines": 8_735,
-    # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept.
-    # What a person is shown of a question is made in one place.
-    "package core: lines": 31_360,
-    "package core: modules": 132,
+    # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
+    # money is a budget as tokens are, a person is asked for more, and what is shown of a question is made in one place.
+    "package core: lines": 31_980,
+    "package core: modules": 134,
     # It notes what changes something between two equal tasks.
-    "package guard: lines": 4_190,
-    "package models: lines": 7_550,
-    "package orchestrator: lines": 17_550,
-    "package otel: lines": 1_735,
+    "package guard: lines": 4_210,
+    # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
+    "package models: lines": 8_650,
+    "package orchestrator: lines": 17_560,
+    "package otel: lines": 1_750,
     "package relay: lines": 27_360,
-    "package server: lines": 27_135,
-    "lines that Hub needs": 29_740,
-    "files run by hub.ask with a nested delegation": 37,
-    # Nine of them are fair shares of tokens, and answers that are compared with earlier ones.
-    "entries into a file by hub.ask with a nested delegation": 162,
+    "package server: lines": 27_255,
+    # Money goes over every transport.
+    "package testing: lines": 3_002,
+    "lines that Hub needs": 30_370,
+    "files run by hub.ask with a nested delegation": 38,
+    # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money.
+    "entries into a file by hub.ask with a nested delegation": 171,
     "files run by a POST to a served hub": 43,
-    "entries into a file by a POST to a served hub": 149,
+    "entries into a file by a POST to a served hub": 153,
 }
 
 

@@ -123,10 +123,10 @@ def cost_granted(
     return left // (slots + 1 if slots > 1 else 2) if is_remote else left
 
 
-def funded(cost: int | None, above: Purse | None, *, shares: bool) -> Purse | None:
+def funded(cost: int, above: Purse | None, *, shares: bool) -> Purse:
     """Return the money of a delegation with that in its remit: a part of what its caller has, or all that it has."""
-    if cost is None or above is None:
-        return None if cost is None else Purse(cost)
+    if above is None:
+        return Purse(cost)
     if shares and cost >= above.left:  # a guard may have set less
         return above
     purse = Purse(min(cost, max(0, above.left)))

@@ -27,7 +27,7 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Allowance, Frame, Run
 from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
-from remit.runtime.purse import funded
+from remit.runtime.purse import Purse
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import session_of
@@ -201,8 +201,8 @@ class Admission:
                 frame.granted += journal.extension(run, self.parts.redactor.keys)
         if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
             frame.warnings = [*remarks]
-        if parent is None:
-            frame.purse = funded(clean.remit.cost, None, shares=False)
+        if parent is None and clean.remit.cost is not None:
+            frame.purse = Purse(clean.remit.cost)
         self.parts.ledger.open(frame)
         return frame
 

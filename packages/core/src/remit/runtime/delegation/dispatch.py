@@ -493,7 +493,8 @@ class Dispatch:
                 repeated = earlier is None or not is_outdated(earlier, request, parent.run.changes)
             facts = facts_of_call(parts, attempt, request, made.caller, made.now, repeated=repeated)
             verdict = self.admission.judge(request, facts, parent.run, inspection, light=light)
-            if await self.extension.ask_for_call(parent, request, attempt.call, verdict):
+            may_extend = parts.limits.at_limit == "ask"
+            if may_extend and await self.extension.ask_for_call(parent, request, attempt.call, verdict):
                 continue  # others may have been granted tokens meanwhile
             match verdict:
                 case Rewrite():
@@ -594,8 +595,9 @@ class Dispatch:
             parent.release_journaled(attempt.path)
         frame = self.admission.reserve(clean, entry, run, parent, made.now, key)
         frame.draws = draws_of(attempt.call, entry, self.parts.limits)
-        shares = not attempt.is_remote and cost_wanted(attempt.call, entry.card, self.parts.limits) is None
-        frame.purse = funded(clean.remit.cost, parent.purse, shares=shares)
+        if (cost := clean.remit.cost) is not None:
+            shares = not attempt.is_remote and cost_wanted(attempt.call, entry.card, self.parts.limits) is None
+            frame.purse = funded(cost, parent.purse, shares=shares)
         frame.step = attempt.step
         if attempt.call.context_tokens is not None:
             _warn_of_cut(frame, parent, attempt.call.context_tokens)

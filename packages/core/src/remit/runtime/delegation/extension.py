@@ -42,7 +42,7 @@ class RunExtension:
         so that the call has to be judged again.
         """
         limits, registry = self._parts.limits, self._parts.registry
-        if limits.at_limit != "ask" or isinstance(verdict, Ask | Heavy):
+        if isinstance(verdict, Ask | Heavy):
             return False
         if isinstance(verdict, Refuse) and verdict.fault.code is not Code.TOKEN_BUDGET_EXCEEDED:
             return False
