@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import Figure, at_most, cpu_seconds, main, rss_mb, sized
 from remit import Hub
-from team import flat_hub
+from team import flat_hub, tool_hub
 
 COUNT, ROUNDS = sized((5_000, 5), (200, 1))
 # Long enough for the store's writer to finish what it has begun, so that the floor is measured without it.
@@ -55,13 +55,14 @@ async def delegate(hub: Hub, at_once: int) -> None:
 
 
 async def compare(folder: Path) -> list[Figure]:
-    async with flat_hub(folder) as hub:
+    async with flat_hub(folder) as hub, tool_hub(folder) as tools:
         measured = await best(
             {
                 "bare": lambda: bare(COUNT),
                 "bare at once": lambda: bare_at_once(COUNT, 100),
                 "hop": lambda: delegate(hub, 1),
                 "hop at once": lambda: delegate(hub, 100),
+                "tool": lambda: delegate(tools, 1),
             }
         )
         memory = rss_mb()
@@ -75,6 +76,13 @@ async def compare(folder: Path) -> list[Figure]:
             floor=measured["bare at once"],
             unit="µs",
             bound=at_most(2.35),
+        ),
+        Figure(
+            name="hop: a tool under a rule, to a hop",
+            value=measured["tool"],
+            floor=measured["hop"],
+            unit="µs",
+            bound=at_most(1),
         ),
         Figure(name="hop: resident memory", value=memory, unit="MB", bound=at_most(45)),
     ]

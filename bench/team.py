@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from remit import Brief, Call, Hub, Limits
+from remit_cli import Rule, guard_of
 
 # No limit of these is what is measured; they only must not stop a run of thousands.
 PLENTY = 1_000_000_000
@@ -35,6 +36,24 @@ def flat_hub(folder: Path, durability: Literal["power", "process"] = "process") 
             wanted = [Call(target="b", objective=f"errand {start + index}", max_tokens=400) for index in range(at_once)]
             for response in await brief.fan_out(wanted):
                 response.unwrap()
+        return "done"
+
+    return hub
+
+
+def tool_hub(folder: Path) -> Hub:
+    """A uses a tool as often as its input says, under a rule that reads its arguments."""
+    rules = [Rule(then="refuse", tool="pay", where={"amount": "> 100"})]
+    hub = Hub(store=folder / "tools.db", durability="process", limits=LIMITS, guards=[guard_of(rules)])
+
+    @hub.tool(safe_to_repeat=True)
+    async def pay(to: str, amount: int) -> str:  # pyright: ignore[reportUnusedFunction]
+        return f"paid {amount} to {to}"
+
+    @hub.agent("a", tools=["pay"])
+    async def a(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
+        for index in range(int(brief.input)):
+            await brief.use("pay", to=f"person {index}", amount=5)
         return "done"
 
     return hub
