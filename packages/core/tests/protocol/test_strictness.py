@@ -90,8 +90,8 @@ def test_every_wrong_field_is_named_at_once_with_what_was_expected_there() -> No
         Problem("$.target", "required field is missing"),
         Problem(
             "$.remit.budget",
-            "unknown field; known fields: chain, context_tokens, depth, max_depth, may_delegate, priority, targets, "
-            "time_ms, tokens, tools, user",
+            "unknown field; known fields: chain, context_tokens, cost, depth, max_depth, may_delegate, priority, "
+            "targets, time_ms, tokens, tools, user",
         ),
         Problem("$.remit.depth", "Expected `int` >= 0"),
         Problem("$.remit.max_depth", "Expected `int`, got `float`"),
