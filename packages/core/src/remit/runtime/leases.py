@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from remit.policy.restoring import restore
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
@@ -30,7 +29,7 @@ from remit.runtime.ports import (
     unknown_outcome,
 )
 from remit.runtime.redactor import has_tokens
-from remit.runtime.root_runs import CLOSING, LEFT, RootRecords
+from remit.runtime.root_runs import CLOSING, RootRecords
 
 log = logging.getLogger("remit")
 
@@ -76,6 +75,8 @@ class ResumableRuns(Protocol):
     def cancel(self, delegation: str, reason: str) -> bool: ...
 
     async def pass_cancel_on(self, run: str, why: Fault) -> None: ...
+
+    async def cancel_handed_over(self, run: Run) -> None: ...
 
     async def record_late(self) -> None: ...
 
@@ -420,10 +421,9 @@ class Leases:
                 loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
         self._dispatch.recording.notice(frame, "resumed after a restart")
         response = await self._runs.carry_out(frame)
-        if response.status is Status.CANCELLED and not run.handed_back:
-            # It may not have come back to calls that it had handed over before.
-            for _, there in await parts.store.handed_over(run.id, run.request.remit.user):
-                await self._runs.pass_cancel_on(there, LEFT)
+        if frame.stopping is not None and not run.handed_back:
+            # It may not have come back to calls that it had handed over before, or to its own request.
+            await self._runs.cancel_handed_over(run)
         return response
 
     async def _reported(self, run: str) -> Counter[tuple[str, str]]:

@@ -4,8 +4,9 @@ A request to an agent that changes nothing may begin before it is durable: it an
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -41,6 +42,8 @@ from remit.runtime.ports import (
 )
 from remit.runtime.redactor import made_whole
 from remit.runtime.text_reader import text_reader
+
+T = TypeVar("T")
 
 CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 LEFT = fault(Code.CANCELLED, "cancelled: its caller was cancelled")
@@ -189,6 +192,17 @@ class RootRecords:
             run, response, keep = self._unrecorded[0]
             await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
             self._unrecorded.pop(0)
+
+
+async def _once_stored(act: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of *act*, tried again for as long as the store is away."""
+    while True:
+        try:
+            return await act()
+        except StoreError as error:
+            if error.fault.code is not Code.STORE_UNAVAILABLE:
+                raise
+        await asyncio.sleep(AGAIN_S)
 
 
 def _taken_over(response: Response) -> Response:
@@ -564,15 +578,13 @@ class RootRuns:
     async def pass_cancel_on(self, run: str, why: Fault) -> None:
         """Tell the hub that executes a run, or will, to stop it, once the store can be used."""
         parts, reason = self._dispatch.parts, why.message.removeprefix("cancelled: ")
-        while True:
-            try:
-                await parts.store.control(run, "cancel", parts.registry.hub, reason)
-            except StoreError as error:
-                if error.fault.code is not Code.STORE_UNAVAILABLE:
-                    raise
-                await asyncio.sleep(AGAIN_S)
-            else:
-                return
+        await _once_stored(lambda: parts.store.control(run, "cancel", parts.registry.hub, reason))
+
+    async def cancel_handed_over(self, run: Run) -> None:
+        """Tell the hubs that execute what a run handed over before a restart to stop it, once the store can be used."""
+        store, user = self._dispatch.parts.store, run.request.remit.user
+        for _, there in await _once_stored(lambda: store.handed_over(run.id, user)):
+            await self.pass_cancel_on(there, LEFT)
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""
