@@ -389,8 +389,8 @@ def _middleware() -> Any:
             return handler(_bounded(request))
 
         async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-            if (bounds := _running.get()) is not None:
-                await bounds.extend(tokens_of([each.text for each in request.messages]))
+            if (within := _running.get()) is not None:
+                await within.bounds.extend(tokens_of([each.text for each in request.messages]))
             return await handler(_bounded(request))
 
         def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
