@@ -154,7 +154,7 @@ STORES = ("SqliteStore", "MemoryStore")
 FIRST = {
     "Hub": "agent add tool ask ask_sync stream events follow cancel outcome delegations pending decide reconfigure",
     "Brief": "delegate fan_out combine chain use confirm progress say input_as state update_state once note "
-    "conversation history facts spend tokens_left more_tokens time_left_ms",
+    "conversation history facts spend tokens_left more_tokens keep_back time_left_ms",
 }
 # From so many methods on, a class has a list of them.
 MANY = 8

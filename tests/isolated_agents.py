@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from remit.policy.aggregate import Blend
@@ -46,6 +47,16 @@ def tell_brief(brief: Brief) -> dict[str, Json]:
     }
 
 
+async def _keep_back(brief: Brief) -> AsyncIterator[int]:
+    """Yield what is left while 500 tokens are kept back, before and after the hub reports it, and once they are not."""
+    brief.keep_back(500)
+    yield brief.tokens_left()
+    await brief.state()
+    yield brief.tokens_left()
+    brief.keep_back(0)
+    yield brief.tokens_left()
+
+
 async def speak(brief: Brief) -> dict[str, Json]:
     brief.say("It is")
     brief.note("decision", "tea")
@@ -65,6 +76,7 @@ async def speak(brief: Brief) -> dict[str, Json]:
         "sure": await brief.confirm("Sure?"),
         "sampled": await brief.sample("Say it.", system="Be brief.", max_tokens=9),
         "more_tokens": [await brief.more_tokens(wanted) for wanted in (500, 2_000)],
+        "kept_back": [left async for left in _keep_back(brief)],
         "filled": [await brief.fill(each, {"properties": {"n": {"type": "integer"}}}) for each in ("How many?", "No?")],
     }
 

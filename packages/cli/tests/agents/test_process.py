@@ -68,6 +68,7 @@ class Desk:
         self.reported_texts: asyncio.Queue[str] = asyncio.Queue()
         self.delegated = asyncio.Event()
         self.left = 1_000
+        self.kept_back = 0
         self.once_results: dict[str, Json] = {}
         """Results of work that is done once."""
         self.together = asyncio.Barrier(1)
@@ -138,6 +139,10 @@ class Desk:
 
     def tokens_left(self, wanted: int = 0) -> int:
         return self.left
+
+    def keep_back(self, tokens: int) -> None:
+        self.left += self.kept_back - tokens
+        self.kept_back = tokens
 
     async def more_tokens(self, wanted: int) -> int:
         self.left = max(self.left, wanted)
@@ -343,6 +348,7 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "sure": True,
         "sampled": "Say it. Be brief. 9",
         "more_tokens": [1_000, 2_000],
+        "kept_back": [1_500, 1_500, 2_000],
         "filled": [{"n": 3}, None],
     }
     assert (desk.reported_texts.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])

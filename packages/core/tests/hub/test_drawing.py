@@ -65,6 +65,30 @@ async def test_what_is_drawn_never_exceeds_what_the_callers_have_left() -> None:
     assert (response.usage.total, response.usage.overrun) == (1_001, 1)
 
 
+async def test_what_an_agent_keeps_back_is_not_taken_by_those_that_it_asks() -> None:
+    hub = hub_with()
+
+    @hub.agent("worker", draws=True)
+    async def worker(brief: Brief) -> str:
+        brief.spend(prompt=brief.tokens_left(1_000))
+        return "done"
+
+    @hub.agent("boss", may_call=["worker"])
+    async def boss(brief: Brief) -> list[int]:
+        brief.keep_back(300)
+        left = [brief.tokens_left()]
+        (await brief.delegate("worker", objective="Work")).unwrap()
+        left.append(brief.tokens_left())
+        brief.keep_back(5_000)
+        brief.keep_back(0)
+        left.append(brief.tokens_left())
+        return left
+
+    async with hub:
+        response = await hub.ask("boss", "go", user="u")
+    assert (response.result, response.usage.total, response.usage.overrun) == ([700, 0, 300], 700, 0)
+
+
 async def test_an_agent_without_draws_keeps_to_its_grant() -> None:
     hub = hub_with()
 

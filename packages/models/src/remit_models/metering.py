@@ -37,7 +37,7 @@ from remit.runtime.brief import Brief
 from remit_models.model_output import NAME as STRUCTURED
 from remit_models.model_output import written_calls
 from remit_models.providers import cut_short
-from remit_models.reserve import ENOUGH_OUTPUT
+from remit_models.reserve import LimitReached, Reserve
 
 # Every current model can write this much at once, and some reject a higher limit.
 OUTPUT_TOKENS = 8_192
@@ -59,9 +59,12 @@ class Metered(WrapperModel):
     After *rounds* calls that were answered with tool calls, it is told to answer without them.
     """
 
-    def __init__(self, model: Model, brief: Brief, *, name: str, rounds: int, most: int | None = None) -> None:
+    def __init__(
+        self, model: Model, brief: Brief, reserve: Reserve, *, name: str, rounds: int, most: int | None = None
+    ) -> None:
         super().__init__(model)
         self._brief = brief
+        self._reserve = reserve
         self._price_name = price_name(model, name)
         self._rounds = rounds
         self._most = most
@@ -134,19 +137,21 @@ class Metered(WrapperModel):
         most = self._most or chosen.get("max_tokens") or OUTPUT_TOKENS
         # An estimate is a few per cent off; a tenth more is safe.
         read = prompt + prompt // 10
-        await self._brief.more_tokens(read + min(most, ENOUGH_OUTPUT))
+        await self._reserve.extend(read, most)
+        self._reserve.begin_call(read, self._price_name)
         left = self._brief.tokens_left(read + most)
         room = left - read
         if room < LEAST_OUTPUT:
             why = f"a call of the model takes about {prompt} tokens and its answer; {left} are left"
             raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
-        chosen["max_tokens"] = self._brief.affordable(read, min(room, most), model=self._price_name)
+        chosen["max_tokens"] = self._reserve.affordable(read, min(room, most), self._price_name)
         return messages, cast("ModelSettings", chosen), prompt
 
     def _spend(self, response: ModelResponse, prompt: int, parameters: ModelRequestParameters, began_ns: int) -> None:
         usage = spent(response.usage, prompt, response.parts)
         self.cached += response.usage.cache_read_tokens
         self._note(response, usage, began_ns)
+        self._reserve.end_call()
         self._brief.spend(
             prompt=usage.prompt,
             completion=usage.completion,
@@ -156,14 +161,14 @@ class Metered(WrapperModel):
             model=self._price_name,
         )
         if response.finish_reason == "length" and _is_cut(response.parts):
-            raise RemitError(cut_short(self.model_name))  # it would be cut again
+            raise LimitReached(cut_short(self.model_name))  # it would be cut again
         # A result that must fit a schema is given as the call of a tool too.
         results = {tool.name for tool in parameters.output_tools}
         if not any(isinstance(part, ToolCallPart) and part.tool_name not in results for part in response.parts):
             return
         if self.must_answer:
             why = f"{self.model_name} was told to answer after it had used tools {self._rounds} times, and did not"
-            raise RemitError(fault(Code.DELEGATION_FAILED, why, suggestion=_MORE_ROUNDS))
+            raise LimitReached(fault(Code.DELEGATION_FAILED, why, suggestion=_MORE_ROUNDS))
         self._used_tools += 1
 
     def _note(self, response: ModelResponse, usage: Usage, began_ns: int) -> None:
@@ -186,6 +191,7 @@ class Metered(WrapperModel):
 
     def _spend_in_flight(self, error: BaseException, prompt: int, parts: Iterable[ModelResponsePart]) -> None:
         """Estimate and spend the usage of a call that did not finish."""
+        self._reserve.end_call()
         parts_so_far = tuple(parts)
         if isinstance(error, ModelAPIError) and not parts_so_far:
             return  # it was refused, or never got there

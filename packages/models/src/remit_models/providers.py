@@ -25,6 +25,7 @@ from pydantic_ai.settings import ModelSettings
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.runtime.registry import team_invalid
+from remit_models.reserve import LimitReached
 
 # A provider's error message is for people; the rest of it may be the prompt that it complains about.
 _MAX_WORDS = 200
@@ -106,11 +107,11 @@ def translated(error: BaseException, model: str) -> RemitError | None:
         case ModelAPIError():
             return RemitError(_refused(error, model))
         case IncompleteToolCall():
-            return RemitError(cut_short(model))
+            return LimitReached(cut_short(model))
         case ContentFilterError():
             return RemitError(fault(Code.DELEGATION_FAILED, f"the content filter of {model} let no answer through"))
         case UnexpectedModelBehavior() if "token limit" in error.message:
-            return RemitError(cut_short(model))
+            return LimitReached(cut_short(model))
         case UnexpectedModelBehavior():
             why = f"{model} did not give an answer that can be used: {error.message[:_MAX_WORDS]}"
             return RemitError(fault(Code.RESULT_VALIDATION_FAILED, why))

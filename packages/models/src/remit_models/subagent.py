@@ -19,6 +19,7 @@ from remit.protocol.envelope import ContextFilter, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault, in_sentences
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count
 from remit.runtime.brief import Brief
+from remit_models.reserve import time_to_keep_ms
 
 
 class SubAgentToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,10 +211,16 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
         context_tokens=context_tokens,
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
         may_delegate=given.allow_nested_calls,
-        deadline_ms=TIME_MS,
+        deadline_ms=_time_of_callee_ms(brief),
         queued=True,
     )
     return result_of(response, notes)
+
+
+def _time_of_callee_ms(brief: Brief) -> int:
+    """Return the time of a callee: it ends before the last answer of its caller is due, which then has its part."""
+    left = brief.time_left_ms()
+    return min(TIME_MS, max(left // 2, left - time_to_keep_ms(brief.remit.time_ms) * 5 // 4))
 
 
 def _hide_notes(wanted: ContextFilter) -> ContextFilter:

@@ -36,6 +36,7 @@ from remit_models.model_output import DESCRIPTION, PREAMBLE, SCHEMA, answer_of, 
 from remit_models.model_output import NAME as STRUCTURED
 from remit_models.prompting import ModelPrompt
 from remit_models.providers import translated
+from remit_models.reserve import LimitReached, Reserve
 from remit_models.toolbox import ToolOffer, offers
 
 # How often a model may correct an answer that does not fit its schema.
@@ -67,6 +68,7 @@ class ModelTurn:
         structured: bool = False,
         aloud: bool = True,
         corrections: int = _CORRECTIONS,
+        reserve: Reserve | None = None,
     ) -> None:
         self._brief = brief
         self._prompt = prompt
@@ -74,9 +76,10 @@ class ModelTurn:
         self._settings = ModelSettings(**cast("ModelSettings", settings))
         self._rounds = rounds
         self._offers = offers(brief, arguments=arguments) if rounds else ()
-        self._model = Metered(model, brief, name=name, rounds=rounds, most=most)
         # A text needs no conversion.
         self._schema = None if schema is None or schema.get("type") == "string" else schema
+        self._reserve = reserve or Reserve(brief, prompt, "" if self._schema is None else text_of(self._schema))
+        self._model = Metered(model, brief, self._reserve, name=name, rounds=rounds, most=most)
         self._aloud = aloud and self._schema is None
         self._corrections = corrections
         # A result with a schema has no room for other fields, and a tool of the team keeps its name.
@@ -84,7 +87,33 @@ class ModelTurn:
         self._structured = structured and self._schema is None and STRUCTURED not in taken
 
     async def take(self) -> Answer:
-        """Return the model's answer, or raise a `RemitError`; usage is spent in either case."""
+        """Return the model's answer, or raise a `RemitError`; usage is spent in either case.
+
+        At a limit it is the model's last answer, from what its tools have found.
+        """
+        try:
+            return await self._reserve.within(self._take())
+        except LimitReached as why:
+            return await self._reserve.conclude(why, self._last_answer)
+
+    async def _last_answer(self, prompt: ModelPrompt, most: int) -> Answer:
+        """Return the answer of another turn without tools."""
+        last = ModelTurn(
+            self._model.wrapped,
+            self._brief,
+            prompt,
+            name=self._name,
+            settings=self._settings,
+            rounds=0,
+            most=most,
+            schema=self._schema,
+            aloud=self._aloud,
+            reserve=self._reserve,
+        )
+        last._model.calls, last._model.cached = self._model.calls, self._model.cached
+        return await last._take()
+
+    async def _take(self) -> Answer:
         try:
             result = await self._agent().run(
                 self._prompt.task,
@@ -106,7 +135,7 @@ class ModelTurn:
             self._model,
             output_type=self._output(),
             instructions=self._prompt.instructions or None,
-            tools=[_tool(offer) for offer in self._offers],
+            tools=[_tool(offer, self._reserve) for offer in self._offers],
             retries={"tools": max(self._rounds, 1), "output": self._corrections},
         )
         if self._schema is not None:
@@ -129,14 +158,13 @@ class ModelTurn:
         if self._structured and isinstance(output, dict):
             handed, user = self._brief.handoff.references, self._brief.user
             answer = answer_of(output, text=(response.text or "").strip(), user=user, references=handed)
-        warnings = answer.warnings
-        if self._offers and self._model.must_answer:
-            warnings += (f"it had used tools {self._rounds} times, and had to answer with what it had",)
         unfinished = ("the answer was cut off at the tokens that it could have",) if _was_cut(response) else ()
+        if self._offers and self._model.must_answer:
+            unfinished += (f"it had used tools {self._rounds} times, and had to answer with what it had",)
         cached = self._model.cached
         model: dict[str, Json] = {"name": self._name, **({"cached": cached} if cached else {})}
         model["calls"] = list(self._model.calls)
-        return replace(answer, warnings=warnings, unfinished=unfinished, metadata={**answer.metadata, MODEL: model})
+        return replace(answer, unfinished=unfinished, metadata={**answer.metadata, MODEL: model})
 
     def _unwrapped(self, output: Json) -> Json:
         """Return a result that is not an object from the field that wraps it."""
@@ -158,14 +186,18 @@ class ModelTurn:
                     if held is not None and (len(held) + len(text) <= PREAMBLE or may_be_call(held + text)):
                         held += text
                     else:
-                        self._brief.say((held or "") + text)
+                        self._stream((held or "") + text)
                         held = None
                 case PartStartEvent(part=ToolCallPart()):
                     held = ""
                 case _:
                     pass
         if held and not written_calls(held, {*(offer.name for offer in self._offers), STRUCTURED}):
-            self._brief.say(held)
+            self._stream(held)
+
+    def _stream(self, text: str) -> None:
+        self._reserve.said(text)
+        self._brief.say(text)
 
     async def _fitting(self, context: RunContext[object], output: Json) -> Json:
         """Make the model correct a result that does not fit; only the hub can check values behind redaction tokens."""
@@ -180,9 +212,12 @@ class ModelTurn:
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=problems))
 
 
-def _tool(offer: ToolOffer) -> Tool[object]:
+def _tool(offer: ToolOffer, reserve: Reserve) -> Tool[object]:
     async def call(**arguments: Json) -> str:
-        return await offer.call(arguments)
+        reserve.begin_tool()
+        text = await offer.call(arguments)
+        reserve.found(offer.name, text)
+        return text
 
     tool: Tool[object] = Tool.from_schema(call, offer.name, offer.description, offer.schema)
     # The hub checks whether arguments fit; but a model that sends no named arguments must be told here.

@@ -410,7 +410,7 @@ async def test_after_enough_rounds_it_must_answer_without_tools(hub: Hub, serve:
     assert looked_up == ["shelf 0", "shelf 1"]
     assert "cannot use them any more" in server.requests[-1].message_texts
     assert response.result == "I have not found it."
-    assert response.warnings == ("it had used tools 2 times, and had to answer with what it had",)
+    assert response.unfinished == ("it had used tools 2 times, and had to answer with what it had",)
 
 
 async def test_a_model_that_will_not_stop_using_tools_fails(hub: Hub, serve: Serve) -> None:

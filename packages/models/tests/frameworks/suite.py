@@ -175,6 +175,8 @@ class FrameworkConformance(AgentConformance):
 
     no_cap = ""
     """Why what a model call may write cannot be limited for one run."""
+    no_last_answer = ""
+    """Why its model is not called once more at a limit."""
     no_clash = ""
     """Why the agent's tools and the hub's may have the same name."""
     ends_loops_itself = ""
@@ -431,11 +433,12 @@ class FrameworkConformance(AgentConformance):
             self.watched(self.script_of(Behaviour.LOOPS), seen), max_tokens=1_000_000, deadline_ms=50_000
         )
         if self.ends_loops_itself:
-            assert 1 < len(seen) < MAX_MODEL_CALLS
+            assert 1 < len(seen) < MAX_MODEL_CALLS, len(seen)
         assert response.status is Status.FAILED
         assert response.fault is not None
-        assert response.fault.code is Code.DELEGATION_FAILED
-        assert len(seen) == MAX_MODEL_CALLS or self.ends_loops_itself
+        assert response.fault.code is Code.DELEGATION_FAILED, response.fault
+        # Where a last answer is possible, it is asked for, too.
+        assert len(seen) == MAX_MODEL_CALLS + (not self.no_last_answer) or self.ends_loops_itself
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -474,6 +477,29 @@ class FrameworkConformance(AgentConformance):
         text = " ".join((*seen[1].tool_results, seen[1].text))
         assert "make_coffee" in text or "not found" in text
         assert "make_coffee" not in response.tool_calls
+
+    async def test_at_the_limit_of_tokens_it_answers_once_more_with_what_it_found(self) -> None:
+        self._unless(self.no_last_answer or self.no_own_tools)
+        email, calls = "ada@example.org", list[Seen]()
+
+        def own_tool() -> str:
+            """Look in the drawer."""
+            return f"{OWN_FOUND} It is of {email}."
+
+        async def script(seen: Seen) -> Say | Use:
+            calls.append(seen)
+            return Use(OWN_TOOL, usage=(400, 40)) if seen.tools else Say(["What there is."], usage=(300, 20))
+
+        hub = self.hub()
+        hub.add(TESTED, self.make(script, [own_tool]))
+        async with hub:
+            response = await hub.ask(TESTED, "Look", user="u-1", max_tokens=3_000)
+        assert (response.status, response.result) == (Status.PARTIAL, "What there is.")
+        assert response.unfinished == ("its tokens were nearly spent, and it answered with what it had",)
+        assert OWN_FOUND in calls[-1].text
+        assert email not in calls[-1].text
+        assert (response.usage.total <= 3_000, response.usage.overrun) == (True, 0)
+        assert response.usage.total == 440 * (len(calls) - 1) + 320
 
     async def test_a_tool_of_its_own_is_recorded_with_its_arguments_and_its_failure(self) -> None:
         self._unless(self.no_own_tools)

@@ -87,6 +87,7 @@ def seen_by(messages: Sequence[Message], options: Any) -> Seen:
 
 
 class TestAgentFramework(FrameworkConformance):
+    no_last_answer = "its adapter does not call a model by itself"
     swallows_tool_errors = True
     ends_loops_itself = "a client's own limit of 40 rounds can be changed for all its runs alone"
 

@@ -40,6 +40,8 @@ class RemainingBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     time_left_ms: int
     tokens_left: int
+    kept_back: int = 0
+    """Tokens that the agent keeps from those that it asks; they are not in `tokens_left`."""
     reported: int
     """Tokens that the process had reported as spent by then; later ones are not yet subtracted from `tokens_left`."""
     cost_left: int | None = None
@@ -221,6 +223,10 @@ class NoteFrame(ChannelFrame, frozen=True, kw_only=True, tag="known"):
     note: Note
 
 
+class KeepBackFrame(ChannelFrame, frozen=True, kw_only=True, tag="keep_back"):
+    tokens: Count
+
+
 class SpendFrame(ChannelFrame, frozen=True, kw_only=True, tag="spend"):
     prompt: Count = 0
     completion: Count = 0
@@ -270,6 +276,7 @@ ToHub = (
     | ProgressFrame
     | SayFrame
     | ToolUsedFrame
+    | KeepBackFrame
     | NoteFrame
     | SpendFrame
     | DoneFrame

@@ -33,6 +33,7 @@ from remit_cli.processes.channel import (
     FillFrame,
     ForModelFrame,
     HistoryFrame,
+    KeepBackFrame,
     MoreTokensFrame,
     NoteFrame,
     OnceFrame,
@@ -163,6 +164,7 @@ class RequestHandler:
         self._process = process
         self._brief = brief
         self._reported = 0
+        self._kept_back = 0
         self._open_requests: dict[int, asyncio.Task[None]] = {}
         self._own_uses: dict[int, OwnToolUse] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
@@ -221,6 +223,11 @@ class RequestHandler:
                     with suppress(RemitError):
                         given = unraw(arguments, object)
                         self._brief.record_tool_use(tool, given, duration_ms=duration_ms, error=error)
+                case KeepBackFrame(tokens=tokens):
+                    self._brief.keep_back(0)
+                    left = self._brief.tokens_left()
+                    self._brief.keep_back(tokens)
+                    self._kept_back = left - self._brief.tokens_left()
                 case NoteFrame(note=note):
                     with suppress(RemitError):
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
@@ -352,6 +359,7 @@ class RequestHandler:
         return RemainingBudget(
             time_left_ms=brief.time_left_ms(),
             tokens_left=brief.tokens_left(),
+            kept_back=self._kept_back,
             reported=self._reported,
             cost_left=brief.cost_left(),
         )

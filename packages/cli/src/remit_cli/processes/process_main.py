@@ -70,6 +70,7 @@ from remit_cli.processes.channel import (
     FillFrame,
     ForModelFrame,
     HistoryFrame,
+    KeepBackFrame,
     MoreTokensFrame,
     NoteFrame,
     OnceFrame,
@@ -138,6 +139,7 @@ class RemoteBriefBackend:
         self._left = False
         self._spent = 0
         self._spent_below = 0
+        self._kept_back = 0
         self._update(run.account)
 
     # ── requests of the brief ─────────────────────────────────────────────────────────────────────────────────────────
@@ -299,6 +301,10 @@ class RemoteBriefBackend:
     def tokens_left(self, wanted: int) -> int:  # noqa: ARG002 - its hub takes more for it with each report
         return max(0, self._tokens_left())
 
+    def keep_back(self, tokens: int) -> None:
+        self._kept_back = max(0, min(tokens, self._tokens_left() + self._kept_back))
+        self._say(KeepBackFrame(tokens=self._kept_back))
+
     async def more_tokens(self, wanted: int) -> int:
         if self.tokens_left(wanted) < wanted:  # the reply brings the account up to date
             await self._ask(MoreTokensFrame(number=next(self._numbers), wanted=wanted), int)
@@ -381,7 +387,8 @@ class RemoteBriefBackend:
         self._deadline = time.monotonic() + account.time_left_ms / 1_000
 
     def _tokens_left(self) -> int:
-        return self._account.tokens_left - (self._spent - self._account.reported)
+        account = self._account
+        return account.tokens_left + account.kept_back - self._kept_back - (self._spent - account.reported)
 
     def _count(self, response: Response) -> Response:
         self._spent_below += response.usage.total

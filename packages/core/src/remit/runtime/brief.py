@@ -124,6 +124,8 @@ class BriefBackend(Protocol):
 
     def tokens_left(self, wanted: int) -> int: ...
 
+    def keep_back(self, tokens: int) -> None: ...
+
     def more_tokens(self, wanted: int) -> Coroutine[Any, Any, int]: ...
 
     def cost_left(self) -> int | None: ...
@@ -410,7 +412,8 @@ class Brief:
         """Report progress; *partial* is what the caller gets if the time runs out before the end.
 
         If a partial answer is costly to make, pass a function: it is called only when needed. *plan* says which steps
-        are planned, for those who watch the run; the call of each has its name as `step`.
+        are planned, for those who watch the run; the call of each has its name as `step`. With an empty *text*, the
+        partial answer is kept and nothing is reported.
         """
         self._backend.progress(text, partial, plan)
 
@@ -466,6 +469,13 @@ class Brief:
         An agent for which nobody set a number takes as many more from its caller as are *wanted*, if they are there.
         """
         return self._backend.tokens_left(wanted)
+
+    def keep_back(self, tokens: int) -> None:
+        """Keep so many tokens from the agents that this one asks, for an answer of its own; 0 keeps none.
+
+        `tokens_left` leaves them out.
+        """
+        self._backend.keep_back(tokens)
 
     def more_tokens(self, wanted: int) -> Coroutine[Any, Any, int]:
         """Return the tokens left; if the run has fewer than *wanted* and its team says so, ask a person for more first.

@@ -333,6 +333,8 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
             if isinstance(kept, Fault):
                 raise RemitError(kept)
             frame.partial = kept
+        if partial is not None and not text and plan is None:
+            return  # there is nothing to tell anybody
         if room_left(parts, frame) is not None:
             return  # the partial answer was stored; calls that need more room report the limit
         frame.progress_count += 1
@@ -403,6 +405,12 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         if not isinstance(self._frame.state, Status):
             self._frame.top_up(wanted)
         return max(0, self._frame.left + self._frame.journaled_tokens)
+
+    def keep_back(self, tokens: int) -> None:
+        frame = self._frame
+        frame.reserved -= frame.kept_back
+        frame.kept_back = max(0, min(tokens, frame.left))
+        frame.reserved += frame.kept_back
 
     async def more_tokens(self, wanted: int) -> int:
         refuse_if_stopped(self._frame)

@@ -221,6 +221,8 @@ class Frame:
     reserved: int = 0
     journaled: dict[str, int] | None = None
     """Tokens of its calls from before a restart, by path, reserved until its code makes them again."""
+    kept_back: int = 0
+    """Tokens that its agent keeps from those that it asks; they are reserved."""
     aside: int = 0
     """Tokens that its parent keeps for a hedge; together with its grant they are one reservation."""
     prompt: int = 0

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from remit.policy.budget import LEAST_OUTPUT, estimate
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Json, Source
+from remit.protocol.envelope import Answer, Json, Source, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.plain import written
 from remit.runtime.aside import stepping_aside
@@ -23,7 +23,7 @@ from remit.runtime.brief import HISTORY_TOKENS, Brief, as_arguments
 from remit.runtime.origin import failure_of_tool, worded
 from remit_models.model_output import answer_of
 from remit_models.prompting import ModelPrompt, prompt_of
-from remit_models.reserve import ENOUGH_OUTPUT
+from remit_models.reserve import LimitReached, Reserve
 from remit_models.toolbox import ENDS_THE_TURN, ToolOffer, error_text, offers
 
 # A longer run of characters without a space is not text but an encoded picture or file.
@@ -98,6 +98,12 @@ def _other(value: object) -> object:
 
 T = TypeVar("T")
 
+LastCall = Callable[[ModelPrompt, int], Awaitable[tuple[str, Usage]]]
+"""Calls the model of a run once more, without tools: with a prompt, and the most tokens that its answer may have.
+
+It returns the text, and the usage: no tokens if the provider does not report them.
+"""
+
 # An agent that has called its model this often is lost, whatever is left of its budget.
 MAX_MODEL_CALLS = 50
 # Every current model can write this much at once, and some reject a higher limit. If more is left, a call is not
@@ -130,11 +136,13 @@ class Bounds:
     """The tools, tokens and messages of one run.
 
     An error that must end the run is raised where it happens, and kept. A framework may report an exception to its
-    model, or wrap it in its own; `ended` raises the original again.
+    model, or wrap it in its own; `ended` raises the original again. With *concludes*, the adapter makes a last answer
+    at a limit.
     """
 
-    def __init__(self, brief: Brief) -> None:
+    def __init__(self, brief: Brief, *, concludes: bool = False) -> None:
         self.brief = brief
+        self._concludes = concludes
         self.offers: dict[str, ToolOffer] = {offer.name: offer for offer in offers(brief)}
         self.stopped_by: RemitError | None = None
         self._name = brief.request.target
@@ -145,17 +153,23 @@ class Bounds:
         self.in_progress: set[OwnToolInProgress] = set()
         self._in_flight: list[int] = []
         """The estimated prompt tokens of each model call in progress."""
+        self.model: Any = None
+        """The model of the run, where the framework shows it, for a last answer."""
+        self._price_name = ""
+        """The name of the model that was called first, by which its price is found."""
         self._streamed: list[str] = []
         """The model's text since the last finished call."""
+        self._reserve = Reserve(brief, ModelPrompt(instructions="", messages=(), task=""), concludes=concludes)
 
     async def prompt(self) -> ModelPrompt:
         """Return the agent's prompt, including the format of its answer if there is one."""
         # At most half of the remaining tokens are spent on reading earlier messages.
         prompt = await prompt_of(self.brief, max_tokens=min(HISTORY_TOKENS, self.brief.tokens_left() // 2))
-        if (schema := self.brief.result_schema) is None or schema.get("type") == "string":
-            return prompt
-        wanted = f"Answer with nothing but JSON that fits this schema:\n{text_of(schema)}"
-        return replace(prompt, instructions="\n\n".join(part for part in (prompt.instructions, wanted) if part))
+        if (schema := self.brief.result_schema) is not None and schema.get("type") != "string":
+            wanted = f"Answer with nothing but JSON that fits this schema:\n{text_of(schema)}"
+            prompt = replace(prompt, instructions="\n\n".join(part for part in (prompt.instructions, wanted) if part))
+        self._reserve = Reserve(self.brief, prompt, concludes=self._concludes)
+        return prompt
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -195,7 +209,10 @@ class Bounds:
             except (ValueError, TypeError):
                 return f"Error {Code.INPUT_VALIDATION_FAILED}: the arguments of {tool} must be a JSON object"
         with self.stopping():
-            return await self.offers[tool].call(arguments)
+            self._reserve.begin_tool()
+            text = await self.offers[tool].call(arguments)
+        self._reserve.found(tool, text)
+        return text
 
     async def use_own(
         self, tool: str, arguments: object, run: Callable[[dict[str, Json]], Awaitable[Any]], *, question: str = ""
@@ -233,7 +250,19 @@ class Bounds:
                 return results[0]
             text = await self.brief.for_model(error_text(error.fault), tool=tool)
             raise RefusedToolError(str(text)) from error
-        return results[0] if results else value
+        result = results[0] if results else value
+        if result is not None:
+            await self._found(tool, result)
+        return result
+
+    async def _found(self, tool: str, result: object) -> None:
+        """Remember the result of one of the agent's own tools, redacted, for a last answer at a limit."""
+        try:
+            text = text_of(await self.brief.for_model(_readable(plain(result)), tool=tool))
+        except RemitError:  # it cannot be redacted: the framework has it, and nobody else gets it
+            return
+        with self.stopping():
+            self._reserve.found(tool, text)
 
     def question_about(self, tool: str, reason: object = None) -> str:
         """Return the question to a person for a tool whose author wants its use approved."""
@@ -263,7 +292,11 @@ class Bounds:
         """Ask a person for more tokens before a model call, if its run has too few and its team says so."""
         self.raise_if_stopped()
         with self.stopping():
-            await self.brief.more_tokens(prompt + ENOUGH_OUTPUT)
+            await self._reserve.extend(prompt)
+
+    def instructed(self, instructions: str) -> None:
+        """Note what instructions the model of the run gets, for a last answer."""
+        self._reserve.instruct(instructions)
 
     def extend_in_thread(self, prompt: int) -> None:
         """Do what `extend` does, in a thread of the framework; the event loop's own thread must not wait."""
@@ -275,7 +308,10 @@ class Bounds:
         room = self.room(prompt, model)
         if self._calls >= MAX_MODEL_CALLS:
             why = f"{self._name} asked its model {MAX_MODEL_CALLS} times and did not come to an end"
-            self.stop(fault(Code.DELEGATION_FAILED, why))
+            self.stop_at_limit(fault(Code.DELEGATION_FAILED, why))
+        with self.stopping():
+            self._reserve.begin_call(prompt, model)
+        self._price_name = self._price_name or model
         self._calls += 1
         self._in_flight.append(prompt)
         return room
@@ -288,7 +324,7 @@ class Bounds:
         room = self.tokens_room(prompt)
         most = CAPPED_BELOW if room is None else room
         with self.stopping():
-            affordable = self.brief.affordable(prompt, most, model=model)
+            affordable = self._reserve.affordable(prompt, most, model)
         return room if affordable == most else affordable
 
     def tokens_room(self, prompt: int) -> int | None:
@@ -297,7 +333,7 @@ class Bounds:
         left = self.brief.tokens_left(prompt + CAPPED_BELOW)
         if left - prompt < LEAST_OUTPUT:
             why = f"a call of {self._name}'s model takes about {prompt} tokens and its answer; {left} are left"
-            self.stop(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
+            self.stop_at_limit(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
         return left - prompt if left - prompt < CAPPED_BELOW else None
 
     def spent(
@@ -313,6 +349,7 @@ class Bounds:
         """Meter the usage of a model call; raises if it was more than the remaining budget."""
         if prompt or completion:
             del self._in_flight[:1]
+            self._reserve.end_call()
             self._streamed.clear()
         with self.stopping():
             self.brief.spend(
@@ -335,6 +372,7 @@ class Bounds:
     def say(self, text: str) -> None:
         """Stream a text to the listeners."""
         self._streamed.append(str(text))
+        self._reserve.said(str(text))
         with self.stopping():
             self.brief.say(str(text))  # a framework may have its own string type
 
@@ -400,6 +438,11 @@ class Bounds:
         with self.stopping():
             raise RemitError(why)
 
+    def stop_at_limit(self, why: Fault) -> NoReturn:
+        """End the run at a limit, with a last answer if there is something to answer with."""
+        with self.stopping():
+            raise LimitReached(why)
+
     @contextmanager
     def stopping(self) -> Generator[None]:
         """Record a `RemitError` from the block as the error that ended the run."""
@@ -412,8 +455,12 @@ class Bounds:
     async def ended(self, run: Awaitable[T]) -> T:
         """Await a framework's run; raise the error that stopped it, whatever the framework made of that error."""
         try:
-            result = await run
+            result = await self._reserve.within(run)
         except asyncio.CancelledError:
+            self._spend_in_flight()
+            self.give_up()
+            raise
+        except LimitReached:
             self._spend_in_flight()
             self.give_up()
             raise
@@ -434,6 +481,32 @@ class Bounds:
             why = f"the provider of {self._name}'s model is asked too often (HTTP 429)"
             self.stop(fault(Code.RATE_LIMITED, why, retry_after_ms=limited.retry_after_ms))
 
+    async def conclude(self, why: LimitReached, ask: LastCall) -> Answer:
+        """Return the last answer of a run that came to a limit, marked as partial; raise *why* if there is none."""
+
+        async def last(prompt: ModelPrompt, most: int) -> Answer:
+            read, model = tokens_of(prompt.instructions, prompt.task), self._price_name
+            most = self._reserve.affordable(read, most, model)
+            try:
+                text, usage = await ask(prompt, most)
+            except asyncio.CancelledError:
+                with suppress(RemitError):
+                    self.brief.spend(prompt=read, estimated=True, model=model)
+                raise
+            if not usage.total:
+                usage = Usage(prompt=read, completion=estimate(text), estimated=True)
+            self.brief.spend(
+                prompt=usage.prompt,
+                completion=usage.completion,
+                estimated=usage.estimated,
+                cache_write=usage.cache_write,
+                cache_read=usage.cache_read,
+                model=model,
+            )
+            return self.answer(text)
+
+        return await self._reserve.conclude(why, last)
+
     def unfinished(self, waits_for: str) -> NoReturn:
         """Fail a run that ended with a question that only a program of the framework itself could answer."""
         self.stop(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
@@ -453,12 +526,12 @@ class OwnToolInProgress:
         self.arguments: dict[str, Json] = {}
         """The arguments as they are permitted."""
         self._began: asyncio.Future[None] = loop.create_future()
-        self._ended: asyncio.Future[ToolFailure | None] = loop.create_future()
+        self._ended: asyncio.Future[Any] = loop.create_future()
         self._use = loop.create_task(bounds.use_own(tool, arguments, self._run, question=question))
         bounds.in_progress.add(self)
         self._use.add_done_callback(lambda _: bounds.in_progress.discard(self))
 
-    async def _run(self, permitted: dict[str, Json]) -> ToolFailure | None:
+    async def _run(self, permitted: dict[str, Json]) -> Any:
         self.arguments = permitted
         self._began.set_result(None)
         return await self._ended
@@ -475,11 +548,11 @@ class OwnToolInProgress:
             raise RefusedToolError(f"{self.tool} was used before, with this result: {text_of(plain(await self._use))}")
         return self
 
-    async def end(self, error: BaseException | str | None = None) -> None:
-        """Record that the tool ended, and how it failed if it did."""
+    async def end(self, error: BaseException | str | None = None, result: object = None) -> None:
+        """Record that the tool ended, with what result, and how it failed if it did."""
         if not self._ended.done():
             words = worded(error) if isinstance(error, BaseException) else error
-            self._ended.set_result(None if words is None else ToolFailure(None, words))
+            self._ended.set_result(result if words is None else ToolFailure(result, words))
         await self._use
 
     async def cancel(self) -> None:

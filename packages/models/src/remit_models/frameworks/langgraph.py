@@ -12,14 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, cast
 from uuid import UUID
 
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Json
+from remit.protocol.envelope import Answer, Json, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import (
@@ -32,6 +32,7 @@ from remit_models.frameworks.bounds import (
     tokens_of,
 )
 from remit_models.prompting import ModelPrompt
+from remit_models.reserve import LimitReached
 from remit_models.toolbox import ToolOffer
 
 callbacks: Any = import_module("langchain_core.callbacks")
@@ -49,7 +50,9 @@ PLACE = "remit_tools"
 
 # LangChain warns of every exception in a handler; ours are how a run is stopped, and are reported as its fault.
 logging.getLogger("langchain_core.callbacks.manager").addFilter(
-    lambda record: not any(name in record.getMessage() for name in ("RemitError(", "RefusedCallError("))
+    lambda record: (
+        not any(f"{name}(" in record.getMessage() for name in ("RemitError", "LimitReached", "RefusedCallError"))
+    )
 )
 
 # What a person fills in for an interrupt that says nothing about the form of its answer.
@@ -75,7 +78,7 @@ class Graph:
         self._takes_offers = PLACE in _tools_of(graph)
 
     async def __call__(self, brief: Brief) -> Answer:
-        bounds = Bounds(brief)
+        bounds = Bounds(brief, concludes=self._takes_offers)
         if bounds.restricted:
             self._refuse_what_cannot_be_held(bounds)
         if self._takes_offers:
@@ -94,6 +97,10 @@ class Graph:
                 state = await bounds.ended(self._run(within, self._input(brief, prompt), config))
         except RefusedCallError as error:
             raise RemitError(error.fault) from None
+        except LimitReached as why:
+            if bounds.model is None:  # only the middleware sees the model of a graph
+                raise
+            return await bounds.conclude(why, partial(_last_call, bounds.model))
         finally:
             _running.reset(token)
         return bounds.answer(self._output(state))
@@ -217,16 +224,15 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
         prompt_tokens, generation = self._prompt_tokens.pop(run_id, 0), response.generations[0][0]
-        usage = getattr(getattr(generation, "message", None), "usage_metadata", None)
+        usage = _usage(getattr(generation, "message", None))
         model = self._models.pop(run_id, "")
-        if usage:
-            parts: dict[str, int] = usage.get("input_token_details") or {}
+        if usage is not None:
             self.bounds.in_loop(
                 lambda: self.bounds.spent(
-                    usage["input_tokens"],
-                    usage["output_tokens"],
-                    cache_write=parts.get("cache_creation") or 0,
-                    cache_read=parts.get("cache_read") or 0,
+                    usage.prompt,
+                    usage.completion,
+                    cache_write=usage.cache_write,
+                    cache_read=usage.cache_read,
                     model=model,
                 )
             )
@@ -264,7 +270,7 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             raise RefusedCallError(name, why)
 
     def on_tool_end(self, output: object, *, run_id: UUID, **rest: Any) -> None:
-        self._end(run_id, None)
+        self._end(run_id, None, output)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         if isinstance(error, graph_errors.GraphInterrupt) and run_id in self._uses:
@@ -272,9 +278,9 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             self._permitted.append((use.arguments, use))  # it is called again after the answer
         self._end(run_id, error)
 
-    def _end(self, run_id: UUID, error: BaseException | str | None) -> None:
+    def _end(self, run_id: UUID, error: BaseException | str | None, output: object = None) -> None:
         if (use := self._uses.pop(run_id, None)) is not None:
-            self.bounds.wait(use.end(error))
+            self.bounds.wait(use.end(error, getattr(output, "content", output)))
 
     async def _permit(self, tool: str, arguments: Json) -> OwnToolInProgress:
         for called_with, use in self._permitted:
@@ -304,7 +310,8 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             raise
         finally:
             _judged.reset(token)
-        await use.end(result.text if getattr(result, "status", None) == "error" else None)
+        error = result.text if getattr(result, "status", None) == "error" else None
+        await use.end(error, getattr(result, "content", result))
         return result
 
     # ── interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -410,11 +417,36 @@ def _bounded(request: Any) -> Any:
     if (within := _running.get()) is None:
         return request.override(tools=own)
     bounds = within.bounds
+    if bounds.model is None:
+        bounds.model = request.model
+        bounds.instructed(request.system_prompt or "")
     allowed = [*bounds.allowed(own, _name), *(_tool(bounds, each) for each in bounds.offers.values())]
     prompt_tokens = tokens_of([each.text for each in request.messages], [_name(each) for each in allowed])
     most = capped(request.model_settings.get("max_tokens"), bounds.in_loop(lambda: bounds.tokens_room(prompt_tokens)))
     settings = request.model_settings if most is None else {**request.model_settings, "max_tokens": most}
     return request.override(tools=allowed, model_settings=settings)
+
+
+async def _last_call(model: Any, prompt: ModelPrompt, most: int) -> tuple[str, Usage]:
+    """Call the model of a graph once more, without tools."""
+    system = [messages.SystemMessage(content=prompt.instructions)] if prompt.instructions else []
+    given = [*system, messages.HumanMessage(content=prompt.task)]
+    answer = await model.bind(max_tokens=most).ainvoke(given)
+    return answer.text, _usage(answer) or Usage()
+
+
+def _usage(message: Any) -> Usage | None:
+    """Return the usage of a model's message; None if the provider does not report it."""
+    reported = getattr(message, "usage_metadata", None)
+    if not reported:
+        return None
+    parts: dict[str, int] = reported.get("input_token_details") or {}
+    return Usage(
+        prompt=reported["input_tokens"],
+        completion=reported["output_tokens"],
+        cache_write=parts.get("cache_creation") or 0,
+        cache_read=parts.get("cache_read") or 0,
+    )
 
 
 def _with_tool(request: Any) -> Any:

@@ -12,12 +12,13 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Any
 
-from remit.protocol.envelope import Answer
+from remit.protocol.envelope import Answer, Usage
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.origin import worded
 from remit_models.frameworks.bounds import Bounds, RefusedToolError, RunningTool, ToolFailure, capped, plain, tokens_of
 from remit_models.prompting import ModelPrompt
+from remit_models.reserve import LimitReached
 from remit_models.toolbox import ToolOffer
 
 sdk: Any = import_module("agents")
@@ -43,10 +44,13 @@ class OpenAIAgent:
         self._agent = agent
 
     async def __call__(self, brief: Brief) -> Answer:
-        bounds = Bounds(brief)
+        bounds = Bounds(brief, concludes=True)
         prompt = await bounds.prompt()
         within = BoundsHooks(bounds, prompt)
-        return bounds.answer(await within.run(await within.clone(self._agent)))
+        try:
+            return bounds.answer(await within.run(await within.clone(self._agent)))
+        except LimitReached as why:
+            return await bounds.conclude(why, within.last_call)
 
 
 class BoundsHooks(sdk.RunHooks):
@@ -61,7 +65,9 @@ class BoundsHooks(sdk.RunHooks):
         self._usage: Any = None
         self._settled = (0, 0, 0)
         self.model = ""
-        """The model that was asked last."""
+        """The name of the model that was called last."""
+        self.first_model: tuple[Any, Any] | None = None
+        """The model of the run, once it is called, and its settings."""
         self._failed: dict[str, str] = {}
         self._begun: dict[str, RunningTool] = {}
         self._judged: dict[str, Any] = {}
@@ -101,6 +107,27 @@ class BoundsHooks(sdk.RunHooks):
             with suppress(RemitError):
                 self._record_rest()
                 self._settle()
+
+    async def last_call(self, prompt: ModelPrompt, most: int) -> tuple[str, Usage]:
+        """Call the model of the run once more, without tools."""
+        assert self.first_model is not None, "a limit is reached only after a call"
+        model, settings = self.first_model
+        response = await model.get_response(
+            prompt.instructions or None,
+            prompt.task,
+            replace(settings, max_tokens=most, tool_choice=None, parallel_tool_calls=None),
+            [],
+            None,
+            [],
+            sdk.models.interface.ModelTracing.DISABLED,
+            previous_response_id=None,
+            conversation_id=None,
+            prompt=None,
+        )
+        usage = response.usage
+        texts = [_item_text(each) for each in response.output if each.type == "message"]
+        cached = usage.input_tokens_details.cached_tokens or 0
+        return "".join(texts), Usage(prompt=usage.input_tokens, completion=usage.output_tokens, cache_read=cached)
 
     async def _streamed(self, agent: Any, options: dict[str, Any]) -> Any:
         result = sdk.Runner.run_streamed(agent, **options)
@@ -384,6 +411,9 @@ class BoundedModel(sdk.Model):
         name = getattr(self._model, "model", "")
         self._within.model = f"openai:{name}" if isinstance(name, str) and name else ""
         await self._within.bounds.extend(prompt_tokens)
+        if self._within.first_model is None:  # later ones may be those of agents that are tools
+            self._within.first_model = self._model, settings
+            self._within.bounds.instructed(instructions or "")
         most = capped(settings.max_tokens, self._within.bounds.next_call(prompt_tokens, self._within.model))
         return replace(settings, max_tokens=most), prompt_tokens
 

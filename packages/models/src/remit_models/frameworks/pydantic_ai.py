@@ -4,7 +4,7 @@ Imported only when a program adds such an agent, because pydantic-ai takes secon
 """
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -12,6 +12,7 @@ from typing import Any, cast
 from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, RunUsage, Tool, UsageLimits
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
+from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
@@ -20,6 +21,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
+    SystemPromptPart,
     TextPart,
     TextPartDelta,
     ToolCallPart,
@@ -30,12 +32,14 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition, ToolDenied
 
-from remit.protocol.envelope import Answer, Json, Message
+from remit.protocol.envelope import Answer, Json, Message, Usage
 from remit.protocol.errors import RemitError
 from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import Bounds, RefusedToolError, capped, plain
 from remit_models.metering import price_name, prompt_tokens, spent
+from remit_models.prompting import ModelPrompt
 from remit_models.providers import without_key
+from remit_models.reserve import LimitReached
 from remit_models.toolbox import ToolOffer
 
 Arguments = dict[str, Any]
@@ -58,8 +62,14 @@ class PydanticAgent:
         self._deps = deps
 
     async def __call__(self, brief: Brief) -> Answer:
-        bounds = Bounds(brief)
+        bounds = Bounds(brief, concludes=True)
         prompt, within = await bounds.prompt(), BoundsCapability(bounds)
+        try:
+            return await self._run(brief, bounds, within, prompt)
+        except LimitReached as why:
+            return await bounds.conclude(why, within.last_call)
+
+    async def _run(self, brief: Brief, bounds: Bounds, within: "BoundsCapability", prompt: ModelPrompt) -> Answer:
         run = self._agent.run(
             prompt.task,
             message_history=[_message(each) for each in prompt.messages] or None,
@@ -100,7 +110,15 @@ class BoundsCapability(AbstractCapability[Any]):
         self._settled = RunUsage()
         self._questions: dict[str, str] = {}
         """The question to a person, by the id of each tool call that wants approval."""
-        self._model = ""
+        self._model: Any = None
+        self._price_name = ""
+
+    async def last_call(self, prompt: ModelPrompt, most: int) -> tuple[str, Usage]:
+        """Call the model of the run once more, without tools."""
+        assert self._model is not None, "a limit is reached only after a call"
+        given = [ModelRequest(parts=[UserPromptPart(content=prompt.task)], instructions=prompt.instructions or None)]
+        response = await model_request(self._model, given, model_settings=ModelSettings(max_tokens=most))
+        return response.text or "", spent(response.usage, 0, ())
 
     def settle(self) -> None:
         """Meter the usage since the last time."""
@@ -110,12 +128,12 @@ class BoundsCapability(AbstractCapability[Any]):
             self.usage.output_tokens - seen.output_tokens,
             cache_write=self.usage.cache_write_tokens - seen.cache_write_tokens,
             cache_read=self.usage.cache_read_tokens - seen.cache_read_tokens,
-            model=self._model,
+            model=self._price_name,
         )
 
     async def for_run(self, ctx: RunContext[Any]) -> "BoundsCapability":
-        self._streams = _streams(ctx.model)
-        self._model = price_name(cast("Model", ctx.model), ctx.model.model_name)
+        self._model, self._streams = ctx.model, _streams(ctx.model)
+        self._price_name = price_name(cast("Model", ctx.model), ctx.model.model_name)
         return self
 
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
@@ -126,9 +144,10 @@ class BoundsCapability(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         settings: dict[str, Any] = {**(request_context.model_settings or {})}
         parameters = request_context.model_request_parameters
+        self._bounds.instructed(_instructions(request_context.messages))
         asking = prompt_tokens(request_context.messages, parameters)
         await self._bounds.extend(asking)
-        if (most := capped(settings.get("max_tokens"), self._bounds.next_call(asking, self._model))) is not None:
+        if (most := capped(settings.get("max_tokens"), self._bounds.next_call(asking, self._price_name))) is not None:
             settings["max_tokens"] = most
         allowed = [each for each in parameters.native_tools if self._bounds.allows(each.unique_id)]
         return replace(
@@ -143,7 +162,7 @@ class BoundsCapability(AbstractCapability[Any]):
         prompt = prompt_tokens(request_context.messages, request_context.model_request_parameters)
         usage = spent(response.usage, prompt, response.parts)
         if usage.estimated:
-            self._bounds.spent(usage.prompt, usage.completion, estimated=True, model=self._model)
+            self._bounds.spent(usage.prompt, usage.completion, estimated=True, model=self._price_name)
         else:
             self.settle()
         return response
@@ -220,6 +239,13 @@ def _message(message: Message) -> ModelMessage:
     if message.role == "user":
         return ModelRequest(parts=[UserPromptPart(content=message.text)])
     return ModelResponse(parts=[TextPart(content=message.text)])
+
+
+def _instructions(messages: Sequence[ModelMessage]) -> str:
+    """Return all instructions of a call, those in the form of system prompts included."""
+    requests = [each for each in messages if isinstance(each, ModelRequest)]
+    prompts = [part.content for each in requests for part in each.parts if isinstance(part, SystemPromptPart)]
+    return "\n\n".join(part for part in (*prompts, requests[-1].instructions if requests else None) if part)
 
 
 def _streams(model: Any) -> bool:
