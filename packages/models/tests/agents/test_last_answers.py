@@ -1,6 +1,7 @@
 """At a limit a model answers once more, with what was found; the server counts the tokens itself."""
 
 import asyncio
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from remit_server.model_prices import Price, PriceBook
 from remit_testing import ManualClock, MemoryStore
 
 SHELVES = 5
+RUNS = 200
 FILLER = "The shelf is long, and most of what stands on it is of no use to anybody who looks for tea. " * 4
 
 
@@ -84,6 +86,41 @@ def a_hub(server: OpenAIServer, clock: ManualClock | None = None, **options: Any
 
 
 CLERK = f"clerk-{SHELVES + 1}"
+
+
+async def test_of_two_hundred_runs_that_a_limit_cuts_nearly_all_have_an_answer(
+    server: OpenAIServer, librarian: Librarian
+) -> None:
+    """Limits are drawn from a third to nearly all of what the whole run takes; none is exceeded."""
+    draws, clock, ended, places = random.Random(7), ManualClock(), Counter[str](), asyncio.Semaphore(8)
+    kinds = Counter(draws.choice(("tokens", "rounds", "time")) for _ in range(RUNS))
+
+    async def run(hub: Hub, name: str, agent: str, **options: Any) -> None:
+        async with places:
+            response = await hub.ask(agent, name, user="u", **options)
+        assert response.status is not Status.SUCCESS, (name, options)
+        assert response.usage.overrun == 0
+        assert librarian.tokens[name] <= options.get("max_tokens", whole.usage.total)
+        ended["usable"] += "tea-" in str(response.result)
+        ended["answered"] += response.status is Status.PARTIAL
+
+    async with a_hub(server) as hub:
+        whole = await hub.ask(CLERK, "errand 0", user="u")
+        assert (whole.status, len(whole.tool_calls)) == (Status.SUCCESS, SHELVES)
+        async with asyncio.TaskGroup() as group:
+            for number in range(kinds["tokens"]):
+                tokens = round(whole.usage.total * draws.uniform(0.3, 0.9))
+                group.create_task(run(hub, f"errand 1{number}", CLERK, max_tokens=tokens))
+            for number in range(kinds["rounds"]):
+                group.create_task(run(hub, f"errand 2{number}", f"clerk-{draws.randint(1, SHELVES - 1)}"))
+    async with a_hub(server, clock) as hub:
+        for number in range(kinds["time"]):
+            seconds = draws.uniform(0.5, 3)
+            librarian.clock = asyncio.get_running_loop(), clock, seconds
+            time_ms = round(seconds * draws.uniform(2.2, SHELVES) * 1_000)  # for two calls at least
+            await run(hub, f"errand 3{number}", CLERK, deadline_ms=time_ms)
+    assert ended["usable"] >= 0.95 * RUNS, ended
+    assert ended["answered"] >= 0.95 * RUNS, ended
 
 
 async def test_the_last_answer_says_why_it_is_one(server: OpenAIServer) -> None:
