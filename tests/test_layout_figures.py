@@ -21,7 +21,7 @@ CEILINGS = {
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_210,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
-    "package models: lines": 8_730,
+    "package models: lines": 8_735,
     "package orchestrator: lines": 17_560,
     "package otel: lines": 1_750,
     "package relay: lines": 27_360,

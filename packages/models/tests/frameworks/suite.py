@@ -177,6 +177,8 @@ class FrameworkConformance(AgentConformance):
     """Why what a model call may write cannot be limited for one run."""
     no_last_answer = ""
     """Why its model is not called once more at a limit."""
+    reads_clear = ""
+    """Why its model reads what its own tools find as it is."""
     no_clash = ""
     """Why the agent's tools and the hub's may have the same name."""
     ends_loops_itself = ""
@@ -500,6 +502,23 @@ class FrameworkConformance(AgentConformance):
         assert email not in calls[-1].text
         assert (response.usage.total <= 3_000, response.usage.overrun) == (True, 0)
         assert response.usage.total == 440 * (len(calls) - 1) + 320
+
+    async def test_its_model_reads_what_a_tool_of_its_own_finds_with_tokens(self) -> None:
+        self._unless(self.no_own_tools or self.reads_clear)
+        planted = ["ada@example.org", "4111 1111 1111 1111", "AKIAIOSFODNN7EXAMPLX"]
+        seen: list[Seen] = []
+
+        def own_tool() -> str:
+            """Look in the drawer."""
+            return f"{OWN_FOUND} It is of {' and '.join(planted)}."
+
+        hub = self.hub()
+        hub.add(TESTED, self.make(self.watched(use_once(OWN_TOOL, {}), seen), [own_tool]))
+        async with hub:
+            (await hub.ask(TESTED, "Look", user="u-1")).unwrap()
+        read = f"{seen[-1].text} {seen[-1].tool_results}"
+        assert OWN_FOUND in read
+        assert [each for each in planted if each in read] == []
 
     async def test_a_tool_of_its_own_is_recorded_with_its_arguments_and_its_failure(self) -> None:
         self._unless(self.no_own_tools)

@@ -78,6 +78,7 @@ def made(script: Script, tools: Sequence[Callable[..., Any]] = (), **options: An
 class TestAutoGen(FrameworkConformance):
     no_questions = "AutoGen has no approvals of tools"
     no_last_answer = "its adapter does not call a model by itself"
+    reads_clear = "what its tool found is its answer, which its model does not read"
     no_cap = "each model client has its own name for how long an answer may be"
     swallows_tool_errors = True
 

@@ -217,7 +217,7 @@ class Bounds:
     async def use_own(
         self, tool: str, arguments: object, run: Callable[[dict[str, Json]], Awaitable[Any]], *, question: str = ""
     ) -> Any:
-        """Use one of the agent's own tools as `Brief.use_own_tool` does, and return its result as it is.
+        """Use one of the agent's own tools as `Brief.use_own_tool` does, and return its result as a model may read it.
 
         *run* returns a `ToolFailure` if the framework handled the error of the tool. Raises a `RefusedToolError` with
         the text for the model if the tool may not be used. After a restart, the result of a use before it is JSON.
@@ -247,22 +247,26 @@ class Bounds:
             if error.fault.code in ENDS_THE_TURN:
                 self.stop(error.fault)
             if results:
-                return results[0]
+                return await self._shown(tool, results[0], is_found=False)
             text = await self.brief.for_model(error_text(error.fault), tool=tool)
             raise RefusedToolError(str(text)) from error
         result = results[0] if results else value
-        if result is not None:
-            await self._found(tool, result)
-        return result
+        return None if result is None else await self._shown(tool, result)
 
-    async def _found(self, tool: str, result: object) -> None:
-        """Remember the result of one of the agent's own tools, redacted, for a last answer at a limit."""
+    async def _shown(self, tool: str, result: Any, *, is_found: bool = True) -> Any:
+        """Return a result as it is, unless something in it is redacted for the model: then as JSON, without pictures.
+
+        What is found is remembered, for a last answer at a limit.
+        """
+        readable = _readable(plain(result))
         try:
-            text = text_of(await self.brief.for_model(_readable(plain(result)), tool=tool))
-        except RemitError:  # it cannot be redacted: the framework has it, and nobody else gets it
-            return
-        with self.stopping():
-            self._reserve.found(tool, text)
+            clean = await self.brief.for_model(readable, tool=tool)
+        except RemitError as error:
+            return error_text(error.fault)
+        if is_found:
+            with self.stopping():
+                self._reserve.found(tool, text_of(clean))
+        return result if clean == readable else clean
 
     def question_about(self, tool: str, reason: object = None) -> str:
         """Return the question to a person for a tool whose author wants its use approved."""
@@ -548,12 +552,12 @@ class OwnToolInProgress:
             raise RefusedToolError(f"{self.tool} was used before, with this result: {text_of(plain(await self._use))}")
         return self
 
-    async def end(self, error: BaseException | str | None = None, result: object = None) -> None:
-        """Record that the tool ended, with what result, and how it failed if it did."""
+    async def end(self, error: BaseException | str | None = None, result: object = None) -> Any:
+        """Record that the tool ended, and how it failed if it did; return its result as the model may read it."""
         if not self._ended.done():
             words = worded(error) if isinstance(error, BaseException) else error
             self._ended.set_result(result if words is None else ToolFailure(result, words))
-        await self._use
+        return await self._use
 
     async def cancel(self) -> None:
         """Record that the tool did not end."""

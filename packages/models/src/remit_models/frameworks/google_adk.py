@@ -175,8 +175,10 @@ class BoundsPlugin(plugins.BasePlugin):
                 raise
             await self._end(tool_context, None)
             return answer
-        await self._end(tool_context, None)
-        return None
+        shown = await self._end(tool_context, None, result)
+        if shown is None or shown is result:
+            return None
+        return cast("dict[str, Json]", shown) if isinstance(shown, dict) else {"result": shown}
 
     async def _confirmed(self, tool: Any, arguments: Any, context: Any, wanted: Any) -> dict[str, Any]:
         """Return the result of a tool that asked for a confirmation: run again with the answer, as the kit does it."""
@@ -205,9 +207,10 @@ class BoundsPlugin(plugins.BasePlugin):
     async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Exception) -> None:
         await self._end(tool_context, error)
 
-    async def _end(self, context: Any, error: Exception | None) -> None:
-        if (use := self._uses.pop(context.function_call_id, None)) is not None:
-            await use.end(error)
+    async def _end(self, context: Any, error: Exception | None, result: object = None) -> Any:
+        """Record that a tool of the agent ended, and return its result as the model may read it."""
+        use = self._uses.pop(context.function_call_id, None)
+        return None if use is None else await use.end(error, result)
 
 
 class AdkTool(adk_tools.BaseTool):

@@ -311,8 +311,11 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         finally:
             _judged.reset(token)
         error = result.text if getattr(result, "status", None) == "error" else None
-        await use.end(error, getattr(result, "content", result))
-        return result
+        content = getattr(result, "content", result)
+        shown = await use.end(error, content)
+        if shown is content or not hasattr(result, "model_copy"):
+            return result
+        return result.model_copy(update={"content": text_of(shown)})
 
     # ── interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
