@@ -102,7 +102,7 @@ TOPICS = {
         intro="What decides about a request: see [Guards](../explanation/guards.md), "
         "[Redaction](../explanation/redaction.md) and [Approvals](../how-to/approvals.md).",
         names="Guard Facts Verdict Allow ALLOW Ask Refuse Rewrite Detector Finding "
-        "Approver Question Decision AllowList InboxApprover deny first_of",
+        "Approver Question ShownQuestion view_of Decision AllowList InboxApprover deny first_of",
     ),
     "python-redaction": Topic(
         title="Python: detectors",

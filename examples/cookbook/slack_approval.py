@@ -49,7 +49,7 @@ hub.add("cashier", cashier)
 
 async def main() -> None:
     async with test_utils.RawTestServer(clicked) as server, hub:
-        with scripted_channel("Pay this? 5 euros", SECRET, str(server.make_url("/"))) as url:
+        with scripted_channel('with "5 euros"', SECRET, str(server.make_url("/"))) as url:
             os.environ["SLACK_WEBHOOK"] = url
             for amount in ("5 euros", "5000 euros"):
                 response = await hub.ask("cashier", user="ada", input=amount)

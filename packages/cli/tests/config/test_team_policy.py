@@ -274,7 +274,7 @@ def test_a_refused_root_is_advised_by_its_own_budgets(tmp_path: Path) -> None:
     team = load_team(written(tmp_path, dedent(TEAM)), code=False)
     remit = Remit(user="anna", depth=0, max_depth=3, time_ms=1_000, tokens=100)
     request = Request(version="1.0", id="r", origin="user", target="nobody", run="r", remit=remit)
-    by_day = governing_keys(RefusedCase(fault(Code.TOKEN_BUDGET_EXCEEDED, "of a day"), request, team))
+    by_day = governing_keys(RefusedCase(fault(Code.TOKEN_BUDGET_EXCEEDED, "the tokens of a day"), request, team))
     assert [each.place for each in by_day] == [("budgets", "per_user_per_day")]
     unknown = governing_keys(RefusedCase(fault(Code.CAPABILITY_NOT_FOUND, "x"), request, team))
     assert [each.place for each in unknown] == [("capabilities",)]

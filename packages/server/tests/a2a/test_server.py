@@ -992,9 +992,8 @@ async def test_the_remit_bounds_what_the_agent_may_do_and_usage_comes_back(hub: 
     assert (remit.chain, remit.may_delegate) == (("a@x", "b@y"), False)
     assert remit.time_ms <= 5_000
     usage = task["artifacts"][0]["metadata"][EXTENSION]["usage"]
-    assert usage == {"prompt": "70", "completion": "30", "overrun": "0"}, (
-        "as texts: in metadata every number is a fraction"
-    )
+    spent = {"prompt": "70", "completion": "30", "overrun": "0", "cost": "0", "priced": "0"}
+    assert usage == {**spent, "cacheWrite": "0", "cacheRead": "0"}, "as texts: in metadata every number is a fraction"
     assert wrong.reason == "INVALID_PARAMS"
 
 

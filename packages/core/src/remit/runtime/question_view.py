@@ -124,7 +124,9 @@ def _sentence(question: Question) -> str:
     who = "The user" if request.origin == USER else request.origin
     if request.act == "tool":
         return f"{who} wants to use {request.target}{_arguments(' with ', request.input)}"
-    task = f"{who} asks {request.target}: {_shortened(' '.join(request.objective.split()))}"
+    task = f"{who} asks {request.target}"
+    if objective := " ".join(request.objective.split()):
+        task += f": {_shortened(objective)}"
     with_files = f", and {', '.join(each.name for each in request.files)}" if request.files else ""
     return f"{task}{'' if request.input == request.objective else _arguments(', with ', request.input)}{with_files}"
 
