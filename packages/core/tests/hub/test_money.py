@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from remit import Answer, Brief, Code, Hub, Limits, RemitError, Response, Status, Usage
-from remit.policy.budget import amounts
 from remit.protocol.records import Notice
 from remit_testing.memory import MemoryStore
 from waiting import PATIENCE_S
@@ -198,10 +197,3 @@ async def test_a_guard_may_set_less_money() -> None:
 
     async with asyncio.timeout(PATIENCE_S), hub:
         assert (await hub.ask("boss", "go", user="u")).result == CENT
-
-
-def test_amounts_have_as_many_digits_as_tell_them_apart() -> None:
-    assert amounts(420_000, 400_000) == ("0.42", "0.40")
-    assert amounts(400_300, 400_000, 0) == ("0.4003", "0.4000", "0.0000")
-    assert amounts(7, 400_000) == ("0.000007", "0.400000")
-    assert amounts(400_000, 400_000) == ("0.40", "0.40")

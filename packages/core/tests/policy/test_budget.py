@@ -10,19 +10,22 @@ from remit.policy.budget import (
     FLOOR_MS,
     RESERVE_MS,
     Window,
+    amounts,
     count,
     estimate,
     fair_share,
     grant_time_ms,
     grant_tokens,
     settle,
+    tokens_wanted,
     wait_ms,
 )
 from remit.policy.guards import deadline, delegations, rate, record, tokens
 from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Facts, refuse
-from remit.protocol.card import Rate
+from remit.protocol.card import AgentCard, Capability, Rate
 from remit.protocol.codec import encode
+from remit.protocol.envelope import Call
 from remit.protocol.errors import Code
 from samples import a_card, a_remit, a_request, code_of
 from strategies import counts, json_values
@@ -108,6 +111,41 @@ def test_a_short_request_needs_no_counting() -> None:
 def test_a_request_without_any_budget_is_refused() -> None:
     """X7: each delegation has a token budget."""
     assert code_of(tokens(a_request(remit=a_remit(tokens=0)), FACTS)) is Code.TOKEN_BUDGET_EXCEEDED
+
+
+def test_a_request_without_any_money_left_is_refused() -> None:
+    """A grant of money is a limit like one of tokens; None is no limit."""
+    assert code_of(tokens(a_request(remit=a_remit(cost=0)), FACTS)) is Code.TOKEN_BUDGET_EXCEEDED
+    assert tokens(a_request(remit=a_remit(cost=1)), FACTS) == ALLOW
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        (Call(target="tag", objective="go", max_tokens=1, capability="sort"), 1),
+        (Call(target="tag", objective="go", capability="sort"), 2),
+        (Call(target="tag", objective="go", capability="read"), 3),
+        (Call(target="tag", objective="go", capability="unknown"), 3),
+        (Call(target="tag", objective="go"), 3),
+    ],
+)
+def test_the_call_says_its_tokens_before_the_capability_and_the_agent(call: Call, wanted: int) -> None:
+    card = a_card(tokens=3, capabilities=(Capability(code="sort", tokens=2), Capability(code="read")))
+    assert tokens_wanted(call, card, Limits(delegation_tokens=4)) == wanted
+
+
+@pytest.mark.parametrize("card", [None, a_card()])
+def test_the_limits_say_the_tokens_of_a_call_for_which_nobody_else_does(card: AgentCard | None) -> None:
+    call = Call(target="tag", objective="go")
+    assert tokens_wanted(call, card, Limits(delegation_tokens=4)) == 4
+    assert tokens_wanted(call, card, Limits()) is None
+
+
+def test_amounts_have_as_many_digits_as_tell_them_apart() -> None:
+    assert amounts(420_000, 400_000) == ("0.42", "0.40")
+    assert amounts(400_300, 400_000, 0) == ("0.4003", "0.4000", "0.0000")
+    assert amounts(7, 400_000) == ("0.000007", "0.400000")
+    assert amounts(400_000, 400_000) == ("0.40", "0.40")
 
 
 def test_nothing_more_is_started_in_a_run_that_overran() -> None:

@@ -47,6 +47,11 @@ def test_usage_adds_up_and_an_estimate_stays_one() -> None:
     assert total.total == 18
 
 
+def test_usage_says_how_many_tokens_have_no_price() -> None:
+    assert Usage(prompt=10, completion=5, priced=12).unpriced == 3
+    assert Usage(prompt=10, completion=5, priced=15).unpriced == 0
+
+
 @given(usages, usages, usages)
 def test_usage_adds_up_in_any_order(one: Usage, two: Usage, three: Usage) -> None:
     assert (one + two) + three == three + (two + one)
