@@ -161,8 +161,8 @@ class Run:
         """How many of its refusals are recorded."""
         self.handed_back = False
         """Whether it stops here only to be resumed elsewhere."""
-        self.called_off = False
-        """Whether somebody cancelled it."""
+        self.called_off: Fault | None = None
+        """Why somebody cancelled it, if somebody did."""
         self.unsaved = False
         """Whether something that must not be done twice was done and may not be stored yet."""
         self.steps = steps

@@ -291,7 +291,8 @@ class RootRuns:
             if going is not None:  # it is still being admitted, and will see that it must not start
                 self.active.call_off(going.run, why)
             return going is not None
-        frame.run.called_off = frame.run.called_off or (frame.parent is None and _is_order(why))
+        if frame.parent is None and _is_order(why):
+            frame.run.called_off = frame.run.called_off or why
         if frame.run.epoch == 0:  # it is still on its way to the store
             self.active.call_off(frame.run.id, why)
         self._dispatch.recording.notice(frame, why.message, why.code)
@@ -500,7 +501,8 @@ class RootRuns:
             case DuplicateRequest():
                 return await self._answer_duplicate(clean, submitted)
             case None:
-                return await self._wherever(clean, self._records.refused(clean, journal.TAKEN_OVER))
+                taken_over = self._records.refused(clean, journal.TAKEN_OVER)
+                return await self._wherever(clean, taken_over, self.active.why_called_off(clean.run))
 
     async def _execute_early(self, frame: Frame, clean: Request, submitting: Awaitable[Submitted]) -> Response:
         """Execute a request that changes nothing while it is being submitted: it and its outcome share a commit."""
@@ -595,8 +597,9 @@ class RootRuns:
         # Only outcomes after the agent's code began are kept: before that, the same request may come again. A cancel
         # stands, too: whoever sends the same again may not have heard of it.
         unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
-        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown or frame.run.called_off)
-        return await self._wherever(frame.request, ended)
+        why = frame.run.called_off
+        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown or why is not None)
+        return await self._wherever(frame.request, ended, why)
 
     async def _wherever(self, request: Request, ended: Response, why: Fault | None = None) -> Response:
         """Return how a run ended here; if another hub took it over, whoever waits here gets the outcome there.
