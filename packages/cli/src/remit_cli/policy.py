@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,8 +16,10 @@ from remit_cli.options import SubcommandGroup, deadline_option, json_option, tea
 from remit_cli.show.screen import many, print_beside, print_fields, print_json, print_table, spoken
 
 if TYPE_CHECKING:  # they bring the engine
-    from remit.protocol.envelope import Json
-    from remit_server.documents.verdicts import Explanation, Placing
+    from remit import Hub
+    from remit.protocol.envelope import Call, Json
+    from remit_cli.config.team import Team
+    from remit_server.documents.verdicts import Approving, Explanation, Placing
 
 
 @click.group(cls=SubcommandGroup)
@@ -107,15 +110,12 @@ def explain(
       remit policy explain teller pay --tool --input '{"to": "bob", "amount": 500}'
     """
     from remit.plugin import brought, named
-    from remit.protocol.envelope import USER, Call
+    from remit.protocol.envelope import Call
     from remit_cli.config.composition import hub_of
     from remit_cli.drive.order import read_task
     from remit_cli.places import importing, known_agent, placeholder_secrets, team_of
-    from remit_server.documents.verdicts import Approving, explanation, explanation_of_use
+    from remit_server.documents.verdicts import explanation
 
-    text, value = read_task(objective, given, capability)
-    if is_tool and (origin == USER or not isinstance(value, dict)):
-        raise click.UsageError("--tool needs an agent as FROM, and an object as --input: its arguments")
     of_calls = {
         "OBJECTIVE": objective,
         "--capability": capability,
@@ -125,8 +125,9 @@ def explain(
         "--simple": simple or None,
         "--lacks-data": lacks_data or None,
     }
-    if is_tool and (without := [name for name, option in of_calls.items() if option is not None]):
-        raise click.UsageError(f"{' and '.join(without)}: not for the use of a tool, which has --input alone")
+    text, value = read_task(objective, given, capability)
+    if is_tool:
+        _check_use(origin, value, of_calls)
     call = Call(
         target=target,
         objective=text,
@@ -141,25 +142,48 @@ def explain(
         known_agent(origin, team.everyone)
     with importing():
         hub = hub_of(team, environ=placeholder_secrets(team))  # it is not opened
-    approving = Approving(team.approvals.allow, team.approvals.otherwise)
-    own = False
     if is_tool:
-        # An agent in code may bring tools along, whose names are known only when it runs.
-        in_code = origin in team.agents and team.agents[origin].run is not None
-        own = in_code and target not in {*hub.tool_cards, *hub.cards[origin].tools}
-        arguments = cast("dict[str, Json]", value)
-        ruling = explanation_of_use(hub, origin, target, arguments, user, own=own, approving=approving)
+        ruling = _explanation_of_use(team, hub, origin, call, user)
     else:
         advisers = (named(bring()) for bring in brought("placing"))
         places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
-        ruling = explanation(hub, origin, call, user, approving=approving, place=next(places, None))
+        ruling = explanation(hub, origin, call, user, approving=_approving(team), place=next(places, None))
     if as_json:
         print_json(ruling)
     else:
         print_explanation(ruling, team.approvals.otherwise)
-        if own:
+        if is_tool and _is_unknown_tool(team, hub, origin, target):
             print_beside("", f"The team has no tool {target}: it is judged as one that {origin} brings along.")
     raise SystemExit(ruling.exit_code)
+
+
+def _check_use(origin: str, arguments: Json, of_calls: Mapping[str, object]) -> None:
+    """Refuse options that say nothing about the use of a tool."""
+    if origin == USER or not isinstance(arguments, dict):
+        raise click.UsageError("--tool needs an agent as FROM, and an object as --input: its arguments")
+    if without := [name for name, option in of_calls.items() if option is not None]:
+        raise click.UsageError(f"{' and '.join(without)}: not for the use of a tool, which has --input alone")
+
+
+def _explanation_of_use(team: Team, hub: Hub, origin: str, call: Call, user: str) -> Explanation:
+    """Explain what would happen if an agent used the tool that *call* names, with its input as arguments."""
+    from remit_server.documents.verdicts import explanation_of_use
+
+    tool, arguments = call.target or "", cast("dict[str, Json]", call.input)
+    own = _is_unknown_tool(team, hub, origin, tool)
+    return explanation_of_use(hub, origin, tool, arguments, user, own=own, approving=_approving(team))
+
+
+def _is_unknown_tool(team: Team, hub: Hub, origin: str, tool: str) -> bool:
+    """Return whether an agent in code may bring that tool along: the names of its own are known only when it runs."""
+    in_code = origin in team.agents and team.agents[origin].run is not None
+    return in_code and tool not in {*hub.tool_cards, *hub.cards[origin].tools}
+
+
+def _approving(team: Team) -> Approving:
+    from remit_server.documents.verdicts import Approving
+
+    return Approving(team.approvals.allow, team.approvals.otherwise)
 
 
 _SHOWN = {"allow": ("ok", "green"), "rewrite": ("rewrite", "cyan"), "ask": ("ask", "yellow")}
