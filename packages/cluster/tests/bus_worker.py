@@ -19,6 +19,7 @@ from remit_cluster.nats.connection import BusSettings
 # a worker may come too late to renew it.
 LEASE_MS = int(os.environ.get("BUS_LEASE_MS", "3000"))
 LONG_LEASE_MS = 8_000
+PRESENCE_S = 2.0
 CARDS = [
     AgentCard(name="slow", concurrency=2),
     AgentCard(name="steady", concurrency=2, resumable=True),
@@ -58,7 +59,7 @@ async def main(url: str, team: str, folder: Path, version: str = "1.0", *agents:
     hosted = agents or [card.name for card in CARDS]
     hub = hub_in(folder, team, version, hosted)
     calls = [card for card in CARDS if card.name not in hosted]
-    bus = join_bus(hub, BusSettings(url=url, presence_s=2.0), name=team, calls=calls)
+    bus = join_bus(hub, BusSettings(url=url, presence_s=PRESENCE_S), name=team, calls=calls)
     hub.reconfigure(cards=[replace(card, version=version) for card in hub.cards.values()])
     async with hub:
         print("ready", flush=True)

@@ -70,6 +70,8 @@ class Presence:
         self._on_card = received
         self._watched: dict[str, dict[str, PublishedCard]] = {}
         """The agents that are watched, with the cards of their hosts."""
+        self._unread: set[str] = set()
+        """Those of them whose cards could not be read yet."""
         self._watches_all = False
         self._beats: dict[str, tuple[float, Heartbeat]] = {}
         """The last heartbeats of the hosts of watched agents, and when they were heard."""
@@ -194,7 +196,7 @@ class Presence:
     def _present(self, hub: str) -> Heartbeat | None:
         """Return the last heartbeat of a hub that is present."""
         received, beat = self._beats.get(hub) or _NEVER
-        return beat if received >= asyncio.get_running_loop().time() - self._lives_s else None
+        return beat if received > asyncio.get_running_loop().time() - self._lives_s else None
 
     async def _forget(self) -> None:
         """Forget hubs that are silent for longer than their cards are kept: they are gone, and not stopped."""
@@ -221,12 +223,14 @@ class Presence:
 
     async def watch(self, agent: str) -> None:
         """Know the hosts of an agent from now on; without NATS, once it is there."""
-        if agent in self._watched:
+        if agent in self._watched and agent not in self._unread:
             return
-        self._watched[agent] = {}
+        self._watched.setdefault(agent, {})
+        self._unread.discard(agent)
         try:
             await self._listen([agent])
-        except LOST as error:  # it is read after the next connection
+        except LOST as error:  # it is read when it is needed again, or after the next connection
+            self._unread.add(agent)
             log.debug("the hosts of %s cannot be read: %s", agent, in_words(error))
 
     async def unwatch(self, agent: str) -> None:
@@ -273,9 +277,10 @@ class Presence:
         entries = await self._entries(self._subjects.agents, subjects)
         noted = [_hub(each) for each in entries if self._note_card(each, stored=True)]
         new = list(dict.fromkeys(hub for hub in noted if hub not in self._beats))
+        silent_since = asyncio.get_running_loop().time() - self._lives_s
         for hub in new:
-            # A hub that was killed leaves its cards behind, and no heartbeat.
-            self._beats[hub] = _NEVER
+            # A hub that was killed leaves its cards behind, and no heartbeat. They count until they are forgotten.
+            self._beats[hub] = (silent_since, Heartbeat(hub))
             await self._connection.subscribe(self._subjects.heartbeat(hub), self._receive_beat)
         if new:
             beats = await self._entries(self._subjects.hosts, [self._subjects.heartbeat(hub) for hub in new])
