@@ -73,6 +73,26 @@ def test_its_agent_is_given_a_token_and_its_user_the_words(folder: Path) -> None
     assert "W-17" not in python(folder, REMIT, "audit", "export")
 
 
+def test_its_station_is_reached_by_its_address(folder: Path) -> None:
+    answer = json.loads(python(folder, REMIT, "run", "station", "How is it?", "--json").splitlines()[-1])
+    assert answer["result"] == "weather://bern/7 says: sunny"
+    assert "weather://bern/7" in python(folder, REMIT, "agents", "show", "station")
+    (folder / "remit.toml").write_text('[agents.station]\naddress = "snow://bern"\n')
+    why = "no installed plugin reaches agents at `snow:`; there are some for `weather:`"
+    assert f"remit.toml:2 agents.station.address: {why}" in python(folder, REMIT, "validate")
+
+
+def test_its_guard_judges_in_every_hub(folder: Path) -> None:
+    answer = json.loads(python(folder, REMIT, "run", "station", "Send a storm", "--json").splitlines()[-1])
+    assert (answer["status"], answer["fault"]["code"]) == ("refused", "PERMISSION_DENIED")
+    assert "Nobody asks for a storm." in python(folder, REMIT, "policy", "guards")
+
+
+def test_its_companion_reads_the_record_while_the_hub_is_open(folder: Path) -> None:
+    python(folder, REMIT, "run", "station", "How is it?", "--json")
+    assert (folder / "runs.txt").read_text() == "1"
+
+
 def test_its_section_is_checked(folder: Path) -> None:
     (folder / "remit.toml").write_text('[weather]\nplace = "nowhere"\n')
     assert "remit.toml:2 weather.place: there is no weather" in python(folder, REMIT, "validate")

@@ -86,7 +86,9 @@ def show(
 def print_agents(team: Team, *, as_json: bool) -> None:
     """Print one row for each agent and workflow."""
     steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
-    elsewhere = {name: each.peer or each.card or each.device or "" for name, each in team.agents.items()}
+    elsewhere = {
+        name: each.peer or each.card or each.device or each.address or "" for name, each in team.agents.items()
+    }
     cards = cards_of(team)
     if (hubs := team_hubs(team)) is not None:
         try:
@@ -142,7 +144,7 @@ def print_agent(agent: str, team: Team, *, as_json: bool) -> None:
         workflow=workflow and workflow.workflow(agent),
         peer=section and section.peer,
         remote=section and section.remote,
-        address=section and (team.peers[section.peer].url if section.peer else section.card),
+        address=section and (team.peers[section.peer].url if section.peer else section.card or section.address),
         device=section and section.device,
         called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
         authority=authority_of(card, limits),

@@ -43,14 +43,14 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
     Example:
       remit policy guards
     """
-    from remit.policy.guards import GUARDS
+    from remit.runtime.preview import guards_with
     from remit_cli.config.composition import guards_of
     from remit_cli.config.team_search import find_team
     from remit_cli.places import team_of
     from remit_server.documents.verdicts import Guards, guard_lines
 
     team = team_of(team_file, overrides) if find_team(team_file) else None
-    lines = guard_lines((*GUARDS, *(guards_of(team) if team is not None else ())))
+    lines = guard_lines(guards_with(guards_of(team) if team is not None else ()))
     if as_json:
         print_json(Guards(guards=lines))
     else:

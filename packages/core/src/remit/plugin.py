@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from remit.agents.cards import AgentOptions
     from remit.agents.function import AgentFunction
     from remit.hub.hub import Hub
-    from remit.policy.verdict import Detector
+    from remit.policy.verdict import Detector, Guard
     from remit.protocol.card import AgentCard
     from remit.runtime.brief import Agent
-    from remit.runtime.ports import Store, Summarizer
+    from remit.runtime.ports import Companion, Store, Summarizer
     from remit.runtime.text_reader import TextReader
 
 GROUP = "remit.plugins"
@@ -56,10 +56,24 @@ class Hooks(Protocol):
         """
         ...
 
+    def companions(self, hub: "Hub") -> "Iterable[Companion]":
+        """Return what opens and closes with a hub; it can read the record of the hub, which is not open yet.
+
+        def companions(hub): return [RainGauge(hub.events())]
+        """
+        ...
+
     def detectors(self) -> "Sequence[Detector]":
         """Return more detectors of personal data and secrets, beside those that are brought for `redaction`.
 
         def detectors(): return [lambda text: [Finding(*m.span(), "BADGE") for m in BADGE.finditer(text)]]
+        """
+        ...
+
+    def guards(self) -> "Iterable[Guard]":
+        """Return what judges each delegation and each use of a tool in every hub, after the guards of Remit.
+
+        def guards(): return [no_picnic_in_rain]
         """
         ...
 
@@ -83,6 +97,15 @@ class Hooks(Protocol):
         """Return what finds personal data and secrets in texts; the first plugin that brings it is asked.
 
         def redaction(): return detector_pipeline()
+        """
+        ...
+
+    def remotes(self) -> Mapping[str, str]:
+        """Return the addresses of what reaches agents elsewhere, by the scheme of their `address` in the team file.
+
+        It is called with the address of an agent, and returns a `Remote`.
+
+        def remotes(): return {"weather": "remit_weather.stations:Station"}
         """
         ...
 

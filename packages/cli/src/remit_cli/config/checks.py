@@ -16,7 +16,7 @@ from remit.protocol.problems import WrongPart, did_you_mean, metas
 from remit.runtime.registry import team_invalid
 from remit_cli.config.code import CodeError, agent_at, code_at, seen, tool_at, unseen
 from remit_cli.config.origins import Place, kind_at
-from remit_cli.config.team import Names, TeamFile, hosted, is_hosted, sections
+from remit_cli.config.team import Names, TeamFile, hosted, is_hosted, remotes, sections
 from remit_redaction.pipeline import KINDS, detector_pipeline
 
 # Secrets that are recognisable anywhere. A password is known only by the words around it, which a prompt may also use.
@@ -187,10 +187,13 @@ def undecided(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Return agents that do not have exactly one of code, model or remote location, and keys that do not apply."""
     for name, agent in team.agents.items():
         place, keys = ("agents", name), values["agents"][name]
-        kinds = [kind for kind in ("run", "model", "peer", "card", "device") if kind in keys]
+        kinds = [kind for kind in ("run", "model", "peer", "card", "device", "address") if kind in keys]
         if not kinds:
             needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
-            where = "`peer`, the hub where it runs, or `card`, the URL of its A2A card, or `device`, which shares it"
+            where = (
+                "`peer`, the hub where it runs, or `card`, the URL of its A2A card, or `device`, which shares it, or "
+                "`address`, for a plugin that reaches it"
+            )
             yield WrongPart(place, f"{needs}, or {where}")
             continue
         if len(kinds) > 1:
@@ -207,7 +210,11 @@ def undecided(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
         if kinds != ["card"]:
             for key in _OF_CARDS & keys.keys():
                 yield WrongPart((*place, key), f"`{key}` is for an agent that has a `card`")
-        if kinds[0] in ("peer", "card", "device"):
+        if agent.address is not None and (scheme := agent.address.partition(":")[0]) not in (known := remotes()):
+            those = ", ".join(f"`{each}:`" for each in sorted(known)) or "no others"
+            why = f"no installed plugin reaches agents at `{scheme}:`; there are some for {those}"
+            yield WrongPart((*place, "address"), why)
+        if kinds[0] in ("peer", "card", "device", "address"):
             for key in _OF_CODE & keys.keys():
                 yield WrongPart((*place, key), f"`{key}` is for an agent that runs here; its own hub sets it")
         if kinds == ["device"] and "authority" in keys:

@@ -10,10 +10,10 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.agents.cards import AgentOptions, RemoteOptions, Sandbox
+from remit.agents.cards import AgentOptions, RemoteOptions, Sandbox, remote_card
 from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
-from remit.plugin import install_command
+from remit.plugin import install_command, named
 from remit.policy.verdict import Guard
 from remit.protocol.card import CONCURRENCY
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
@@ -28,7 +28,7 @@ from remit_cli.config.origins import Place, dotted
 from remit_cli.config.resources import detector_of, model_agent, store_of, summarizer_of
 from remit_cli.config.rules import guard_of
 from remit_cli.config.sections.agents import AgentSection
-from remit_cli.config.team import Composition, Team, file_keys, is_hosted, sections
+from remit_cli.config.team import Composition, Team, file_keys, is_hosted, remotes, sections
 from remit_cli.config.values import Section, in_code
 from remit_cli.processes.isolation import configure_isolation
 from remit_server.model_prices import PriceBook
@@ -133,6 +133,9 @@ def _add_agents(made: Composition, held: Any) -> None:
             _connect(hub, team, name, agent, agent.peer, environ, held)
         elif agent.card is not None:
             _connect_a2a(hub, team, name, agent, agent.card, environ)
+        elif agent.address is not None:
+            reach = named(remotes()[agent.address.partition(":")[0]])
+            hub.register(remote_card(name, remote_options(team, agent)), reach(agent.address))
         elif not any(each.connect(made, name, agent) for each in sections()) and is_hosted(team, name):
             _add_agent(hub, team, name, agent, environ)
 

@@ -296,6 +296,11 @@ def is_hosted(team: TeamFile, agent: str) -> bool:
     return all(each.hosts(team, agent) for each in sections())
 
 
+def remotes() -> dict[str, str]:
+    """Return the addresses of what reaches agents elsewhere, by the scheme of their `address`: plugins bring them."""
+    return {scheme: code for bring in brought("remotes") for scheme, code in bring().items()}
+
+
 def hosted(team: TeamFile) -> dict[str, AgentSection]:
     """Return the agents that a hub with this file runs itself."""
     return {name: agent for name, agent in team.agents.items() if is_hosted(team, name)}
@@ -309,7 +314,7 @@ def team_schema() -> dict[str, Any]:
         properties = definitions.get(section.__name__, {}).get("properties", {})
         for key, meaning in meanings(section).items():
             properties[key] = {"description": meaning, **properties[key]}
-    kinds = ("run", "model", "peer", "card", "device")
+    kinds = ("run", "model", "peer", "card", "device", "address")
     definitions[AgentSection.__name__]["oneOf"] = [{"required": [kind]} for kind in kinds]
     definitions[StepSection.__name__]["anyOf"] = [{"required": ["agent"]}, {"required": ["capability"]}]
     definitions[WorkflowSection.__name__]["required"] = ["steps"]

@@ -148,6 +148,9 @@ Money = Annotated[
 Url = Annotated[
     str, _text("address", r"https?://[^\s]+", 'expected the address of a server, such as "https://example.com:8443"')
 ]
+SchemeAddress = Annotated[
+    str, _text("address", r"[a-z][a-z0-9+.-]*:\S+", 'expected an address with a scheme, such as "weather://bern"')
+]
 ModelName = Annotated[str, _text("model", r"\S{1,200}", 'expected the name of a model, such as "openai:gpt-5-mini"')]
 PublicKey = Annotated[
     str,

@@ -22,7 +22,6 @@ from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
 from remit.plugin import brought
 from remit.policy.breaker import BreakerSettings
-from remit.policy.guards import GUARDS
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender
 from remit.policy.routing import Ranked
@@ -71,7 +70,7 @@ from remit.runtime.ports import (
     Workspace,
 )
 from remit.runtime.ports.agents import ConversationReader
-from remit.runtime.preview import CallPreview, HubSettings, TeamChange, preview, preview_use
+from remit.runtime.preview import CallPreview, HubSettings, TeamChange, guards_with, preview, preview_use
 from remit.runtime.purse import Prices, priced
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
@@ -204,7 +203,7 @@ class Hub:
             transport=LocalTransport(),
             clock=clock,
             limits=limits if authority is None else replace(limits, authority=authority),
-            guards=(*GUARDS, *guards),
+            guards=guards_with(guards),
             approver=InboxApprover(store) if approver == "inbox" else approver,
             redactor=Redactor(_installed_detector() if redaction is True else redaction or None, vault_key),
             sessions=Sessions(store, clock, count, reader, workspace),
@@ -226,6 +225,9 @@ class Hub:
         """What the agents were made of, by name, for those that were given as a value."""
         self._kept: dict[type, object] = {}
         self._metrics: HubMetrics | None = None
+        for bring in brought("companions"):
+            for companion in bring(self):
+                self.accompany(companion)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -603,7 +605,7 @@ class Hub:
                 raise team_invalid(
                     f"the concurrency and queue of `{card.name}` cannot be changed while the hub is open"
                 )
-        judges = parts.guards if guards is None else (*GUARDS, *guards)
+        judges = parts.guards if guards is None else guards_with(guards)
         parts.registry.replace(cards)
         parts.limits = limits or parts.limits
         parts.ledger.settings = breaker or parts.ledger.settings

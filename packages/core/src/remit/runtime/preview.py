@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
+from remit.plugin import brought
 from remit.policy.breaker import BreakerSettings
 from remit.policy.guards import GUARDS, TOOL_GUARDS
 from remit.policy.limits import Limits
@@ -32,6 +33,11 @@ class HubSettings(NamedTuple):
     breaker: BreakerSettings
     guards: tuple[Guard, ...]
     """The guards before the schema and redaction, in order; the team's own last."""
+
+
+def guards_with(own: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Return the guards of a hub, in order: those of Remit, those that plugins bring, and its *own*."""
+    return (*GUARDS, *(guard for bring in brought("guards") for guard in bring()), *own)
 
 
 class TeamChange(NamedTuple):
@@ -88,7 +94,7 @@ def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:
     registry = copy(parts.registry)
     registry.agents = dict(registry.agents)
     registry.replace(change.cards)
-    return replace(parts, registry=registry, limits=change.limits, guards=(*GUARDS, *change.guards))
+    return replace(parts, registry=registry, limits=change.limits, guards=guards_with(change.guards))
 
 
 def _preview(

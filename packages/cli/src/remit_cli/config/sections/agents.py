@@ -34,6 +34,7 @@ from remit_cli.config.values import (
     Positive,
     PublicKey,
     Run,
+    SchemeAddress,
     Secret,
     Section,
     StepAfter,
@@ -54,7 +55,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
 
     run: Run | None = None
     """The agent's code, imported with the team file's folder on the path: a function, a `ModelAgent`, or an agent of a
-    framework. An agent has one of `run`, `model`, `peer`, `card` and `device`."""
+    framework. An agent has one of `run`, `model`, `peer`, `card`, `device` and `address`."""
     model: ModelName | None = None
     """The language model behind the agent, which uses the hub's tools: `provider:name` as in pydantic-ai, or the
     model's name on the server at `base_url`."""
@@ -102,6 +103,8 @@ class AgentSection(Section, frozen=True, kw_only=True):
     device: DeviceName | None = None
     """The device that shares the agent, by name or id; see `remit docs shared-agents`. Calls are end-to-end
     encrypted."""
+    address: SchemeAddress | None = None
+    """The address of an agent that an installed plugin reaches, by its scheme: `weather://bern`."""
     max_hop_count: Count = 2
     """Maximum hops of a task on its way to the `device`; the hop from here to there is 1."""
     description: str | None = None
