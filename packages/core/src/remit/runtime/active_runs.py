@@ -69,7 +69,7 @@ class ActiveRuns:
         self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
         """Runs that wait for a person or another hub, and why they need not wait any more."""
         self._called_off: dict[str, Fault] = {}
-        """Runs that were cancelled before they were admitted."""
+        """Runs that must not start, or were cancelled, and why."""
 
     def launch(self, request: Request, content: bytes, work: Coroutine[None, None, Response]) -> ActiveRun:
         """Run a root request in its own task; *content* is the digest of the request."""
@@ -133,11 +133,11 @@ class ActiveRuns:
             going.decide()
 
     def call_off(self, run: str, why: Fault) -> None:
-        """Note that a run must not start; the first reason counts."""
+        """Note that a run must not start, or is cancelled; the first reason counts."""
         self._called_off.setdefault(run, why)
 
     def why_called_off(self, run: str) -> Fault | None:
-        """Return why a run must not start, if it was called off."""
+        """Return why a run must not start, or was cancelled, if it was called off."""
         return self._called_off.get(run)
 
     def interrupt(self, task: asyncio.Task[Response], why: Fault) -> bool:

@@ -104,7 +104,6 @@ class Run:
     """The tree of delegations under one root request."""
 
     __slots__ = (
-        "called_off",
         "changed_at",
         "changes",
         "epoch",
@@ -161,8 +160,6 @@ class Run:
         """How many of its refusals are recorded."""
         self.handed_back = False
         """Whether it stops here only to be resumed elsewhere."""
-        self.called_off: Fault | None = None
-        """Why somebody cancelled it, if somebody did."""
         self.unsaved = False
         """Whether something that must not be done twice was done and may not be stored yet."""
         self.steps = steps

@@ -291,9 +291,8 @@ class RootRuns:
             if going is not None:  # it is still being admitted, and will see that it must not start
                 self.active.call_off(going.run, why)
             return going is not None
-        if frame.parent is None and _is_order(why):
-            frame.run.called_off = frame.run.called_off or why
-        if frame.run.epoch == 0:  # it is still on its way to the store
+        # A run that is still on its way to the store must not start; one that another hub has is stopped there.
+        if frame.run.epoch == 0 or (frame.parent is None and _is_order(why)):
             self.active.call_off(frame.run.id, why)
         self._dispatch.recording.notice(frame, why.message, why.code)
         self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
@@ -373,8 +372,8 @@ class RootRuns:
                 ended = await self._records.refuse(request, error.fault, keep=kept)
                 return await self._wherever(request, ended, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
-            why = self.active.why_called_off(request.run)
-            if why is not None and _is_order(why) and request.id != request.run:
+            why = self._cancel_of(request.run)
+            if why is not None and request.id != request.run:
                 self._cancelled.append((request, content, why))
             return self._records.refused(request, error.fault)
         finally:
@@ -501,8 +500,7 @@ class RootRuns:
             case DuplicateRequest():
                 return await self._answer_duplicate(clean, submitted)
             case None:
-                taken_over = self._records.refused(clean, journal.TAKEN_OVER)
-                return await self._wherever(clean, taken_over, self.active.why_called_off(clean.run))
+                return await self._wherever(clean, self._records.refused(clean, journal.TAKEN_OVER))
 
     async def _execute_early(self, frame: Frame, clean: Request, submitting: Awaitable[Submitted]) -> Response:
         """Execute a request that changes nothing while it is being submitted: it and its outcome share a commit."""
@@ -546,11 +544,14 @@ class RootRuns:
         return newer if newer is not None and newer.same_content and newer.run != run else None
 
     async def _attach(self, request: Request, run: str, *, began: bool = False) -> Response:
-        """Wait for another process to finish the same request, for at most this request's time; pass a cancel on.
+        """Wait for another process to finish the same request, for at most this request's time; pass each cancel on.
 
         If it *began* here, it also waits for a store that is away: nothing else is known of it here.
         """
-        waiting: Awaitable[Response | None] = self._dispatch.parts.store.wait(run)
+        why = self._cancel_of(request.run)
+        waiting: Awaitable[Response | None] = (
+            self._dispatch.parts.store.wait(run) if why is None else self.pass_cancel_on(run, why)
+        )
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
                 while True:
@@ -577,6 +578,11 @@ class RootRuns:
         why = fault(Code.OUTCOME_UNKNOWN, f"the same request, run {run}, is in progress and {until}", suggestion=again)
         return self._records.refused(request, why)
 
+    def _cancel_of(self, run: str) -> Fault | None:
+        """Return why somebody cancelled a run here, if somebody did."""
+        why = self.active.why_called_off(run)
+        return why if why is not None and _is_order(why) else None
+
     async def pass_cancel_on(self, run: str, why: Fault) -> None:
         """Tell the hub that executes a run, or will, to stop it, once the store can be used."""
         parts, reason = self._dispatch.parts, why.message.removeprefix("cancelled: ")
@@ -597,9 +603,9 @@ class RootRuns:
         # Only outcomes after the agent's code began are kept: before that, the same request may come again. A cancel
         # stands, too: whoever sends the same again may not have heard of it.
         unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
-        why = frame.run.called_off
-        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown or why is not None)
-        return await self._wherever(frame.request, ended, why)
+        cancelled = self._cancel_of(frame.run.id) is not None
+        ended = await self._records.finish(frame.run, response, keep=frame.ran or unknown or cancelled)
+        return await self._wherever(frame.request, ended)
 
     async def _wherever(self, request: Request, ended: Response, why: Fault | None = None) -> Response:
         """Return how a run ended here; if another hub took it over, whoever waits here gets the outcome there.
