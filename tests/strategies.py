@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from remit.protocol.card import AgentCard, Capability, Rate
+from remit.protocol.conditions import ValueBounds
 from remit.protocol.envelope import (
     VERSION,
     Answer,
@@ -33,6 +34,12 @@ names = st.text(
     st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\u2028\u2029"), min_size=1, max_size=20
 )
 name_sets = st.frozensets(names, max_size=3)
+# Also comparisons that compare with no number: they are refused by a guard, not by the codec.
+_values = st.text(max_size=8) | st.integers(-MAX_INTEGER, MAX_INTEGER) | st.booleans()
+_bounds = st.builds(ValueBounds, in_=st.none() | st.tuples(_values), at_most=st.none() | st.integers(0, 99).map(float))
+conditions = _values | st.sampled_from(["<= 100", "> 5", "b*"]) | st.lists(_values, max_size=2).map(tuple) | _bounds
+terms = st.dictionaries(names, conditions, max_size=2)
+tool_limits = name_sets | st.dictionaries(names, terms | st.lists(terms, max_size=2).map(tuple), max_size=2)
 priorities = st.sampled_from(Priority)
 
 scalars = (
@@ -65,7 +72,7 @@ remits = st.builds(
     tokens=counts,
     chain=several(names),
     context_tokens=counts,
-    tools=optional(name_sets),
+    tools=optional(tool_limits),
     targets=optional(name_sets),
     may_delegate=st.booleans(),
     priority=priorities,
@@ -171,7 +178,7 @@ calls = st.builds(
     deadline_ms=optional(counts),
     max_depth=optional(counts),
     context_tokens=optional(counts),
-    tools=optional(name_sets),
+    tools=optional(tool_limits),
     targets=optional(name_sets),
     may_delegate=st.booleans(),
     priority=optional(priorities),

@@ -1649,10 +1649,16 @@ export interface components {
             /** @description The tokens that may be spent. */
             tokens: number;
             /**
-             * @description The tools that it may use; None: no bound.
+             * @description The tools that it may use, with conditions on their arguments; None: no bound.
              * @default null
              */
-            tools: string[] | null;
+            tools: string[] | {
+                [key: string]: {
+                    [key: string]: string | number | boolean | (string | number | boolean)[] | components["schemas"]["ValueBounds"];
+                } | {
+                    [key: string]: string | number | boolean | (string | number | boolean)[] | components["schemas"]["ValueBounds"];
+                }[];
+            } | null;
             /** @description The user for whom everything is done. */
             user: string;
         };
@@ -2498,10 +2504,17 @@ export interface components {
              */
             targets: string[] | null;
             /**
-             * @description The tools that it may use; None: all of its own.
+             * @description The tools that it may use: names, or by name conditions on the arguments, as of a rule's `where`:
+             *     `{"pay": {"amount": "<= 100", "to": ["bob"]}}`. All that its callers set holds, too. None: all of its own.
              * @default null
              */
-            tools: string[] | null;
+            tools: string[] | {
+                [key: string]: {
+                    [key: string]: string | number | boolean | (string | number | boolean)[] | components["schemas"]["ValueBounds"];
+                } | {
+                    [key: string]: string | number | boolean | (string | number | boolean)[] | components["schemas"]["ValueBounds"];
+                }[];
+            } | null;
             /** @default null */
             traceparent: string | null;
             /** @default null */
@@ -2590,6 +2603,42 @@ export interface components {
             /** @description Tokens of runs of this day (UTC) that ended, as recorded. */
             spent: number;
             user: string;
+        };
+        /**
+         * ValueBounds
+         * @description What a value has to be: all that is set holds.
+         */
+        ValueBounds: {
+            /**
+             * @description More than this.
+             * @default null
+             */
+            above: number | null;
+            /**
+             * @description This or more.
+             * @default null
+             */
+            at_least: number | null;
+            /**
+             * @description This or less.
+             * @default null
+             */
+            at_most: number | null;
+            /**
+             * @description Less than this.
+             * @default null
+             */
+            below: number | null;
+            /**
+             * @description One of these.
+             * @default null
+             */
+            in: (string | number | boolean)[] | null;
+            /**
+             * @description None of these.
+             * @default null
+             */
+            not_in: (string | number | boolean)[] | null;
         };
         /**
          * VerificationProgress

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.conditions import Condition, ValueBounds
 from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
+from remit.protocol.conditions import Condition, ValueBounds
 from remit.protocol.envelope import Handoff
 from remit.protocol.errors import Code
 from remit.protocol.files import File

@@ -2,14 +2,15 @@
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
-from remit.policy.guards import known_target, permission, tools, user
+from remit.policy.guards import arguments, guards_of_use, known_target, permission, tools, user
 from remit.policy.limits import Limits
-from remit.policy.verdict import ALLOW, Facts, Verdict
+from remit.policy.verdict import ALLOW, Facts, Refuse, Verdict
 from remit.protocol.card import Capability
-from remit.protocol.envelope import NOBODY, Handoff, Source
+from remit.protocol.envelope import NOBODY, Handoff, Json, Source
 from remit.protocol.errors import Code
-from remit.protocol.remit import meet
+from remit.protocol.remit import Tools, meet
 from samples import a_card, a_remit, a_request, code_of
 from strategies import name_sets, optional
 
@@ -156,6 +157,55 @@ def test_a_caller_cannot_pass_on_a_tool_that_its_own_remit_leaves_out() -> None:
     held = a_remit(tools=frozenset({"read"}))
     facts = Facts(target=CODER, held=held, asked_tools=frozenset({"read", "write"}))
     assert code_of(tools(a_request(), facts)) is Code.TOOL_NOT_ALLOWED
+
+
+def test_conditions_on_arguments_name_tools_as_names_do() -> None:
+    limits = {"read": {"path": "/tmp/*"}}
+    held, facts = a_remit(tools=limits), Facts(target=CODER, asked_tools=frozenset(limits))
+    assert tools(a_request(remit=held), replace(facts, held=held)) == ALLOW
+    more = replace(facts, held=held, asked_tools=frozenset({"read", "write"}))
+    assert code_of(tools(a_request(remit=held), more)) is Code.TOOL_NOT_ALLOWED
+
+
+def test_a_comparison_without_a_number_is_refused_with_its_place() -> None:
+    remit = a_remit(tools={"look": {}, "pay": ({"to": "bob"}, {"amount": "<= much"})})
+    verdict = tools(a_request(remit=remit), Facts(target=CODER))
+    assert isinstance(verdict, Refuse)
+    assert (verdict.fault.code, verdict.fault.message) == (
+        Code.INPUT_VALIDATION_FAILED,
+        "tools.pay.amount: `<= much` compares with no number; write it like `> 500`",
+    )
+
+
+LIMITS: Tools = {"pay": ({"amount": "<= 100"}, {"to": ("bob", "ann")}), "look": {}}
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "expected"),
+    [
+        ("pay", {"amount": 100, "to": "bob"}, None),
+        ("pay", {"amount": 100, "to": ["bob", "ann"]}, None),
+        ("look", {"at": "all"}, None),
+        ("pay", {"amount": 101, "to": "bob"}, '`amount` is "<= 100"'),
+        ("pay", {"amount": 100, "to": ["bob", "eve"]}, '`to` is ["bob","ann"]'),  # every one has to be allowed
+        ("pay", {"amount": 100, "to": []}, '`to` is ["bob","ann"]'),
+        ("pay", {"amount": 100}, '`to` is ["bob","ann"]'),  # missing
+        ("pay", {"amount": "much", "to": "bob"}, '`amount` is "<= 100"'),  # of another kind
+    ],
+)
+def test_a_use_of_a_tool_keeps_to_the_conditions_of_the_remit(tool: str, given: Json, expected: str | None) -> None:
+    verdict = arguments(a_request(target=tool, input=given, remit=a_remit(tools=LIMITS)), Facts(target=None))
+    if expected is None:
+        assert verdict == ALLOW
+    else:
+        assert isinstance(verdict, Refuse)
+        assert verdict.fault.code is Code.TOOL_NOT_ALLOWED
+        assert verdict.fault.message == f"the remit of prime allows tool pay only where {expected}"
+
+
+def test_the_remit_refuses_before_and_after_the_guards_of_the_team() -> None:
+    """Nobody is asked about what is refused anyway, and no guard may widen what it rewrites."""
+    assert [each for each in guards_of_use((user,)) if each in (arguments, user)] == [arguments, user, arguments]
 
 
 @given(name_sets, optional(name_sets), optional(name_sets))

@@ -15,10 +15,11 @@ from remit.policy.restoring import of_kinds, restore, reveal
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
 from remit.protocol.card import Capability
 from remit.protocol.codec import checked, encode
+from remit.protocol.conditions import ValueBounds
 from remit.protocol.envelope import Artifact, ContextFilter, Handoff, Request, Response, Source
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.records import Approval, Notice, Progress, Refusal, ToolUse
-from samples import a_card, a_request, a_response
+from samples import a_card, a_remit, a_request, a_response
 from strategies import json_values, requests, responses
 
 KEY = b"k" * 32
@@ -716,3 +717,18 @@ def test_what_may_be_the_beginning_of_a_token_is_not_let_go() -> None:
             return [Finding(20, len(text), "EMAIL")]
 
     assert settled("", text, Sealing(bytes(32), Late()), {}) == ("x ", 2)
+
+
+def test_conditions_on_arguments_are_redacted_as_the_arguments_are_and_names_of_tools_are_not() -> None:
+    limits = {"mail": ({"to": (ALICE, "bob")}, {"cc": f"* {BOB}", "size": ValueBounds(not_in=(ALICE,), at_most=9)})}
+    request = a_request(remit=a_remit(tools=limits), objective="Write to her")
+    verdict = redaction(request, Facts(target=None, sealing=SEALING))
+    assert isinstance(verdict, Rewrite)
+    tools = verdict.request.remit.tools
+    alice, bob = token("MAIL", ALICE), token("MAIL", BOB)
+    assert tools == {
+        "mail": ({"to": (alice, "bob")}, {"cc": f"* {bob}", "size": ValueBounds(not_in=(alice,), at_most=9)})
+    }
+    assert restore(verdict.request, verdict.struck) == request
+    named = replace(request, remit=a_remit(tools=frozenset({ALICE})), hints=("quickly",))
+    assert redaction(named, Facts(target=None, sealing=SEALING)) == ALLOW

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.codec import decode, encode
-from remit.protocol.remit import URGENCY, Priority, Remit, meet
+from remit.protocol.conditions import ValueBounds, checked_condition, holds
+from remit.protocol.remit import URGENCY, Priority, Remit, Tools, meet, meet_tools, terms_of, tools_within
 from samples import a_remit
-from strategies import counts, name_sets, names, optional, priorities, remits
+from strategies import counts, name_sets, names, optional, priorities, remits, tool_limits
 
 # What a caller may ask for is its own affair: also the impossible is asked for.
 wishes = st.integers(-10, 10_000)
@@ -22,7 +23,7 @@ narrowings: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "tokens": wishes,
         "max_depth": optional(wishes),
         "context_tokens": optional(wishes),
-        "tools": optional(name_sets),
+        "tools": optional(tool_limits),
         "targets": optional(name_sets),
         "may_delegate": st.booleans(),
         "priority": optional(priorities),
@@ -36,7 +37,7 @@ roots = remits.flatmap(lambda remit: st.integers(0, 100).map(lambda depth: repla
     max_depth=st.integers(0, 10),
     time_ms=st.integers(0, 10_000),
     tokens=st.integers(0, 10_000),
-    tools=optional(name_sets),
+    tools=optional(tool_limits),
     targets=optional(name_sets),
     cost=optional(st.integers(0, 10_000)),
 )
@@ -76,7 +77,53 @@ def test_no_descendant_has_more_money_than_its_ancestor(lineage: list[Remit]) ->
 @given(lineages())
 def test_no_descendant_may_use_a_tool_that_its_ancestor_may_not(lineage: list[Remit]) -> None:
     """O6: the caller can restrict the callee's tools, never widen them."""
-    assert all(bounded_by(parent.tools, child.tools) for parent, child in pairwise(lineage))
+    for parent, child in pairwise(lineage):
+        assert parent.tools is None or (child.tools is not None and tools_within(child.tools, parent.tools))
+
+
+TERMS = st.dictionaries(
+    st.sampled_from(["amount", "to"]),
+    st.sampled_from(
+        ["<= 2", "> 1", 1, "bob", "b*", ("bob", "eve"), ValueBounds(not_in=("eve", 3)), ValueBounds(below=3)]
+    ),
+    max_size=2,
+)
+PAY, LOOK = st.just("pay"), st.just("look")
+LIMITS = optional(
+    st.frozensets(PAY | LOOK) | st.dictionaries(PAY | LOOK, TERMS | st.lists(TERMS, max_size=2).map(tuple))
+)
+VALUES = st.integers(0, 4) | st.sampled_from(["bob", "eve", "ann"])
+ARGUMENTS = st.dictionaries(st.sampled_from(["amount", "to"]), VALUES | st.lists(VALUES, max_size=2))
+
+
+def may_use(tools: Tools | None, tool: str, arguments: dict[str, Any]) -> bool:
+    """Return whether a bound on tools allows a use of one with these arguments."""
+    return tools is None or (
+        tool in tools
+        and all(
+            holds(checked_condition(condition), arguments, path, every=True)
+            for terms in terms_of(tools, tool)
+            for path, condition in terms.items()
+        )
+    )
+
+
+@given(st.lists(LIMITS, min_size=1, max_size=5), PAY | LOOK, ARGUMENTS)
+def test_a_use_of_a_tool_is_allowed_if_and_only_if_all_bounds_above_allow_it(
+    limits: list[Tools | None], tool: str, arguments: dict[str, Any]
+) -> None:
+    remit = a_remit(tools=limits[0])
+    for each in limits[1:]:
+        remit = remit.narrow(caller="tag@hub", time_ms=1_000, tokens=100, tools=each)
+    assert may_use(remit.tools, tool, arguments) == all(may_use(each, tool, arguments) for each in limits)
+
+
+@given(LIMITS, LIMITS, PAY | LOOK, ARGUMENTS)
+def test_what_is_within_another_bound_allows_no_use_that_this_one_does_not(
+    one: Tools | None, other: Tools | None, tool: str, arguments: dict[str, Any]
+) -> None:
+    if a_remit(tools=one).within(a_remit(tools=other)) and may_use(one, tool, arguments):
+        assert may_use(other, tool, arguments)
 
 
 @given(lineages())
@@ -139,6 +186,7 @@ BOUNDED = a_remit(tools=frozenset({"read", "write"}), targets=frozenset({"tag", 
         {"tokens": 1},
         {"context_tokens": 1},
         {"tools": frozenset({"read"})},
+        {"tools": {"read": {"path": "/tmp/*"}, "write": {}}},
         {"targets": frozenset[str]()},
         {"may_delegate": False},
         {"priority": Priority.LOW},
@@ -219,3 +267,23 @@ READ, WRITE = frozenset({"read"}), frozenset({"read", "write"})
 )
 def test_two_bounds_allow_what_both_allow(one: Any, other: Any, both: Any) -> None:
     assert meet(one, other) == both
+
+
+SMALL, BOB = {"amount": "<= 100"}, {"to": ("bob",)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (None, READ, READ),
+        (WRITE, READ, READ),
+        (None, {"pay": SMALL}, {"pay": SMALL}),
+        ({"pay": SMALL}, None, {"pay": SMALL}),
+        (frozenset({"pay"}), {"pay": SMALL, "look": {}}, {"pay": (SMALL,)}),
+        ({"pay": SMALL, "look": {}}, {"look": BOB, "pay": (BOB,)}, {"pay": (SMALL, BOB), "look": (BOB,)}),
+        ({"pay": SMALL, "look": {}}, {"pay": (BOB, SMALL)}, {"pay": (BOB, SMALL)}),
+        ({"pay": SMALL}, {"look": {}}, {}),
+    ],
+)
+def test_two_bounds_on_tools_allow_what_both_allow(one: Any, other: Any, both: Any) -> None:
+    assert meet_tools(one, other) == both

@@ -193,11 +193,26 @@ def test_an_array_for_an_object_or_the_reverse_is_a_wrong_field_like_any_other(c
         ({"objective": "x" * 100_001}, "$.objective"),
         ({"remit": REQUEST["remit"] | {"chain": ["a@hub"] * 101}}, "$.remit.chain"),
         ({"remit": REQUEST["remit"] | {"tools": [f"t{each}" for each in range(1_001)]}}, "$.remit.tools"),
+        ({"remit": REQUEST["remit"] | {"tools": {f"t{each}": {} for each in range(1_001)}}}, "$.remit.tools"),
+        ({"remit": REQUEST["remit"] | {"tools": {"t": {f"a{each}": 1 for each in range(101)}}}}, "$.remit.tools.t"),
         ({"remit": REQUEST["remit"] | {"tokens": 2**53}}, "$.remit.tokens"),
     ],
 )
 def test_too_long_is_wrong_even_if_each_part_is_right(changes: Plain, path: str) -> None:
     assert paths_of(encode(REQUEST | changes)) == [path]
+
+
+@pytest.mark.parametrize(
+    ("limits", "path"),
+    [
+        ({"pay": 5}, "pay"),
+        ({"pay": {"amount": None}}, "pay.amount"),
+        ({"pay": [{}, {"amount": {"atmost": 5}}]}, "pay[1].amount.atmost"),
+        ({"pay": {"to": ["bob", None]}}, "pay.to[1]"),
+    ],
+)
+def test_a_malformed_condition_on_an_argument_is_named_with_its_tool(limits: Plain, path: str) -> None:
+    assert paths_of(encode(REQUEST | {"remit": REQUEST["remit"] | {"tools": limits}})) == [f"$.remit.tools.{path}"]
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"[{}]", b"[1]", b'"x"', b"1", b"null", b"true"])

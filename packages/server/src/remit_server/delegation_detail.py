@@ -50,7 +50,7 @@ from remit_server.delegation_views import (
     ToolUseView,
 )
 from remit_server.documents.common import shown_as
-from remit_server.documents.verdicts import RecordedCase, recorded_verdicts
+from remit_server.documents.verdicts import RecordedCase, recorded_verdicts, with_terms
 from remit_server.policy_endpoints import TeamPolicy
 from remit_server.run_trees import RunTrees
 
@@ -295,7 +295,7 @@ def _tools_held_back(case: ShownCase, caller: AgentCard | None, card: AgentCard 
         return
     has = powers_of(caller, case.caller.remit).tools or frozenset()
     gets = powers_of(card, case.request.remit).tools or frozenset()
-    for name in sorted(has - gets):
+    for name in sorted(frozenset(has).difference(gets)):
         own = name in card.tools
         why = "its remit does not name it" if own else f"`tools` of {card.name} does not name it"
         yield HeldBackPart(what=name, why=why)
@@ -518,7 +518,7 @@ def _remit(node: Node, seq: int, request: Request, caller: Request | None, respo
             queued=0 if response is None else response.queued_ms,
             asked=0 if response is None else response.waited_ms,
         ),
-        tools=None if remit.tools is None else tuple(sorted(remit.tools)),
+        tools=None if remit.tools is None else with_terms(remit.tools),
         targets=None if remit.targets is None else tuple(sorted(remit.targets)),
     )
 

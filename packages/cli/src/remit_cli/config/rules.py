@@ -9,9 +9,9 @@ from typing import Annotated, Literal, NamedTuple, cast
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
-from remit.policy.conditions import Condition, checked_condition, holds
 from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
+from remit.protocol.conditions import Condition, checked_condition, holds
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code
 from remit_redaction.disguises import DROPPED, FILLERS, LIKENESSES, SPACES, is_seen, likeness, unescaped

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from remit.plugin import brought, named
-from remit.policy.conditions import ValueBounds
 from remit.policy.limits import Limits
 from remit.protocol.card import Sees
+from remit.protocol.conditions import ValueBounds
 from remit.protocol.orchestration import Workflow
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid

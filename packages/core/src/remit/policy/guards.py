@@ -8,9 +8,12 @@ from remit.policy.reception import authority_of
 from remit.policy.redaction import redaction
 from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Verdict, refuse
 from remit.protocol.card import AgentCard
+from remit.protocol.codec import encode
+from remit.protocol.conditions import checked_condition, holds
 from remit.protocol.envelope import NOBODY, Request
 from remit.protocol.errors import Code
 from remit.protocol.problems import did_you_mean
+from remit.protocol.remit import Tools, terms_of
 
 
 def version(request: Request, facts: Facts) -> Verdict:
@@ -182,6 +185,8 @@ def deadline(request: Request, facts: Facts) -> Verdict:
 
 def tools(request: Request, facts: Facts) -> Verdict:
     """The named tools are the callee's, and within the caller's own remit."""
+    if isinstance(request.remit.tools, dict) and (why := _malformed(request.remit.tools)):
+        return refuse(Code.INPUT_VALIDATION_FAILED, why)
     wanted = facts.asked_tools
     if wanted is None or facts.target is None:
         return ALLOW
@@ -190,11 +195,23 @@ def tools(request: Request, facts: Facts) -> Verdict:
     if excess := wanted - _passable(facts.caller, facts.target, facts.limits, wanted):
         why = f"{request.origin} does not have it, and {request.target} works with the authority of its caller"
         return refuse(Code.TOOL_NOT_ALLOWED, f"{request.target} not authorized to use {_listed(excess)}: {why}")
-    if facts.held is not None and facts.held.tools is not None and (excess := wanted - facts.held.tools):
+    if facts.held is not None and facts.held.tools is not None and (excess := wanted.difference(facts.held.tools)):
         return refuse(
             Code.TOOL_NOT_ALLOWED, f"{request.origin} cannot pass on {_listed(excess)}: its own remit does not name it"
         )
     return ALLOW
+
+
+def _malformed(tools: Tools) -> str:
+    """Return what is wrong with a condition on a tool's arguments; empty if all can be judged."""
+    for name in tools:
+        for terms in terms_of(tools, name):
+            for path, condition in terms.items():
+                try:
+                    checked_condition(condition)
+                except ValueError as error:
+                    return f"tools.{name}.{path}: {error}"
+    return ""
 
 
 def _passable(caller: AgentCard | None, callee: AgentCard, limits: Limits, wanted: frozenset[str]) -> frozenset[str]:
@@ -295,8 +312,34 @@ def tool(request: Request, facts: Facts) -> Verdict:
     return refuse(Code.TOOL_NOT_ALLOWED, f"Agent {request.origin} not authorized to use tool {request.target}")
 
 
+def arguments(request: Request, _: Facts) -> Verdict:
+    """The arguments keep to what the remit says about the tool; what cannot be told, does not."""
+    for terms in terms_of(request.remit.tools, request.target):
+        for path, condition in terms.items():
+            if holds(checked_condition(condition), request.input, path, every=True) is not True:
+                return refuse(
+                    Code.TOOL_NOT_ALLOWED,
+                    f"the remit of {request.origin} allows tool {request.target} only where `{path}` is "
+                    f"{encode(condition).decode()[:_SHOWN]}",
+                    suggestion=f"Keep to it, or have the caller of {request.origin} allow more in `tools`.",
+                )
+    return ALLOW
+
+
+# A list in a condition may have a thousand values.
+_SHOWN = 200
+
 # The same for each use of a tool. It runs within the time, the chain and the depth of its agent, which were judged.
 TOOL_GUARDS: tuple[Guard, ...] = (tool, record)
+
+
+def guards_of_use(team: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Return the guards of a use whose arguments are known; *team* are the team's own.
+
+    The remit refuses before a person is asked, and again what a guard of the team made of the arguments.
+    """
+    return (*TOOL_GUARDS, arguments, *team, arguments)
+
 
 # Redaction comes after all other guards, a team's own included, and after the schemas: these judge the raw text, not
 # tokens.

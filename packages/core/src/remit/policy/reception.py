@@ -16,7 +16,20 @@ from remit.protocol.codec import malformed
 from remit.protocol.envelope import USER, Assignment, Request, Response, View, fields_of
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
-from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Grant, Name, Names, Priority, Remit, lesser, lower, meet
+from remit.protocol.remit import (
+    CONTEXT_TOKENS,
+    LONGEST_NAME,
+    Grant,
+    Name,
+    Names,
+    Priority,
+    Remit,
+    Tools,
+    lesser,
+    lower,
+    meet,
+    meet_tools,
+)
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
@@ -302,7 +315,7 @@ def _claimed(sent: Submission, user: str, limits: Limits) -> Remit:
         tokens=_least(held.tokens, sent.max_tokens),
         cost=lower(held.cost, sent.max_cost),
         context_tokens=_least(held.context_tokens, sent.context_tokens),
-        tools=held.tools if sent.tools is None else meet(held.tools, sent.tools),
+        tools=held.tools if sent.tools is None else meet_tools(held.tools, sent.tools),
         targets=held.targets if sent.targets is None else meet(held.targets, sent.targets),
         may_delegate=held.may_delegate and sent.may_delegate,
     )
@@ -334,8 +347,9 @@ def _granted(remit: Remit, grant: Grant) -> Remit:
         max_depth=min(remit.max_depth, grant.max_depth),
         time_ms=min(remit.time_ms, grant.time_ms),
         tokens=min(remit.tokens, grant.tokens),
+        cost=lower(remit.cost, grant.cost),
         context_tokens=min(remit.context_tokens, grant.tokens),
-        tools=remit.tools if grant.tools is None else meet(remit.tools, grant.tools),
+        tools=remit.tools if grant.tools is None else meet_tools(remit.tools, grant.tools),
         targets=remit.targets if grant.targets is None else meet(remit.targets, grant.targets),
         may_delegate=remit.may_delegate and grant.may_delegate,
     )
@@ -359,7 +373,7 @@ def _least(held: int, wished: int | None) -> int:
 class Powers(NamedTuple):
     """The tools and the callees that an agent may use; None sets no bound."""
 
-    tools: frozenset[str] | None
+    tools: Tools | None
     targets: frozenset[str] | None
 
 
@@ -384,12 +398,12 @@ def powers_of(card: AgentCard | None, remit: Remit) -> Powers:
         )
     callees = card.callees
     targets = remit.targets if "*" in callees else meet(callees, remit.targets)
-    return Powers(meet(card.tools, remit.tools), targets)
+    return Powers(meet_tools(card.tools, remit.tools), targets)
 
 
 def within(remit: Remit, powers: Powers) -> Remit:
     """Return a remit that is cut to these powers."""
-    tools, targets = meet(remit.tools, powers.tools), meet(remit.targets, powers.targets)
+    tools, targets = meet_tools(remit.tools, powers.tools), meet(remit.targets, powers.targets)
     return remit if (tools, targets) == (remit.tools, remit.targets) else replace(remit, tools=tools, targets=targets)
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
+from remit.protocol.conditions import ValueBounds
 from remit.protocol.envelope import (
     Artifact,
     ContextFilter,
@@ -26,7 +27,7 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, SourceLine, fault
 from remit.protocol.files import MAX_FILE_BYTES, MAX_FILE_NAME, MAX_URL, File
 from remit.protocol.records import Approval, Delta, Notice, Progress, Refusal, ToolUse
-from remit.protocol.remit import MAX_INTEGER
+from remit.protocol.remit import MAX_INTEGER, Remit
 
 T = TypeVar("T")
 
@@ -44,7 +45,9 @@ _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
 # The fields that hold texts of agents and people; all others are names, numbers and ids.
 TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
-    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason", "files"),
+    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason", "files", "remit"),
+    Remit: ("tools",),  # the conditions on their arguments
+    ValueBounds: ("in_", "not_in"),
     View: ("messages", "summary", "workspace", "known"),
     Message: ("text",),
     Note: ("text",),
@@ -114,7 +117,13 @@ def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
     given = request.input
     # Most requests have only an objective and a text, both harmless; a quick check shows that.
     if (given is None or type(given) is str) and not (
-        request.handoff or request.context or request.view or request.hints or request.reason or request.files
+        request.handoff
+        or request.context
+        or request.view
+        or request.hints
+        or request.reason
+        or request.files
+        or isinstance(request.remit.tools, dict)
     ):
         detect = sealing.detect
         if not detect(request.objective) and (given is None or not detect(given)):
@@ -168,6 +177,8 @@ def _strike(value: Json, sealing: Sealing, struck: dict[str, Raw], key: str) -> 
             return _strike_text(value, sealing, struck, key)
         case bool() | None:
             return value
+        case frozenset():
+            return cast("frozenset[str]", value)  # names
         case int() | float():
             return _strike_number(value, sealing, struck, key) if abs(value) >= _NAMED_NUMBER else value
         case dict():

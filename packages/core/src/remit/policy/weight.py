@@ -104,7 +104,7 @@ _NO_FIELDS = frozenset({"__dict__", "__weakref__"})
 
 
 def texts_of_request(request: Request) -> tuple[Json, ...]:
-    """Return the texts of a request, without its route and its remit."""
+    """Return the texts of a request, without its route and the numbers of its remit."""
     return (
         request.objective,
         request.input,
@@ -114,6 +114,7 @@ def texts_of_request(request: Request) -> tuple[Json, ...]:
         request.hints,
         request.reason,
         request.files or None,
+        request.remit.tools if isinstance(request.remit.tools, dict) else None,
     )
 
 
@@ -122,7 +123,13 @@ def is_light_request(request: Request, most: int = LIGHT) -> bool:
     given = request.input
     # Most requests have only an objective and a text.
     if (given is None or type(given) is str) and not (
-        request.handoff or request.context or request.view or request.hints or request.reason or request.files
+        request.handoff
+        or request.context
+        or request.view
+        or request.hints
+        or request.reason
+        or request.files
+        or isinstance(request.remit.tools, dict)
     ):
         return len(request.objective) + (0 if given is None else len(given)) <= most
     return is_light(*texts_of_request(request), most=most)

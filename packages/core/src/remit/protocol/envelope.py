@@ -1,6 +1,6 @@
 """The two envelopes, request and response, and the values that they carry."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.files import File, Files
 from remit.protocol.lifecycle import Status
-from remit.protocol.remit import Count, Name, Names, Priority, Remit
+from remit.protocol.remit import Count, Name, Names, Priority, Remit, Tools
 from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 T = TypeVar("T")
@@ -253,8 +253,9 @@ class BoundedAssignment(Assignment, frozen=True, kw_only=True):
     """How deep delegations below it may go."""
     context_tokens: Count | None = None
     """The most tokens of conversation that the callee is shown."""
-    tools: Names | None = None
-    """The tools that it may use; None: all of its own."""
+    tools: Tools | None = None
+    """The tools that it may use: names, or by name conditions on the arguments, as of a rule's `where`:
+    `{"pay": {"amount": "<= 100", "to": ["bob"]}}`. All that its callers set holds, too. None: all of its own."""
     targets: Names | None = None
     """The agents that it and those below it may call; None: all that it may."""
     may_delegate: bool = True
@@ -282,7 +283,7 @@ class AssignmentOptions(TypedDict, total=False):
     deadline_ms: int | None
     max_depth: int | None
     context_tokens: int | None
-    tools: Collection[str] | None
+    tools: Collection[str] | Mapping[str, Any] | None
     targets: Collection[str] | None
     may_delegate: bool
     priority: Priority | None

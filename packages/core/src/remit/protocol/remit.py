@@ -5,6 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from remit.protocol.conditions import Condition
+
 # The agent that the user talks to is at depth 0; five below it was enough for every design we read.
 MAX_DEPTH = 5
 ROOT_TIME_MS = 300_000
@@ -23,6 +25,12 @@ LONGEST_NAME = 200
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN)]
 Names = Annotated[frozenset[Name], Meta(max_length=1_000)]
 Chain = Annotated[tuple[Name, ...], Meta(max_length=100)]
+Terms = Annotated[dict[Name, Condition], Meta(max_length=100)]
+"""Conditions on the arguments of a tool, by name or path (`to.iban`): all hold."""
+Tools = (
+    Names | Annotated[dict[Name, Terms | Annotated[tuple[Terms, ...], Meta(max_length=100)]], Meta(max_length=1_000)]
+)
+"""Names of tools, or by name the conditions on their arguments; several for one tool hold together."""
 
 
 class Priority(StrEnum):
@@ -57,10 +65,12 @@ class Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """The time that is left, in milliseconds."""
     tokens: Count
     """The tokens that may be spent."""
+    cost: Count | None = None
+    """The money that may be spent, in millionths of the team's currency; None: there is no limit."""
     chain: Chain = ()
     """The agents between the user and the callee, as `agent@hub`."""
-    tools: Names | None = None
-    """The tools that it may use; None: no bound."""
+    tools: Tools | None = None
+    """The tools that it may use, with conditions on their arguments; None: no bound."""
     targets: Names | None = None
     """The agents that may be called; None: no bound."""
     may_delegate: bool = True
@@ -79,8 +89,6 @@ class Remit(Grant, frozen=True, kw_only=True):
     """The most tokens of conversation that the callee is shown."""
     priority: Priority = Priority.NORMAL
     """Its place in queues."""
-    cost: Count | None = None
-    """The money that may be spent, in millionths of the team's currency; None: there is no limit."""
 
     def narrow(
         self,
@@ -90,7 +98,7 @@ class Remit(Grant, frozen=True, kw_only=True):
         tokens: int,
         max_depth: int | None = None,
         context_tokens: int | None = None,
-        tools: frozenset[str] | None = None,
+        tools: Tools | None = None,
         targets: frozenset[str] | None = None,
         may_delegate: bool = True,
         priority: Priority | None = None,
@@ -115,7 +123,7 @@ class Remit(Grant, frozen=True, kw_only=True):
             tokens=granted,
             chain=(*self.chain, caller),
             context_tokens=context if context < granted else granted,
-            tools=self.tools if tools is None else meet(self.tools, tools),
+            tools=self.tools if tools is None else meet_tools(self.tools, tools),
             targets=self.targets if targets is None else meet(self.targets, targets),
             may_delegate=self.may_delegate and may_delegate,
             priority=self.priority if priority is None else lesser(self.priority, priority),
@@ -130,7 +138,7 @@ class Remit(Grant, frozen=True, kw_only=True):
             and self.time_ms <= other.time_ms
             and self.tokens <= other.tokens
             and self.context_tokens <= other.context_tokens
-            and (other.tools is None or (self.tools is not None and self.tools <= other.tools))
+            and (other.tools is None or (self.tools is not None and tools_within(self.tools, other.tools)))
             and (other.targets is None or (self.targets is not None and self.targets <= other.targets))
             and (other.may_delegate or not self.may_delegate)
             and (other.cost is None or (self.cost is not None and self.cost <= other.cost))
@@ -152,3 +160,32 @@ def meet(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[
     if other is None:
         return one
     return one & other
+
+
+def terms_of(tools: Tools | None, name: str) -> tuple[Terms, ...]:
+    """Return the conditions on the arguments of a tool; none if it may be used with any."""
+    if not isinstance(tools, dict) or not (terms := tools.get(name)):
+        return ()
+    return (terms,) if isinstance(terms, dict) else terms
+
+
+def meet_tools(one: Tools | None, other: Tools | None) -> Tools | None:
+    """Return what both bounds allow: the conditions of both hold; None sets no bound."""
+    if not isinstance(one, dict) and not isinstance(other, dict):
+        return meet(one, other)
+    if one is None or other is None:
+        return other if one is None else one
+    for narrower, wider in ((one, other), (other, one)):
+        if tools_within(narrower, wider):
+            return narrower
+    both: dict[str, Terms | tuple[Terms, ...]] = {}
+    for name in one:
+        if name in other:
+            terms = terms_of(one, name)
+            both[name] = (*terms, *(each for each in terms_of(other, name) if each not in terms))
+    return both
+
+
+def tools_within(one: Tools, other: Tools) -> bool:
+    """Return whether *one* names no other tools than *other*, and all of its conditions."""
+    return all(name in other and all(each in terms_of(one, name) for each in terms_of(other, name)) for name in one)

@@ -116,7 +116,7 @@ def lookup(
         capability.version,
         None if capability.public else remit.user,
         peer_of(request),  # what is said to an agent of this hub may not be meant for another organisation
-        None if remit.tools is None else sorted(remit.tools),
+        remit.tools,
         None if remit.targets is None else sorted(remit.targets),
         remit.may_delegate,
         (request.reason, request.refined_by),

@@ -17,6 +17,7 @@ from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, StepPlan, ToolUse
+from remit.protocol.remit import terms_of
 from remit.runtime import journal
 from remit.runtime.aside import aside
 from remit.runtime.brief import OwnTool, as_arguments, plain_arguments
@@ -146,7 +147,8 @@ class ToolCalls:
         step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
         if isinstance(step, Fault):
             raise RemitError(step)
-        if step is None and (question or len(parts.guards) > len(GUARDS)):
+        limited = bool(terms_of(frame.request.remit.tools, tool))
+        if step is None and (question or limited or len(parts.guards) > len(GUARDS)):
             sent, arguments = arguments, await self._permitted(known, path, arguments, question)
             if arguments is not sent:
                 given, shown = await self._fitting(known, path, arguments, sent)
@@ -184,6 +186,8 @@ class ToolCalls:
                 light = is_light(arguments)
                 raw = restore(raw, frame.run.known) if light else await aside.run(restore, raw, frame.run.known)
             request = use_of_tool(frame, name, raw, parts.clock.now())
+            if frame.run.known and terms_of(request.remit.tools, name):
+                request = replace(request, remit=restore(request.remit, frame.run.known))
             verdict = await self._dispatch.judge_tool(request, facts_of_tool(parts, frame, known, approved))
             if question and not questions and isinstance(verdict, Rewrite):
                 verdict = Ask(question, editable=frozenset({"input"}))

@@ -21,7 +21,7 @@ from remit.protocol.envelope import Answer, Call, Json, Request, Response, Strat
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.records import Approval, Kind
-from remit.protocol.remit import meet
+from remit.protocol.remit import meet_tools
 from remit.protocol.trace import trace_id
 from remit.runtime import journal
 from remit.runtime.aside import aside
@@ -253,9 +253,9 @@ class Executor:
         if frame.doubt:
             frame.doubt = ""  # it continues where it was
         card = frame.card
-        tools = (meet(card.tools, request.remit.tools) or NO_TOOLS) if card.tools else NO_TOOLS
+        tools = frozenset(meet_tools(card.tools, request.remit.tools) or NO_TOOLS) if card.tools else NO_TOOLS
         given_to = request
-        if request.input is not None or request.handoff is not None:
+        if request.input is not None or request.handoff is not None or isinstance(request.remit.tools, dict):
             given_to = await _for_callee(request)
         brief = Brief(given_to, tools, self._backend(frame, tools), card.prompt)
         try:

@@ -48,7 +48,7 @@ def submission(agent: str, text: str, options: SubmissionOptions, request_id: st
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     given.pop("request_id", None)
     for name in ("tools", "targets"):
-        if name in given:
+        if name in given and not isinstance(given[name], Mapping):
             given[name] = frozenset(given[name])
     if "files" in given:
         given["files"] = tuple(given["files"])

@@ -15,7 +15,7 @@ from remit.protocol.codec import convert, decode, malformed, text_of
 from remit.protocol.envelope import VERSION, Assignment, Call, Json, Request, Response, fields_of
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import SHOWN, path_of
-from remit.protocol.remit import Priority, meet
+from remit.protocol.remit import Priority, meet, meet_tools
 from remit.protocol.submission import Submission
 
 T = TypeVar("T", Submission, Response, Call)
@@ -134,7 +134,7 @@ def bounded(claimed: Submission, parsed: Submission) -> Submission:
         max_depth=_least(claimed.max_depth, parsed.max_depth),
         context_tokens=_least(claimed.context_tokens, parsed.context_tokens),
         depth=max(claimed.depth, parsed.depth),
-        tools=meet(claimed.tools, parsed.tools),
+        tools=meet_tools(claimed.tools, parsed.tools),
         targets=meet(claimed.targets, parsed.targets),
         may_delegate=claimed.may_delegate and parsed.may_delegate,
     )

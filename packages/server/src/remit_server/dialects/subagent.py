@@ -191,7 +191,7 @@ def _write_request(meant: Submission) -> SubAgentArgs:
         ),
         input=meant.input,
         max_context_tokens=meant.context_tokens,
-        allowed_tools=meant.tools,
+        allowed_tools=None if meant.tools is None else frozenset(meant.tools),
         allow_nested_calls=meant.may_delegate,
     )
 

@@ -14,9 +14,11 @@ from remit.policy.redaction import Held, kind_of
 from remit.policy.restoring import reveal, tokens_in
 from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Verdict
 from remit.protocol.card import AgentCard, Authority
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
 from remit.protocol.records import Approval
+from remit.protocol.remit import Tools, terms_of
 from remit.runtime.approvers import AllowList
 from remit.runtime.preview import CallPreview, TeamChange
 from remit.runtime.redactor import Redactor
@@ -235,7 +237,7 @@ def _deadline(name: str, case: RecordedCase) -> RecordedVerdict:
 
 def _tools(name: str, case: RecordedCase) -> RecordedVerdict:
     tools = case.request.remit.tools
-    says = "the call names no tools" if tools is None else f"the remit names: {_listed(tools)}"
+    says = "the call names no tools" if tools is None else f"the remit names: {', '.join(with_terms(tools)) or 'none'}"
     return _allow(name, says)
 
 
@@ -311,6 +313,11 @@ _REASONS: dict[str, Callable[[str, RecordedCase], RecordedVerdict]] = {
     SCHEMA: _schema,
     "redaction": _redaction,
 }
+
+
+def with_terms(tools: Tools) -> tuple[str, ...]:
+    """Return the names of tools, each with the conditions on its arguments."""
+    return tuple(" ".join([name, *(encode(each).decode() for each in terms_of(tools, name))]) for name in sorted(tools))
 
 
 def _listed(names: frozenset[str]) -> str:

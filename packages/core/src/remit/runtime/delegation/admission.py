@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.budget import amounts
-from remit.policy.guards import GUARDS, TOOL_GUARDS, judge
+from remit.policy.guards import GUARDS, guards_of_use, judge
 from remit.policy.reception import is_new, peer_of, received, speaker_of, there
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
@@ -160,7 +160,7 @@ class Admission:
 
     async def judge_tool(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
         """Ask the guards about the use of a tool: those of every use, then the team's own."""
-        guards = (*TOOL_GUARDS, *self.parts.guards[len(GUARDS) :])
+        guards = guards_of_use(self.parts.guards[len(GUARDS) :])
         if is_light_request(request):
             return self._judge_by(guards, request, facts)
         return await aside.run(self._judge_by, guards, request, facts)

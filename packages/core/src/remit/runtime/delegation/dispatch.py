@@ -21,7 +21,7 @@ from remit.protocol.codec import checked
 from remit.protocol.envelope import NOBODY, VERSION, Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, meet
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, meet, meet_tools
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission, Heavy, RequestInspection
@@ -169,7 +169,7 @@ def draft(
     tools, targets = call.tools, call.targets
     if card is not None and authority_of(card, limits) == "caller":
         powers = _powers(parent, caller or parent.card)
-        tools, targets = meet(powers.tools, tools), meet(powers.targets, targets)
+        tools, targets = meet_tools(powers.tools, tools), meet(powers.targets, targets)
     request = Request(
         version=VERSION,
         id=path,
@@ -251,7 +251,7 @@ def passed_call(
     """Return what `draft_again` needs of a short text that these guards allowed; None if a limit cut it."""
     card = entry.card
     tokens, remit = tokens_wanted(call, card, limits), request.remit
-    if remit.cost is not None:
+    if remit.cost is not None or isinstance(remit.tools, dict):
         return None
     if remit.tokens != tokens if tokens is not None else remit.tokens <= remit.context_tokens:
         return None
@@ -340,7 +340,7 @@ def facts_of_call(
     if attempt.owner is not None:
         facts = replace(facts, session_user=attempt.owner.user, session_agent=attempt.owner.agent)
     if attempt.call.tools is not None:
-        facts = replace(facts, asked_tools=attempt.call.tools)
+        facts = replace(facts, asked_tools=frozenset(attempt.call.tools))
     return replace(facts, approved=attempt.approved) if attempt.approved else facts
 
 

@@ -210,13 +210,15 @@ def failure(frame: Frame, error: BaseException, words: str) -> Fault:
 
 def can_be_changed(request: Request) -> bool:
     """Return whether a callee could change what it gets: then it has to be a copy (`for_callee`)."""
-    return request.handoff is not None or not isinstance(request.input, _PLAIN)
+    held = request.handoff is not None or isinstance(request.remit.tools, dict)
+    return held or not isinstance(request.input, _PLAIN)
 
 
 def for_callee(request: Request) -> Request:
-    """Return the request for the callee: a copy, so that changes to its input affect nobody else."""
+    """Return the request for the callee: a copy, so that changes to it affect nobody else."""
     return replace(
         request,
+        remit=checked(request.remit) if isinstance(request.remit.tools, dict) else request.remit,
         input=isolated(request.input),
         handoff=None if request.handoff is None else checked(request.handoff),
     )

@@ -254,5 +254,5 @@ def _may_reach(parent: Frame, call: Call, entry: RegisteredAgent) -> bool:
         and (remit.targets is None or card.name in remit.targets)
         and entry.address not in remit.chain
         and entry.address != parent.address
-        and (call.tools is None or call.tools <= card.tools)
+        and (call.tools is None or card.tools.issuperset(call.tools))
     )

@@ -17,7 +17,7 @@ from remit.protocol.codec import convert, decode, encode, malformed
 from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
 from remit.protocol.problems import path_of
-from remit.protocol.remit import MAX_INTEGER, Name, Priority
+from remit.protocol.remit import MAX_INTEGER, Name, Priority, Tools
 from remit.protocol.submission import Submission
 from remit.words.failures import plain_failure
 from remit_server.dialects.a2a.types import A2aObject, Metadata
@@ -44,7 +44,8 @@ class RemitWords(A2aObject, frozen=True, kw_only=True):
     """Money in millionths of the currency that both sides have."""
     context_tokens: Amount | None = None
     chain: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
-    tools: Names | None = None
+    tools: Tools | None = None
+    """An array of names, or an object of conditions on their arguments, as in a rule's `where`."""
     targets: Names | None = None
     may_delegate: bool = True
     priority: Priority | None = None
@@ -86,7 +87,7 @@ def remit_words(meant: Submission) -> RemitWords:
         cost=_digits(meant.max_cost),
         context_tokens=_digits(meant.context_tokens),
         chain=meant.chain,
-        tools=None if meant.tools is None else tuple(sorted(meant.tools)),
+        tools=meant.tools,
         targets=None if meant.targets is None else tuple(sorted(meant.targets)),
         may_delegate=meant.may_delegate,
         priority=meant.priority,
@@ -105,7 +106,7 @@ def within(words: RemitWords, submission: Submission, place: Place) -> Submissio
         max_cost=count(words.cost, (*place, "cost")),
         context_tokens=count(words.context_tokens, (*place, "contextTokens")),
         chain=words.chain,
-        tools=None if words.tools is None else frozenset(words.tools),
+        tools=words.tools,
         targets=None if words.targets is None else frozenset(words.targets),
         may_delegate=words.may_delegate,
         priority=words.priority,

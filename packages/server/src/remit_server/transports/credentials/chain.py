@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from remit.plugin import install_command
 from remit.protocol.errors import Code, Fault, fault
-from remit.protocol.remit import Remit, meet
+from remit.protocol.remit import Remit, lower, meet, meet_tools
 from remit_server.transports.credentials.keys import Pair, is_signed, raw, written
 from remit_server.transports.credentials.proof import CredentialChain, Hop, digest_of
 
@@ -359,6 +359,7 @@ def _hop(remit: Remit, *, to: str, request_id: str, until_ms: int, chain: tuple[
         chain=chain,
         tools=remit.tools,
         targets=remit.targets,
+        cost=remit.cost,
     )
 
 
@@ -369,8 +370,9 @@ def _narrowed(hop: Hop, above: Hop) -> Hop:
         until_ms=min(hop.until_ms, above.until_ms),
         max_depth=min(hop.max_depth, above.max_depth),
         tokens=min(hop.tokens, above.tokens),
-        tools=meet(hop.tools, above.tools),
+        tools=meet_tools(hop.tools, above.tools),
         targets=meet(hop.targets, above.targets),
+        cost=lower(hop.cost, above.cost),
     )
 
 
@@ -388,7 +390,7 @@ def _fitting(biscuit: Biscuit) -> str | Fault:
         return fault(
             Code.TOO_LARGE,
             f"the credential would have {len(token)} characters; a header takes {MAX_CHARS}",
-            suggestion="Name fewer tools and targets for this request.",
+            suggestion="Name fewer tools, conditions and targets for this request.",
         )
     return token
 

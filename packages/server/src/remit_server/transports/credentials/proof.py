@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, Fault, fault
-from remit.protocol.remit import Count, Grant, Name, Names
+from remit.protocol.remit import Count, Grant, Name, Names, Tools
 from remit.runtime.ports import USED, OutgoingRequest, SingleUseProof
 from remit_server.transports.credentials.keys import Pair, is_signed, raw, written
 
@@ -232,8 +232,10 @@ class Hop(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fie
     may_delegate: bool
     chain: Annotated[tuple[Name, ...], Meta(max_length=100)]
     """The agents added to the chain since the previous hop, as `agent@hub`."""
-    tools: Names | None
+    tools: Tools | None
     targets: Names | None
+    cost: Count | None = None
+    """The money; None sets no bound."""
 
 
 class CredentialChain(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from remit.protocol.errors import Code, Fault, fault
-from remit.protocol.remit import Grant, meet
+from remit.protocol.remit import Grant, lower, meet, meet_tools
 from remit_server.transports.credentials.chain import (
     CredentialPrefix,
     ParsedCredential,
@@ -133,7 +133,8 @@ def _grant(chain: CredentialChain, time_ms: int) -> Grant:
         time_ms=time_ms,
         max_depth=min(hop.max_depth for hop in hops),
         targets=_targets(hops),
-        tools=reduce(meet, (hop.tools for hop in hops)),
+        tools=reduce(meet_tools, (hop.tools for hop in hops)),
+        cost=reduce(lower, (hop.cost for hop in hops)),
         may_delegate=hops[-1].may_delegate,
     )
 

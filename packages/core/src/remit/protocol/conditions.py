@@ -7,8 +7,6 @@ from typing import cast
 
 from msgspec import Struct, convert, field
 
-from remit.protocol.envelope import Json
-
 Scalar = str | int | float | bool
 
 
@@ -46,7 +44,7 @@ def checked_condition(condition: Condition) -> Condition:
     return convert({_BOUND[match[1]]: float(match[2])}, ValueBounds)
 
 
-def holds(condition: Condition, arguments: Json, path: str, *, every: bool = False) -> bool | None:
+def holds(condition: Condition, arguments: object, path: str, *, every: bool = False) -> bool | None:
     """Return whether a condition holds for the value at a *path* such as `to.iban`.
 
     Of a list, it holds for one of its values, or for *every* one. None: it cannot be told, since the value is missing
@@ -56,32 +54,37 @@ def holds(condition: Condition, arguments: Json, path: str, *, every: bool = Fal
     for name in path.split("."):
         if not isinstance(value, dict) or name not in value:
             return None
-        value = cast("dict[str, Json]", value)[name]
-    values = cast("list[Json]", value) if isinstance(value, list) else [value]
+        value = cast("dict[str, object]", value)[name]
+    values = cast("list[object]", value) if isinstance(value, list) else [value]
     verdicts = [_value_fits(condition, each) for each in values]
     decisive = not every
     return decisive if decisive in verdicts else None if None in verdicts or not verdicts else every
 
 
-def _value_fits(condition: Condition, value: Json) -> bool | None:
+def _value_fits(condition: Condition, value: object) -> bool | None:
     match condition:
         case ValueBounds():
             return _within(condition, value)
         case tuple():
             return _is_one_of(condition, value)
         case str():
-            return fnmatchcase(value.casefold(), condition.casefold()) if isinstance(value, str) else None
+            # The same text is always a match: brackets, as around a token of redaction, mean a set of characters.
+            return (
+                value == condition or fnmatchcase(value.casefold(), condition.casefold())
+                if isinstance(value, str)
+                else None
+            )
         case _:
             return _equals(condition, value)
 
 
-def _is_one_of(several: tuple[Scalar, ...], value: Json) -> bool | None:
+def _is_one_of(several: tuple[Scalar, ...], value: object) -> bool | None:
     """Return whether a value is one of *several*; None: it is of another kind than all of them."""
     verdicts = [_equals(each, value) for each in several]
     return True if True in verdicts else False if False in verdicts else None
 
 
-def _equals(wanted: Scalar, value: Json) -> bool | None:
+def _equals(wanted: Scalar, value: object) -> bool | None:
     if isinstance(wanted, str):
         return wanted.casefold() == value.casefold() if isinstance(value, str) else None
     if isinstance(wanted, bool):
@@ -90,7 +93,7 @@ def _equals(wanted: Scalar, value: Json) -> bool | None:
     return None if number is None else wanted == number
 
 
-def _within(bounds: ValueBounds, value: Json) -> bool | None:
+def _within(bounds: ValueBounds, value: object) -> bool | None:
     verdicts: list[bool | None] = []
     if bounds.in_ is not None:
         verdicts.append(_is_one_of(bounds.in_, value))
@@ -111,7 +114,7 @@ def _within(bounds: ValueBounds, value: Json) -> bool | None:
     return False if False in verdicts else None if None in verdicts else True
 
 
-def _number(value: Json) -> float | None:
+def _number(value: object) -> float | None:
     """Return a number, also one that is written as a text; None if it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from remit.policy.conditions import Condition, ValueBounds, checked_condition, holds
+from remit.protocol.conditions import Condition, ValueBounds, checked_condition, holds
 
-PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "late"], "sure": True, "sum": "12.5"}
+PAY = {
+    "amount": 500,
+    "to": {"name": "Eve", "iban": "DE89", "note": "[EMAIL:bcd]"},
+    "tags": ["rent", "late"],
+    "sure": True,
+    "sum": "12.5",
+}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,7 @@ PAY = {"amount": 500, "to": {"name": "Eve", "iban": "DE89"}, "tags": ["rent", "l
         ("sure", 1, None),
         ("sure", False, False),
         ("amount", "*", None),
+        ("to.note", "[EMAIL:bcd]", True),  # in which brackets mean themselves
         ("sum", 12.5, True),
         ("sum", (12, 13), False),
         ("amount", True, None),
