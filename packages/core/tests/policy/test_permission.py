@@ -167,6 +167,19 @@ def test_conditions_on_arguments_name_tools_as_names_do() -> None:
     assert code_of(tools(a_request(remit=held), more)) is Code.TOOL_NOT_ALLOWED
 
 
+def test_conditions_may_name_tools_that_only_the_hub_of_the_callee_knows_if_it_judges_them() -> None:
+    there = a_card()
+    facts, limited = Facts(target=there, asked_tools=frozenset({"pay"})), a_request(remit=a_remit(tools={"pay": {}}))
+    assert tools(limited, replace(facts, judged_elsewhere=True)) == ALLOW
+    assert code_of(tools(limited, replace(facts, judged_elsewhere=False))) is Code.TOOL_NOT_ALLOWED
+    for request, known in ((limited, facts), (a_request(), replace(facts, judged_elsewhere=True))):
+        assert code_of(tools(request, known)) is Code.TOOL_NOT_ALLOWED
+    named = replace(facts, target=CODER, judged_elsewhere=True)  # its team says which it has
+    assert code_of(tools(limited, named)) is Code.TOOL_NOT_ALLOWED
+    inherited = Facts(target=there, judged_elsewhere=False)
+    assert code_of(tools(limited, inherited)) is Code.TOOL_NOT_ALLOWED
+
+
 def test_a_comparison_without_a_number_is_refused_with_its_place() -> None:
     remit = a_remit(tools={"look": {}, "pay": ({"to": "bob"}, {"amount": "<= much"})})
     verdict = tools(a_request(remit=remit), Facts(target=CODER))

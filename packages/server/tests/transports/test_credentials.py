@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from chains import NOW_MS, Way, a_hop, a_remit, content_of, credential_of, rooted, signed_on
 from properties import share
+from remit.protocol.conditions import ValueBounds
 from remit.protocol.errors import Code, Fault
-from remit.protocol.remit import Grant, Remit
+from remit.protocol.remit import Grant, Remit, Tools, tools_within
 from remit_server.transports.credentials import chain as chain_module
 from remit_server.transports.credentials.chain import MAX_CHARS, MAX_HOPS, attenuate, mint, read_chain
 from remit_server.transports.credentials.proof import WINDOW_MS, CredentialChain, Hop, Verified
@@ -142,6 +143,10 @@ def test_a_name_that_is_none_is_refused_whoever_signed_it(way: Way, user: str) -
         ({"tools": frozenset({"a"})}, {"tools": None}),
         ({"tools": frozenset({"a"})}, {"tools": frozenset({"a", "b"})}),
         ({"tools": frozenset[str]()}, {"tools": frozenset({"a"})}),
+        ({"tools": {"a": ({"x": "<= 5"},)}}, {"tools": frozenset({"a", "b"})}),
+        ({"tools": {"a": ({"x": "<= 5"},)}}, {"tools": None}),
+        ({"cost": 500}, {"cost": None}),
+        ({"cost": 500}, {"cost": 600}),
         ({"targets": frozenset({"a"})}, {"targets": None}),
         ({"targets": frozenset({"a"})}, {"targets": frozenset({"a", "b"})}),
         ({"max_depth": 2}, {"max_depth": 50}),
@@ -568,6 +573,8 @@ TOKEN = WAY.token(WAY.remits(3))
 GRANT = grant_of(WAY.verify(TOKEN, 3))
 
 NAMES = st.none() | st.frozensets(st.sampled_from(["a", "b", "c", EVIL]))
+TERMS = st.dictionaries(st.sampled_from(["x", EVIL]), st.sampled_from([1, "<= 5", (EVIL,), ValueBounds(below=3)]))
+TOOLS = NAMES | st.dictionaries(st.sampled_from(["a", "b", EVIL]), TERMS | st.lists(TERMS, max_size=2).map(tuple))
 
 
 @st.composite
@@ -587,8 +594,9 @@ def chains(draw: st.DrawFn) -> list[Hop]:
                 max_depth=draw(st.integers(0, 9)),
                 tokens=draw(st.integers(0, 10_000)),
                 until_ms=NOW_MS + draw(st.integers(0, 90_000)),
-                tools=draw(NAMES),
+                tools=draw(TOOLS),
                 targets=draw(NAMES),
+                cost=draw(st.none() | st.integers(0, 99)),
             )
         )
     return [*hops[:-1], replace(hops[-1], may_delegate=draw(st.booleans()))]
@@ -604,15 +612,16 @@ def test_no_chain_of_blocks_grants_more_than_any_of_them(hops: list[Hop]) -> Non
         assert grant.tokens <= hop.tokens
         assert grant.max_depth <= hop.max_depth
         assert grant.time_ms <= hop.until_ms + WINDOW_MS - NOW_MS
-        assert hop.tools is None or (grant.tools is not None and grant.tools <= hop.tools)
+        assert hop.tools is None or (grant.tools is not None and tools_within(grant.tools, hop.tools))
+        assert hop.cost is None or (grant.cost is not None and grant.cost <= hop.cost)
         assert hop.targets is None or (grant.targets is not None and grant.targets <= hop.targets)
         assert hop.may_delegate or not grant.may_delegate
 
 
-@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 10_000), st.integers(0, 9)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(TOOLS, NAMES, st.integers(0, 10_000), st.integers(0, 9)), min_size=1, max_size=4))
 @share(1 / 2)
 def test_what_honest_hubs_pass_on_is_the_remit_that_they_pass_on(
-    wishes: list[tuple[frozenset[str] | None, frozenset[str] | None, int, int]],
+    wishes: list[tuple[Tools | None, frozenset[str] | None, int, int]],
 ) -> None:
     remits = [a_remit()]
     for number, (tools, targets, tokens, max_depth) in enumerate(wishes, start=1):

@@ -86,6 +86,7 @@ class BusAgent(Remote):
     """One agent that other hubs on the same store host."""
 
     shares_store = True
+    judges_tools = True
 
     def slots(self, concurrency: int) -> int:  # noqa: ARG002 - each host has that many, and the queue is there
         """Return how many calls to it may wait here."""

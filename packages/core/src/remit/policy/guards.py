@@ -185,12 +185,22 @@ def deadline(request: Request, facts: Facts) -> Verdict:
 
 def tools(request: Request, facts: Facts) -> Verdict:
     """The named tools are the callee's, and within the caller's own remit."""
-    if isinstance(request.remit.tools, dict) and (why := _malformed(request.remit.tools)):
-        return refuse(Code.INPUT_VALIDATION_FAILED, why)
+    limits = request.remit.tools
+    if isinstance(limits, dict):
+        if why := _malformed(limits):
+            return refuse(Code.INPUT_VALIDATION_FAILED, why)
+        if facts.judged_elsewhere is False:
+            return refuse(
+                Code.TOOL_NOT_ALLOWED,
+                f"{request.target} cannot be held to conditions on the arguments of tools",
+                suggestion="Ask an agent of this hub, or of one that gets the remit, or ask without conditions.",
+            )
     wanted = facts.asked_tools
     if wanted is None or facts.target is None:
         return ALLOW
-    if excess := wanted - facts.target.tools:
+    # Another hub knows the tools of its agent.
+    is_known = not (facts.judged_elsewhere and isinstance(limits, dict)) or bool(facts.target.tools)
+    if is_known and (excess := wanted - facts.target.tools):
         return refuse(Code.TOOL_NOT_ALLOWED, f"{request.target} not authorized to use {_listed(excess)}")
     if excess := wanted - _passable(facts.caller, facts.target, facts.limits, wanted):
         why = f"{request.origin} does not have it, and {request.target} works with the authority of its caller"

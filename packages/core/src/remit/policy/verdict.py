@@ -101,6 +101,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """The versions of the envelope that can be read."""
     asked_tools: frozenset[str] | None = None
     """The tools that the caller allows the callee."""
+    judged_elsewhere: bool | None = None
+    """Whether the hub of the callee judges the uses of tools by the remit; None: the callee runs on this hub."""
     session_user: str | None = None
     """The user of the request's session, if it has one."""
     session_agent: str | None = None

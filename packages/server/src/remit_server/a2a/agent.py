@@ -23,6 +23,7 @@ from remit_server.a2a.http_calls import (
     A2aUnreached,
     HttpCaller,
 )
+from remit_server.dialects.a2a.errors import EXTENSION
 from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
 from remit_server.dialects.a2a.types import CARD_PATH, METHODS
 from remit_server.transports.addresses import OutboundClient, OutboundHosts, is_local, parsed
@@ -176,6 +177,8 @@ _THREAD = "a2a"
 class A2aAgent(Remote):
     """The agent that a card describes."""
 
+    judges_tools = True
+
     def __init__(self, peer: A2aPeer, name: str) -> None:
         self._peer = peer
         self._name = name
@@ -190,6 +193,8 @@ class A2aAgent(Remote):
             while True:
                 try:
                     offer = await self._reachable(sent=sent)
+                    if not offer.extended and isinstance(request.remit.tools, dict):
+                        return lost(request, self._unbound(), sent=sent)
                     exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line, left, sent=sent)
                     return await exchange.carry_out()
                 except RetryAllowed as again:
@@ -212,6 +217,10 @@ class A2aAgent(Remote):
                 finally:
                     exchange.give_up()
             raise
+
+    def _unbound(self) -> Fault:
+        why = f"{self._name} cannot be held to conditions on the arguments of tools: its card lacks `{EXTENSION}`"
+        return fault(Code.TOOL_NOT_ALLOWED, why, suggestion="Ask it without conditions, or ask an agent of a hub.")
 
     async def _reachable(self, *, sent: bool) -> A2aEndpoint:
         from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError

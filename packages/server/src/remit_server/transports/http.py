@@ -151,6 +151,7 @@ class HttpAgent(Remote):
     """One agent at another hub."""
 
     validates = True
+    judges_tools = True
 
     def __init__(self, peer: HubPeer, name: str) -> None:
         self._peer = peer

@@ -204,6 +204,39 @@ class LimitConformance(TransportCase):
         assert remit.time_ms <= 5_000
         assert [address.partition("@")[0] for address in remit.chain] == ["boss"]
 
+    async def test_limits_on_the_arguments_of_tools_hold_where_the_callee_runs(self) -> None:
+        if self.no_nesting:
+            raise SkipTest(self.no_nesting)
+        near, far = self.hubs()
+        paid: list[int] = []
+
+        async def pay(amount: int, to: str = "") -> str:
+            paid.append(amount)
+            return f"paid {to}"
+
+        for hub in {near, far}:  # a team's hubs share its file
+            hub.tool("pay")(pay)
+
+        async def helper(brief: Brief) -> list[str]:
+            async def use(**given: Any) -> str:
+                try:
+                    return str(await brief.use("pay", **given))
+                except remit.RemitError as error:
+                    return error.fault.code
+
+            return [await use(amount=amount, to="bob") for amount in (40, 80, 400)] + [await use(amount=4)]
+
+        async def boss(brief: Brief) -> list[str]:
+            limits = {"pay": {"amount": {"at_most": 50}, "to": ["bob", "ann"]}}
+            by_name = await brief.delegate("helper", objective="Help", tools=limits)
+            return by_name.unwrap() + (await brief.delegate(objective="More", capability="PAY", tools=limits)).unwrap()
+
+        far.add("helper", helper, tools=["pay"], capabilities=["PAY"])
+        near.add("boss", boss, may_call=["*"], tools=["pay"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            response = await near.ask("boss", "Go", user=USER, tools={"pay": {"amount": "<= 100"}})
+        assert (response.result, paid) == (["paid bob", *[Code.TOOL_NOT_ALLOWED] * 3] * 2, [40, 40])
+
     async def test_depth_counts_on_through_the_callee(self) -> None:
         """C6: depth."""
         if self.no_nesting:

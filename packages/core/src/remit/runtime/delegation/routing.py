@@ -246,6 +246,11 @@ def _offered(card: AgentCard, route: RoutedCall) -> Capability | None:
     return None if route.call.capability is None else card.capability(route.call.capability)
 
 
+def _are_known_there(entry: RegisteredAgent, call: Call) -> bool:
+    """Return whether another hub knows the tools of its agent, and whether it may use those of a call."""
+    return bool(entry.judges_tools_elsewhere) and not entry.card.tools and isinstance(call.tools, dict)
+
+
 def _may_reach(parent: Frame, call: Call, entry: RegisteredAgent) -> bool:
     """Return whether the guards would allow this agent, as far as that depends on its name."""
     remit, card = parent.request.remit, entry.card
@@ -254,5 +259,5 @@ def _may_reach(parent: Frame, call: Call, entry: RegisteredAgent) -> bool:
         and (remit.targets is None or card.name in remit.targets)
         and entry.address not in remit.chain
         and entry.address != parent.address
-        and (call.tools is None or card.tools.issuperset(call.tools))
+        and (call.tools is None or card.tools.issuperset(call.tools) or _are_known_there(entry, call))
     )

@@ -128,6 +128,9 @@ class Remote:
     shares_store = False
     """Whether the hub that executes it has the same store: then it queues requests, and resumes their runs."""
 
+    judges_tools = False
+    """Whether conditions on the arguments of tools go along and are judged where it runs, or refused."""
+
     def slots(self, concurrency: int) -> int:
         """Return how many requests to it may be in progress from this hub, given the concurrency in its card."""
         return concurrency
