@@ -75,8 +75,8 @@ class SenderGate(Protocol):
         """Return a request limited to what is left of its credential."""
         ...
 
-    async def ended(self, run: str, used: int) -> None:
-        """Settle what a run has used of its credential."""
+    async def ended(self, run: str, used: int, cost: int) -> None:
+        """Settle the tokens and the money that a run has used of its credential."""
         ...
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
 from remit.policy.shares import SharedTotal, ShareOwner
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind, Notice, Record
 from remit.protocol.submission import Submission
@@ -209,12 +209,13 @@ class Delegations:
     def _ended(self, run: str, task: asyncio.Task[Response]) -> None:
         self._tasks.discard(task)
         failed = task.cancelled() or task.exception() is not None
-        self._settle(run, 0 if failed else task.result().usage.total)
+        usage = Usage() if failed else task.result().usage
+        self._settle(run, usage.total, usage.cost)
 
-    def _settle(self, run: str, used: int) -> None:
+    def _settle(self, run: str, used: int, cost: int = 0) -> None:
         if run in self._granted:
             self._granted.remove(run)
-            task = asyncio.ensure_future(self.gate.ended(run, used))
+            task = asyncio.ensure_future(self.gate.ended(run, used, cost))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -176,7 +176,7 @@ async def test_a_request_passes_over_three_hubs_and_each_knows_within_which_boun
     chain = three.held.of(at_three.run)
     assert chain is not None
     assert chain.signers == (one.public, two.public)
-    await two.door.ended(at_two.run, 100)
+    await two.door.ended(at_two.run, 100, 0)
     again = a_request(inner, id="r-3", run=at_two.run)
     at_three = await three.take(await two.send(again, three), again, origin="tax")
     chain = three.held.of(at_three.run)
@@ -365,9 +365,9 @@ async def test_all_requests_under_one_credential_share_its_tokens(hubs: list[Hub
     assert [run.remit.tokens for run in runs] == [600, 400]
     assert runs[1].remit.context_tokens == 400
     assert await refused(received("r-4")) is Code.TOKEN_BUDGET_EXCEEDED
-    await three.door.ended(runs[0].run, 100)
+    await three.door.ended(runs[0].run, 100, 0)
     assert (await received("r-5")).remit.tokens == 500
-    await three.door.ended("run-of-nobody", 5)
+    await three.door.ended("run-of-nobody", 5, 5)
 
 
 async def test_a_hub_cannot_have_one_request_carried_out_twice_for_the_tokens_of_one(hubs: list[HubAt]) -> None:

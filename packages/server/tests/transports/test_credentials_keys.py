@@ -556,6 +556,26 @@ async def test_a_request_that_was_refused_for_lack_of_tokens_can_come_again(spen
     assert given_to(await spending.reserve(hub.request("b"), 10**6)) == 600
 
 
+async def test_money_is_shared_like_tokens_and_given_back(spending: Spending) -> None:
+    way = Way()
+    hub = CreditedHub(1_000, way=way)
+    hub.held = way.chain(credential_of(way, a_hop(0, way.pairs[1], tokens=1_000, cost=50)))
+    first = await spending.reserve(hub.request("a"), 100, cost=40)
+    second = await spending.reserve(hub.request("b"), 100)
+    assert isinstance(first, Share)
+    assert isinstance(second, Share)
+    assert (first.cost, second.cost) == (40, 10)
+    why = await spending.reserve(hub.request("c"), 100)
+    assert isinstance(why, Fault)
+    assert why.message == "all money that the credential grants are spent or reserved"
+    await spending.settle(first, 100, 15)
+    third = await spending.reserve(hub.request("c"), 100, cost=0)
+    fourth = await spending.reserve(hub.request("d"), 100, cost=90)
+    assert isinstance(third, Share)
+    assert isinstance(fourth, Share)
+    assert (third.cost, fourth.cost) == (0, 25)
+
+
 async def test_a_credential_that_was_not_passed_on_bounds_its_one_request(spending: Spending) -> None:
     way = Way()
     direct = way.verify(credential_of(way, a_hop(0, way.pairs[1], tokens=1_000)), 1)

@@ -56,7 +56,7 @@ class _LocalUserGate:
     async def received(self, request: Request) -> Request:
         return request
 
-    async def ended(self, run: str, used: int) -> None:
+    async def ended(self, run: str, used: int, cost: int) -> None:
         """Count nothing: there is no credential."""
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from remit.policy.reception import Permission, Sender, not_for
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.remit import Grant, Name, Names
+from remit.protocol.remit import Grant, Name, Names, lower
 from remit.protocol.submission import Submission
 from remit.runtime.ports import USED, SingleUseProof
 from remit_server.transports.credentials.keys import HubKey, Pair
@@ -107,7 +107,10 @@ class Share(Struct, frozen=True, kw_only=True):
     """What one request was given, to be settled when it has ended."""
 
     tokens: int
+    cost: int | None = None
+    """The money; None: nobody sets a limit."""
     counters: tuple[Counter, ...] = ()
+    cost_counters: tuple[Counter, ...] = ()
     once: Counter | None = None
 
 
@@ -122,37 +125,47 @@ class Spending:
         self._memory = _Counters(self._wall_ms)
         self._incr = count or self._memory.incr
 
-    async def reserve(self, verified: Verified, tokens: int, sender: str = "") -> Share | Fault:
-        """Reserve as many of *tokens* as the credential has left; none left is a fault.
+    async def reserve(
+        self, verified: Verified, tokens: int, sender: str = "", *, cost: int | None = None
+    ) -> Share | Fault:
+        """Reserve as much of *tokens* and of *cost* as the credential has left; none left is a fault.
 
         A repeated request of the same *sender* is counted once: it runs once.
         """
-        wanted = min(tokens, verified.grant.tokens)
+        wanted, money = min(tokens, verified.grant.tokens), lower(cost, verified.grant.cost)
         # The last block is for one request, and limits that alone; those before may have been passed on many times.
         hops, ids = verified.chain.hops[:-1], verified.chain.ids[:-1]
         if not hops:
-            return Share(tokens=wanted)
+            return Share(tokens=wanted, cost=money)
         ends = [min(hop.until_ms for hop in hops[: number + 1]) + WINDOW_MS for number in range(len(hops))]
         counters = tuple(Counter(f"credential:{id}", end + 1) for id, end in zip(ids, ends, strict=True))
+        limited = [(hop.cost, place) for place, hop in enumerate(hops) if hop.cost is not None]
+        cost_counters = tuple(Counter(f"credential-cost:{ids[place]}", ends[place] + 1) for _, place in limited)
         request = verified.chain.hops[-1].request.hex()
         once = Counter(f"{counters[-1].key}:{request}:{sender}", counters[-1].until_ms)
-        if not self._memory.has_room(len(counters) + 1):
+        if not self._memory.has_room(len(counters) + len(cost_counters) + 1):
             return fault(Code.OVERLOADED, "too many credentials in use at once", retry_after_ms=WINDOW_MS)
         if await self._add(once, 1) > 1:
-            return Share(tokens=wanted)
+            return Share(tokens=wanted, cost=money)
         share = Share(
-            tokens=await self._take(wanted, [hop.tokens for hop in hops], counters), counters=counters, once=once
+            tokens=await self._take(wanted, [hop.tokens for hop in hops], counters),
+            cost=money and await self._take(money, [most for most, _ in limited], cost_counters),
+            counters=counters,
+            cost_counters=cost_counters,
+            once=once,
         )
-        if share.tokens == 0 < tokens:
-            await self.settle(share, 0)
-            return fault(Code.TOKEN_BUDGET_EXCEEDED, "all tokens that the credential grants are spent or reserved")
+        for what, left, asked in (("tokens", share.tokens, tokens), ("money", share.cost, money)):
+            if left == 0 != asked:
+                await self.settle(share, 0)
+                return fault(Code.TOKEN_BUDGET_EXCEEDED, f"all {what} that the credential grants are spent or reserved")
         return share
 
-    async def settle(self, share: Share, used: int) -> None:
-        """Give back what a request was given and has not used."""
-        unused = share.tokens - min(used, share.tokens)
-        for counter in share.counters if unused else ():
-            await self._add(counter, -unused)
+    async def settle(self, share: Share, used: int, cost: int = 0) -> None:
+        """Give back what a request was given and has not used, of its tokens and its money."""
+        for counters, granted, spent in ((share.counters, share.tokens, used), (share.cost_counters, share.cost, cost)):
+            unused = max(0, (granted or 0) - spent)
+            for counter in counters if unused else ():
+                await self._add(counter, -unused)
         if used == 0 and share.once is not None:
             # It may not even have started, and then be sent again.
             await self._add(share.once, -1)
@@ -447,20 +460,21 @@ class Authenticator:
         verified = self._under_way.pop((request.via or "", request.id), None)
         if verified is None:
             return request
-        share = _or_raise(await self._spending.reserve(verified, request.remit.tokens, request.sender))
-        self._held.hold(request.run, verified.chain, share)
         remit = request.remit
+        share = _or_raise(await self._spending.reserve(verified, remit.tokens, request.sender, cost=remit.cost))
+        self._held.hold(request.run, verified.chain, share)
         narrower = replace(
             remit,
             tokens=min(remit.tokens, share.tokens),
             context_tokens=min(remit.context_tokens, share.tokens),
+            cost=share.cost,
         )
         return replace(request, remit=narrower)
 
-    async def ended(self, run: str, used: int) -> None:
-        """Settle what a run has used of its credential's tokens; 0 if it never started."""
+    async def ended(self, run: str, used: int, cost: int) -> None:
+        """Settle what a run has used of its credential's tokens and money; 0 if it never started."""
         if (share := self._held.let_go(run)) is not None:
-            await self._spending.settle(share, used)
+            await self._spending.settle(share, used, cost)
 
 
 def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
