@@ -33,6 +33,23 @@ class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] -
         return ms
 
 
+class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none
+    """An amount of money with its currency; whether it is that of the team is known once the team file is read."""
+
+    name = "amount"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the amount as a team file has it."""
+        from msgspec import ValidationError, convert
+
+        from remit_cli.config.values import Money
+
+        try:
+            return convert(value, Money)
+        except ValidationError:
+            self.fail(f'expected an amount with its currency, such as "0.50 USD", got {value!r}', param, ctx)
+
+
 user_option = click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Show all log messages of the hub.")
 save_option = click.option(
@@ -55,6 +72,11 @@ out_option = click.option(
 def budget_option(says: str = "Token budget of the run, shared by all agents.") -> Callable[[F], F]:
     """Return what adds `--budget`, in tokens."""
     return click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help=says)
+
+
+def cost_option(says: str = "Money that the models of the run may cost, with all agents below.") -> Callable[[F], F]:
+    """Return what adds `--max-cost`, an amount with its currency."""
+    return click.option("--max-cost", type=Amount(), metavar='"0.50 USD"', help=says)
 
 
 def deadline_option(says: str = "Time limit: 30s, 5m.") -> Callable[[F], F]:

@@ -12,7 +12,7 @@ import click
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER
 from remit_cli.completion import agent_names, agents_and_user
-from remit_cli.options import SubcommandGroup, deadline_option, json_option, team_options
+from remit_cli.options import SubcommandGroup, cost_option, deadline_option, json_option, team_options
 from remit_cli.show.screen import many, print_beside, print_fields, print_json, print_table, spoken
 
 if TYPE_CHECKING:  # they bring the engine
@@ -65,6 +65,7 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
 @click.option("--input", "given", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
 @click.option("--user", default="someone", show_default=True, help="User to ask as.")
 @click.option("--budget", type=click.IntRange(min=0), metavar="TOKENS", help="Token budget of the request.")
+@cost_option("Money that the models may cost for the request.")
 @deadline_option()
 @click.option("--tools", metavar="NAMES", help="Limit it to these tools, separated by commas.")
 @click.option("--tool", "is_tool", is_flag=True, help="TO is a tool that FROM would use, with --input as arguments.")
@@ -80,6 +81,7 @@ def explain(
     given: str | None,
     user: str,
     budget: int | None,
+    max_cost: str | None,
     deadline_ms: int | None,
     tools: str | None,
     is_tool: bool,
@@ -112,7 +114,7 @@ def explain(
     from remit.plugin import brought, named
     from remit.protocol.envelope import Call
     from remit_cli.config.composition import hub_of
-    from remit_cli.drive.order import read_task
+    from remit_cli.drive.order import cost_in, read_task
     from remit_cli.places import importing, known_agent, placeholder_secrets, team_of
     from remit_server.documents.verdicts import explanation
 
@@ -120,6 +122,7 @@ def explain(
         "OBJECTIVE": objective,
         "--capability": capability,
         "--budget": budget,
+        "--max-cost": max_cost,
         "--deadline": deadline_ms,
         "--tools": tools,
         "--simple": simple or None,
@@ -128,16 +131,17 @@ def explain(
     text, value = read_task(objective, given, capability)
     if is_tool:
         _check_use(origin, value, of_calls)
+    team = team_of(team_file, overrides)
     call = Call(
         target=target,
         objective=text,
         input=value,
         capability=capability,
         max_tokens=budget,
+        max_cost=cost_in(max_cost, team.currency),
         deadline_ms=deadline_ms,
         tools=None if tools is None else frozenset(each.strip() for each in tools.split(",") if each.strip()),
     )
-    team = team_of(team_file, overrides)
     if origin != USER:
         known_agent(origin, team.everyone)
     with importing():

@@ -8,6 +8,7 @@ import click
 from remit_cli.completion import agent_names, session_ids
 from remit_cli.options import (
     budget_option,
+    cost_option,
     deadline_option,
     json_option,
     jsonl_option,
@@ -23,6 +24,7 @@ from remit_cli.options import (
 @click.argument("task", required=False)
 @user_option
 @budget_option()
+@cost_option()
 @deadline_option()
 @click.option("--capability", metavar="CODE", help="Capability of the agent to request.")
 @click.option("--input", "given_input", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
@@ -48,6 +50,7 @@ def run(
     task: str | None,
     user: str | None,
     max_tokens: int | None,
+    max_cost: str | None,
     deadline_ms: int | None,
     capability: str | None,
     given_input: str | None,
@@ -73,6 +76,7 @@ def run(
     \b
     Example:
       remit run assistant "Sort my receipts" --deadline 2m --budget 20000
+      remit run assistant "Sort my receipts" --max-cost "0.50 USD"
       remit run assistant - --json < task.txt
       remit run assistant "What did I pay?" --file receipt.png --save results
       remit run assistant "Sort my receipts" --detach
@@ -85,16 +89,18 @@ def run(
         raise click.UsageError(
             "--detach and --save cannot be combined; use `remit runs answer RUN --wait --save FOLDER`"
         )
-    from remit_cli.drive.order import order_of, read_files, read_task
+    from remit_cli.drive.order import cost_in_team, order_of, read_files, read_task
     from remit_cli.places import team_path
 
     text, value = read_task(task, given_input, capability)
-    order = order_of(agent, text, user, team_path(team_file), overrides).asking(
+    path = team_path(team_file)
+    order = order_of(agent, text, user, path, overrides).asking(
         input=value,
         capability=capability,
         session=session,
         files=read_files(paths),
         max_tokens=max_tokens,
+        max_cost=cost_in_team(max_cost, path, overrides),
         deadline_ms=deadline_ms,
     )
     if detach:
@@ -112,6 +118,7 @@ def run(
 @click.argument("text", required=False)
 @user_option
 @budget_option()
+@cost_option()
 @deadline_option()
 @click.option("--input", "given_input", metavar="JSON", help="Input data: JSON, @FILE, or - for stdin.")
 @click.option(
@@ -125,6 +132,7 @@ def ask(
     text: str | None,
     user: str | None,
     max_tokens: int | None,
+    max_cost: str | None,
     deadline_ms: int | None,
     given_input: str | None,
     session: str | None,
@@ -149,7 +157,7 @@ def ask(
       remit ask --session trip-1 "the second"
     """
     from remit_cli.config.load import load_team
-    from remit_cli.drive.order import order_of, read_task
+    from remit_cli.drive.order import cost_in, order_of, read_task
     from remit_cli.drive.run_order import carry_out
     from remit_cli.places import team_path
 
@@ -162,7 +170,13 @@ def ask(
         )
     text, value = read_task(text, given_input, None)
     bare = order_of(orchestrator.name, text, user, path, overrides)
-    order = bare.asking(input=value, session=session, max_tokens=max_tokens, deadline_ms=deadline_ms)
+    order = bare.asking(
+        input=value,
+        session=session,
+        max_tokens=max_tokens,
+        max_cost=cost_in(max_cost, team.currency),
+        deadline_ms=deadline_ms,
+    )
     speakers = None if verbose else (orchestrator.name, *team.workflows)
     done = carry_out(
         order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, speakers=speakers
@@ -177,6 +191,7 @@ def ask(
 )
 @user_option
 @budget_option("Token budget for each answer.")
+@cost_option("Money that the models may cost for each answer.")
 @deadline_option("Time limit for each answer: 30s, 5m.")
 @verbose_option
 @jsonl_option
@@ -186,6 +201,7 @@ def chat(
     session: str | None,
     user: str | None,
     max_tokens: int | None,
+    max_cost: str | None,
     deadline_ms: int | None,
     verbose: bool,
     as_jsonl: bool,
@@ -213,7 +229,7 @@ def chat(
     import msgspec
 
     from remit.protocol.remit import NAME_RULE, Name
-    from remit_cli.drive.order import order_of
+    from remit_cli.drive.order import cost_in_team, order_of
     from remit_cli.places import team_path
     from remit_cli.talk.conversation import chat_with_agent, new_session
 
@@ -221,7 +237,11 @@ def chat(
         msgspec.convert(session, Name | None)
     except msgspec.ValidationError as error:
         raise click.BadParameter(f"must have 1 to 200 characters, and {NAME_RULE}", param_hint="--session") from error
-    order = order_of(agent, "", user, team_path(team_file), overrides).asking(
-        session=session or new_session(), max_tokens=max_tokens, deadline_ms=deadline_ms
+    path = team_path(team_file)
+    order = order_of(agent, "", user, path, overrides).asking(
+        session=session or new_session(),
+        max_tokens=max_tokens,
+        max_cost=cost_in_team(max_cost, path, overrides),
+        deadline_ms=deadline_ms,
     )
     raise SystemExit(chat_with_agent(order, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))

@@ -10,6 +10,7 @@ from remit_cli.options import (
     GivenStore,
     SubcommandGroup,
     budget_option,
+    cost_option,
     deadline_option,
     json_option,
     jsonl_option,
@@ -252,6 +253,7 @@ def resume(run: str | None, as_json: bool, given: GivenStore) -> None:
 @click.argument("run", shell_complete=run_ids)
 @deadline_option("Time limit of the new run: 5m.")
 @budget_option()
+@cost_option()
 @verbose_option
 @json_option
 @jsonl_option
@@ -260,6 +262,7 @@ def retry(
     run: str,
     deadline_ms: int | None,
     max_tokens: int | None,
+    max_cost: str | None,
     verbose: bool,
     as_json: bool,
     as_jsonl: bool,
@@ -268,8 +271,8 @@ def retry(
 ) -> None:
     """Repeat a RUN that timed out, failed, or gave a partial answer.
 
-    The new run has the same request and the same user, and may have more time or tokens. In a workflow, and with any
-    resumable agent, steps that succeeded within the last day are reused.
+    The new run has the same request and the same user, and may have more time, tokens or money. In a workflow, and with
+    any resumable agent, steps that succeeded within the last day are reused.
 
     The exit codes are those of `remit run`.
 
@@ -278,11 +281,13 @@ def retry(
       remit runs retry last --deadline 10m
     """
     from remit_cli.config.load import load_team
+    from remit_cli.drive.order import cost_in
     from remit_cli.drive.resume import order_again
     from remit_cli.drive.run_order import carry_out
 
     team = load_team(team_path(team_file), overrides=overrides, serving=False)
-    order = order_again(team, run, deadline_ms=deadline_ms, max_tokens=max_tokens)
+    cost = cost_in(max_cost, team.currency)
+    order = order_again(team, run, deadline_ms=deadline_ms, max_tokens=max_tokens, max_cost=cost)
     raise SystemExit(carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
 
 

@@ -17,6 +17,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import MAX_FILE_BYTES, MAX_FILES, File, safe_name
 from remit.protocol.submission import AskOptions
 from remit.words.terminal import one_line
+from remit_cli.config.values import millionths
 from remit_cli.places import current_user
 
 
@@ -46,6 +47,25 @@ def order_of(agent: str, text: str, user: str | None, team_file: Path, overrides
         team_file=str(team_file.absolute()),
         overrides=overrides,
     )
+
+
+def cost_in_team(amount: str | None, team_file: Path, overrides: tuple[str, ...]) -> int | None:
+    """Return an amount in millionths of the team's currency; None if there is none."""
+    if amount is None:
+        return None
+    from remit_cli.config.load import load_team  # most commands read the file later
+
+    return cost_in(amount, load_team(team_file, overrides=overrides, secrets=False, code=False).currency)
+
+
+def cost_in(amount: str | None, currency: str) -> int | None:
+    """Return an amount in millionths of *currency*; raise a usage error if it is in another one."""
+    if amount is None:
+        return None
+    if not amount.endswith(currency):
+        why = f"{amount} is not in the team's currency; give it in {currency}"
+        raise click.BadParameter(why, param_hint="--max-cost")
+    return millionths(amount)
 
 
 def read_task(task: str | None, given_input: str | None, capability: str | None) -> tuple[str, Json]:

@@ -294,8 +294,10 @@ def _unanswered(tree: Tree) -> Iterable[TreeApproval]:
     return (each for each in tree.consents.values() if each.answered_ms is None)
 
 
-def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: int | None) -> Order:
-    """Return an order that repeats the run *name*, with the given time and tokens or those that it had.
+def order_again(
+    team: Team, name: str, *, deadline_ms: int | None, max_tokens: int | None, max_cost: int | None
+) -> Order:
+    """Return an order that repeats the run *name*, with the given time, tokens and money or those that it had.
 
     Raises a `RemitError` if the run cannot be retried, or its request is no longer stored.
     """
@@ -321,6 +323,7 @@ def order_again(team: Team, name: str, *, deadline_ms: int | None, max_tokens: i
             session=request.session if request.session != run else None,
             files=request.files,
             max_tokens=remit.tokens if max_tokens is None else max_tokens,
+            max_cost=remit.cost if max_cost is None else max_cost,
             deadline_ms=remit.time_ms if deadline_ms is None else deadline_ms,
             retry_of=request.id,
             handoff=request.handoff,

@@ -16,6 +16,7 @@ import click
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
+from remit.policy.budget import amounts
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response, Usage
@@ -225,6 +226,9 @@ class ChatCommands:
     async def _budget(self, _: int) -> list[str]:
         tokens = self._order.options.get("max_tokens") or self._limits.root_tokens
         time_ms = self._order.options.get("deadline_ms") or self._limits.root_time_ms
+        cost = self._order.options.get("max_cost")
+        cost = self._limits.root_cost if cost is None else cost
+        money = "" if cost is None else f" and {amounts(cost)[0]} {self._limits.currency}"
         spent = await self._past.spent()
         root = self.last.root if self.last else None
         requests = many(spent.requests, "request")
@@ -234,7 +238,7 @@ class ChatCommands:
         return [
             f"the last answer    {last}",
             f"this conversation  {_tokens(spent.usage)}, {spell_ms(spent.duration_ms)}, {requests}",
-            f"an answer may take {tokens:,} tokens, {spell_ms(time_ms)}",
+            f"an answer may take {tokens:,} tokens{money}, {spell_ms(time_ms)}",
         ]
 
 
