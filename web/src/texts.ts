@@ -373,6 +373,8 @@ export const texts = {
     before: "Its last outcomes before",
     nothingBefore: "No earlier outcome of this agent in the last records.",
     tokensTitle: "Tokens",
+    moneyTitle: "Money",
+    unpriced: (tokens: string) => `Without ${tokens} tokens whose price is not known.`,
     timeTitle: "Time",
     bars: {
       caller: "Caller's grant",
@@ -434,7 +436,8 @@ export const texts = {
     byGuard: "a guard of the hub",
     through: "Through",
     limits: "Limits",
-    limitsOf: (time: string, tokens: string) => `${time}, ${tokens} tokens`,
+    limitsOf: (time: string, tokens: string, cost: string) =>
+      cost ? `${time}, ${tokens} tokens, ${cost}` : `${time}, ${tokens} tokens`,
     editable: "May be edited",
     formField: (name: string) => `Field ${name}`,
     nothingEditable: "nothing: it can only be approved as it is",
@@ -517,7 +520,8 @@ export const texts = {
     outcomeNow: "Now",
     outcomeDraft: "With the draft",
     by: (guard: string) => `by ${guard}`,
-    granted: (time: string, tokens: string) => `with ${time} and ${tokens} tokens`,
+    granted: (time: string, tokens: string, cost: string) =>
+      cost ? `with ${time}, ${tokens} tokens and ${cost}` : `with ${time} and ${tokens} tokens`,
     verdicts: "Verdict of each guard",
     guard: "Guard",
     now: "Now",
@@ -760,6 +764,9 @@ export const texts = {
     noDayLimit: "There is no limit for a user's day. Set one in the team file:",
     dayLimitKey: "[budgets] per_user_per_day = 500_000",
     userDay: (user: string, reserved: string) => (reserved ? `${user} (${reserved} reserved)` : user),
+    money: "Money",
+    userMoney: (user: string, reserved: string) =>
+      reserved ? `Money of ${user} (${reserved} reserved)` : `Money of ${user}`,
     liveRuns: "Runs in progress here",
     noLiveRuns: "No run is in progress on this server.",
     liveRun: (agent: string, user: string) => `${agent} for ${user}`,

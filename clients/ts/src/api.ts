@@ -549,6 +549,22 @@ export interface components {
             ranking: components["schemas"]["RankingLine"][];
         };
         /**
+         * CarvedMoney
+         * @description Money in millionths of the team's currency: what the caller had, what it passed on, and what became of it.
+         */
+        CarvedMoney: {
+            below: number;
+            /** @description The caller's own limit; None: it had none, or a person asked. */
+            caller: number | null;
+            /** @description None: there was no limit. */
+            granted: number | null;
+            own: number | null;
+            /** @description Tokens that are not counted, since the price of their model is not known. */
+            unpriced: number;
+            /** @description What it used, including the delegations below it; None: not ended. */
+            used: number | null;
+        };
+        /**
          * CarvedTime
          * @description Time in milliseconds: what the caller had, what it passed on, and what was used.
          */
@@ -1669,6 +1685,7 @@ export interface components {
         RemitView: {
             chain: string[];
             context_tokens: number;
+            cost: components["schemas"]["CarvedMoney"];
             depth: number;
             max_depth: number;
             may_delegate: boolean;
@@ -1904,6 +1921,12 @@ export interface components {
          */
         RunBudget: {
             agent: string;
+            /** @description Money of the run, in millionths; null: there is no limit. */
+            cost: number | null;
+            /** @description Money that is neither spent nor reserved; null: no limit. */
+            cost_left: number | null;
+            /** @description Money spent so far, in millionths. */
+            cost_used: number;
             /** @description Delegations in progress, with the root. */
             delegations: number;
             /** @description Tokens of the run. */
@@ -1953,6 +1976,11 @@ export interface components {
              * @default
              */
             correlation: string;
+            /**
+             * @description Their cost in millionths of the team's currency, as far as prices are known.
+             * @default null
+             */
+            cost: number | null;
             /**
              * @description How long it took, once it has ended.
              * @default null
@@ -2596,11 +2624,17 @@ export interface components {
          * @description What a user has spent of the day.
          */
         UserDay: {
+            /** @description `cost_per_user_per_day` of the team file, in millionths; null: there is no limit. */
+            cost_limit: number | null;
+            /** @description Money that runs in progress on this hub hold besides it. */
+            cost_reserved: number;
+            /** @description Money of the delegations that ended, as recorded, in millionths. */
+            cost_spent: number;
             /** @description `per_user_per_day` of the team file; null: there is no limit. */
             limit: number | null;
-            /** @description Tokens granted to runs in progress on this hub. */
+            /** @description Tokens that runs in progress on this hub hold besides those. */
             reserved: number;
-            /** @description Tokens of runs of this day (UTC) that ended, as recorded. */
+            /** @description Tokens of the delegations of this day (UTC) that ended, as recorded. */
             spent: number;
             user: string;
         };

@@ -55,7 +55,12 @@ export const setCurrency = (currency: string): void => {
 };
 
 /** Money, always an estimate: `≈ $0.0123`. */
-export function money(amount: number, currency = usual): string {
+export const money = (amount: number, currency = usual): string => `≈ ${exactMoney(amount, currency)}`;
+
+/** Money that the server has counted, in millionths: `$0.0123`. */
+export const counted = (millionths: number): string => exactMoney(millionths / 1_000_000, usual);
+
+function exactMoney(amount: number, currency: string): string {
   const digits = amount === 0 || Math.abs(amount) >= 1 ? 2 : 4;
   const style = {
     style: "currency",
@@ -63,7 +68,7 @@ export function money(amount: number, currency = usual): string {
     minimumFractionDigits: digits,
     maximumFractionDigits: digits,
   } as const;
-  return `≈ ${new Intl.NumberFormat("en", style).format(amount)}`;
+  return new Intl.NumberFormat("en", style).format(amount);
 }
 
 export function bytes(size: number): string {

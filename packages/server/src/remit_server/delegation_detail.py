@@ -34,6 +34,7 @@ from remit_server.delegation_views import (
     AuditedRows,
     BreakerThen,
     CallBelow,
+    CarvedMoney,
     CarvedTime,
     CarvedTokens,
     DelegationDetail,
@@ -490,6 +491,7 @@ class DelegationDetails:
 def _remit(node: Node, seq: int, request: Request, caller: Request | None, response: Response | None) -> RemitView:
     remit, usage = request.remit, response.usage if response is not None else Usage()
     below = [each for each in node.children if each.request is not None]
+    cost_below = sum(each.usage.cost for each in below)
     used_below = sum(each.usage.total if each.response else each.granted or 0 for each in below)
     left, time_left = None, None
     if caller is not None and node.parent is not None:
@@ -509,6 +511,14 @@ def _remit(node: Node, seq: int, request: Request, caller: Request | None, respo
             below=used_below,
             given_back=None if response is None else max(0, remit.tokens - usage.total),
             overrun=usage.overrun,
+        ),
+        cost=CarvedMoney(
+            caller=None if caller is None else caller.remit.cost,
+            granted=remit.cost,
+            used=None if response is None else usage.cost,
+            own=None if response is None else max(0, usage.cost - cost_below),
+            below=cost_below,
+            unpriced=usage.unpriced,
         ),
         time_ms=CarvedTime(
             caller=None if caller is None else caller.remit.time_ms,

@@ -47,6 +47,21 @@ class CarvedTokens(Struct, frozen=True, kw_only=True):
     overrun: int = 0
 
 
+class CarvedMoney(Struct, frozen=True, kw_only=True):
+    """Money in millionths of the team's currency: what the caller had, what it passed on, and what became of it."""
+
+    caller: int | None
+    """The caller's own limit; None: it had none, or a person asked."""
+    granted: int | None
+    """None: there was no limit."""
+    used: int | None
+    """What it used, including the delegations below it; None: not ended."""
+    own: int | None
+    below: int
+    unpriced: int
+    """Tokens that are not counted, since the price of their model is not known."""
+
+
 class CarvedTime(Struct, frozen=True, kw_only=True):
     """Time in milliseconds: what the caller had, what it passed on, and what was used."""
 
@@ -65,6 +80,7 @@ class RemitView(Struct, frozen=True, kw_only=True):
     """What was granted, and what it was carved from."""
 
     tokens: CarvedTokens
+    cost: CarvedMoney
     time_ms: CarvedTime
     depth: int
     max_depth: int

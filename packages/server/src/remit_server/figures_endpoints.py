@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
@@ -312,15 +313,20 @@ def _users(
         for key, sums in period.sums.items():
             if in_scope(of, key.user, key.root, key.via):
                 spent.setdefault(key.user, Sums()).add(sums)
-    reserved: dict[str, int] = {}
+    reserved, held = Counter[str](), Counter[str]()
     for run in live:
-        reserved[run.user] = reserved.get(run.user, 0) + max(run.granted, run.used)
+        # What has ended below it is in the sums of the day.
+        reserved[run.user] += max(run.granted, run.used) - run.tokens_ended
+        held[run.user] += max(run.cost or 0, run.cost_used) - run.cost_ended
     rows = [
         UserDay(
             user=user,
             spent=spent[user].tokens if user in spent else 0,
-            reserved=reserved.get(user, 0),
+            reserved=reserved[user],
             limit=limits.user_tokens_per_day,
+            cost_spent=spent[user].cost if user in spent else 0,
+            cost_reserved=held[user],
+            cost_limit=limits.user_cost_per_day,
         )
         for user in spent.keys() | reserved.keys()
     ]

@@ -194,6 +194,7 @@ def run_line(summary: RunSummary, questions: int = 0) -> PublicRun:
         code=response.fault.code if response and response.fault else None,
         preview=preview_of(response) if response else "",
         tokens=response.usage.total if response else None,
+        cost=response.usage.cost if response else None,
         duration_ms=response.duration_ms if response else None,
         questions=questions,
     )

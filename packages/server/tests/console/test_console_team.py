@@ -203,6 +203,52 @@ async def test_an_operator_finds_out_who_spent_what_and_takes_it_along_as_a_file
         gate.set()
 
 
+async def test_the_money_of_a_users_day_and_of_runs_is_beside_their_tokens(page: Page, tmp_path: Path) -> None:
+    gate, book = asyncio.Event(), PriceBook({"acme:large": Price(input=3.0, output=15.0)})
+    limits = replace(PATIENT, user_cost_per_day=2_000_000, root_cost=500_000)
+    store = new_store(tmp_path / "hub.db")
+    hub = Hub(name="office", store=store, durability="process", limits=limits, prices=book.cost)
+
+    @hub.agent("boss", may_call=["clerk"])
+    async def boss(brief: Brief) -> object:
+        brief.spend(prompt=10_000, model="acme:large")
+        answer = (await brief.delegate("clerk", objective="File", max_cost=100_000)).result
+        if brief.text == "wait":
+            await gate.wait()
+        return answer
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> str:
+        brief.spend(prompt=20_000, model="acme:large")
+        return "filed"
+
+    assert all((boss, clerk))
+    pricing = Pricing(price=book.price)
+    async with serving(hub, console=True, pricing=pricing) as server, client_of(server) as web:
+        body = {"target": "boss", "user": "dora", "objective": "the lease"}
+        _, ended = await posted(web, body)
+        assert ended["usage"]["cost"] == 90_000
+        _, begun = await posted(web, {**body, "objective": "wait"}, Prefer="respond-async")
+        await signed_in(page, server.address, "/spend")
+        budgets = page.get_by_role("region", name="Budgets")
+        day = budgets.get_by_role("meter", name="Money of dora ($0.4400 reserved)")
+        await expect(day).to_have_attribute("aria-valuetext", "$0.5900 of $2.00")
+        live = budgets.get_by_role("meter", name="Money", exact=True)
+        await expect(live).to_have_attribute("aria-valuetext", "$0.0900 of $0.5000")
+        await expect(budgets.get_by_text("There is no limit for a user's day")).to_have_count(0)
+        await usable_in_both_looks(page)
+
+        await page.goto(f"{server.address}/runs")
+        await expect(page.get_by_role("row", name=re.compile("the lease"))).to_contain_text("$0.0900")
+        await page.goto(f"{server.address}/runs/{ended['run']}/d/{ended['run']}.1")
+        await page.get_by_role("tab", name="Remit").click()
+        money = page.locator("section", has=page.get_by_role("heading", name="Money", exact=True)).last
+        await expect(money).to_contain_text("$0.1000")
+        await expect(money).to_contain_text("$0.0600")
+        assert begun["run"] != ended["run"]
+        gate.set()
+
+
 async def test_a_call_is_explained_beside_what_a_draft_would_change(page: Page, tmp_path: Path) -> None:
     async with shop_in(tmp_path) as shop:
         await signed_in(page, shop.address, "/policy", shop.token)

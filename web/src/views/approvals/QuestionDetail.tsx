@@ -6,7 +6,7 @@ import { type KeyboardEvent, type Ref, useImperativeHandle, useRef, useState } f
 import { Link } from "wouter";
 import { act, get } from "@/api/client";
 import { useAnnounce } from "@/look/announce";
-import { bytes, count, duration } from "@/look/format";
+import { bytes, count, counted, duration } from "@/look/format";
 import { isSend } from "@/look/keys";
 import { Loading, SendKeys, Time, Trouble } from "@/look/parts";
 import { texts } from "@/texts";
@@ -259,7 +259,11 @@ function About({ item, request }: { item: Waiting; request: RequestView | null }
   // Envelopes are sent without the fields that have their default.
   const chain = (remit as { chain?: string[] } | undefined)?.chain ?? [];
   if (chain.length) facts.push([words.through, chain.join(" → ")]);
-  if (remit) facts.push([words.limits, words.limitsOf(duration(remit.time_ms), count(remit.tokens))]);
+  if (remit)
+    facts.push([
+      words.limits,
+      words.limitsOf(duration(remit.time_ms), count(remit.tokens), remit.cost ? counted(remit.cost) : ""),
+    ]);
   return (
     <>
       <p className="asks">

@@ -1,14 +1,15 @@
 // What was granted, what it was carved from, and what was given back.
 
-import { count, duration } from "@/look/format";
+import { count, counted, duration } from "@/look/format";
 import { texts } from "@/texts";
-import { type Bar, type Detail, timeBars, tokenBars } from "@/views/delegation/model";
+import { type Bar, type Detail, moneyBars, timeBars, tokenBars } from "@/views/delegation/model";
 import { Part } from "@/views/delegation/Value";
 
 const words = texts.delegation;
 
 export function RemitBars({ detail }: { detail: Detail }) {
   const { remit } = detail;
+  const money = moneyBars(remit);
   const named = (names: string[] | null) => (names === null ? words.noBound : names.join(", ") || words.none);
   const facts: [string, string][] = [
     [words.depth, words.depthOf(remit.depth, remit.max_depth)],
@@ -27,6 +28,12 @@ export function RemitBars({ detail }: { detail: Detail }) {
           <p className="banner bad">{words.overrun(count(remit.tokens.overrun))}</p>
         ) : null}
       </Part>
+      {money.length ? (
+        <Part title={words.moneyTitle}>
+          <Bars bars={money} show={counted} />
+          {remit.cost.unpriced ? <p className="soft">{words.unpriced(count(remit.cost.unpriced))}</p> : null}
+        </Part>
+      ) : null}
       <Part title={words.timeTitle}>
         <Bars bars={timeBars(remit)} show={duration} />
       </Part>

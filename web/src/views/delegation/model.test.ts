@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readable, splitTokens, timeBars, tokenBars, verdictTone } from "@/views/delegation/model";
+import { moneyBars, readable, splitTokens, timeBars, tokenBars, verdictTone } from "@/views/delegation/model";
 
 test("a text is split at its redaction tokens, and at nothing that only looks like one", () => {
   expect(splitTokens("to [EMAIL:kqzwpnbtrlmx], [x:y] and [IBAN:bbbbbbbbbbbb]")).toEqual([
@@ -40,6 +40,25 @@ test("the bars of a grant stand on one scale, used beside given back", () => {
     ["own", 0, 0.1],
     ["below", 0.1, 0.2],
     ["back", 0.3, 0.2],
+  ]);
+});
+
+test("money has bars where it is limited or spent", () => {
+  const none = { caller: null, granted: null, used: 0, own: 0, below: 0, unpriced: 90 };
+  const with_cost = (cost: object) => moneyBars({ ...remit, cost: { ...none, ...cost } });
+  expect(with_cost({})).toEqual([]);
+  const bars = with_cost({
+    caller: 1_000_000,
+    granted: 500_000,
+    used: 300_000,
+    own: 100_000,
+    below: 200_000,
+  });
+  expect(bars.map(({ name, start, share }) => [name, start, share])).toEqual([
+    ["caller", 0, 1],
+    ["granted", 0, 0.5],
+    ["own", 0, 0.1],
+    ["below", 0.1, 0.2],
   ]);
 });
 

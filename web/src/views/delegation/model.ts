@@ -77,6 +77,17 @@ export function tokenBars({ tokens }: Detail["remit"]): Bar[] {
   ]);
 }
 
+/** The money of a remit likewise; it is shared with the caller unless somebody set an amount. */
+export function moneyBars({ cost }: Detail["remit"]): Bar[] {
+  if (cost.granted === null && !cost.used && !cost.below) return [];
+  return scaled([
+    ["caller", cost.caller],
+    ["granted", cost.granted],
+    ["own", cost.own],
+    ["below", cost.below > 0 ? cost.below : null, cost.own ?? 0],
+  ]);
+}
+
 /** The time of a remit likewise. */
 export function timeBars({ time_ms: time }: Detail["remit"]): Bar[] {
   return scaled([

@@ -1,6 +1,6 @@
 // What the guards say of a call: now, and beside it with the draft.
 
-import { count, duration, type Tone } from "@/look/format";
+import { count, counted, duration, type Tone } from "@/look/format";
 import { Badge, State } from "@/look/parts";
 import { texts } from "@/texts";
 import { verdictTone } from "@/views/delegation/model";
@@ -42,7 +42,13 @@ function Outcome({ title, found }: { title: string; found: Explanation }) {
       <p>
         <State state={found.outcome} word={words.outcomes[found.outcome]} tone={OUTCOMES[found.outcome]} />{" "}
         <span className="soft">
-          {found.by ? words.by(found.by) : words.granted(duration(remit.time_ms), count(remit.tokens))}
+          {found.by
+            ? words.by(found.by)
+            : words.granted(
+                duration(remit.time_ms),
+                count(remit.tokens),
+                remit.cost ? counted(remit.cost) : "",
+              )}
         </span>
       </p>
       {found.question ? (

@@ -7,7 +7,7 @@ import { Link, useLocation, useSearch } from "wouter";
 import { get } from "@/api/client";
 import type { components } from "@/api/operator";
 import { follow } from "@/api/stream";
-import { count, duration, shortCount } from "@/look/format";
+import { count, counted, duration, shortCount } from "@/look/format";
 import { useKeys } from "@/look/keys";
 import { Badge, Empty, KeysDialog, Loading, Time, Trouble, useNow } from "@/look/parts";
 import { ViewHead } from "@/shell/Shell";
@@ -273,6 +273,7 @@ function RunRow({ line }: { line: RunLine }) {
       <td className="number">{line.duration_ms == null ? "" : duration(line.duration_ms)}</td>
       <td className="number wide" title={line.tokens ? count(line.tokens) : undefined}>
         {line.tokens ? shortCount(line.tokens) : ""}
+        {line.cost ? <div className="faint">{counted(line.cost)}</div> : null}
       </td>
     </tr>
   );

@@ -1,7 +1,7 @@
 // The limits in force, and what is used of them now.
 
 import { Link } from "wouter";
-import { bytes, count, duration, money, shortCount } from "@/look/format";
+import { bytes, count, counted, duration, shortCount } from "@/look/format";
 import { Command, Loading, Meter } from "@/look/parts";
 import { texts } from "@/texts";
 import { type Schemas, useFigures } from "@/views/agents/figures";
@@ -35,7 +35,7 @@ export function Budgets() {
 }
 
 function Users({ data }: { data: Budget }) {
-  const limited = data.users.some((each) => each.limit !== null);
+  const limited = data.users.some((each) => each.limit !== null || each.cost_limit !== null);
   return (
     <div className="card">
       <div className="head">
@@ -44,13 +44,22 @@ function Users({ data }: { data: Budget }) {
       <div className="body stack spend-list" role="region" aria-label={words.usersToday} tabIndex={0}>
         {data.users.length === 0 ? <p className="soft">{words.noUsers}</p> : null}
         {data.users.map((each) => (
-          <Meter
-            key={each.user}
-            label={words.userDay(each.user, each.reserved ? shortCount(each.reserved) : "")}
-            used={each.spent + each.reserved}
-            limit={each.limit}
-            show={shortCount}
-          />
+          <div key={each.user} className="stack spend-run">
+            <Meter
+              label={words.userDay(each.user, each.reserved ? shortCount(each.reserved) : "")}
+              used={each.spent + each.reserved}
+              limit={each.limit}
+              show={shortCount}
+            />
+            {each.cost_limit !== null || each.cost_spent + each.cost_reserved > 0 ? (
+              <Meter
+                label={words.userMoney(each.user, each.cost_reserved ? counted(each.cost_reserved) : "")}
+                used={each.cost_spent + each.cost_reserved}
+                limit={each.cost_limit}
+                show={counted}
+              />
+            ) : null}
+          </div>
         ))}
         {data.users.length && !limited ? (
           <small>
@@ -82,6 +91,14 @@ function LiveRuns({ data }: { data: Budget }) {
               limit={each.granted}
               show={shortCount}
             />
+            {each.cost !== null || each.cost_used > 0 ? (
+              <Meter
+                label={words.money}
+                used={each.cost === null ? each.cost_used : each.cost - (each.cost_left ?? 0)}
+                limit={each.cost}
+                show={counted}
+              />
+            ) : null}
           </div>
         ))}
       </div>
@@ -131,6 +148,6 @@ function Limits({ data }: { data: Budget }) {
 
 function valueOf({ value, unit }: Budget["limits"][number]): string {
   if (unit === "ms") return duration(value);
-  if (unit === "millionths") return money(value / 1_000_000).replace("≈ ", "");
+  if (unit === "millionths") return counted(value);
   return unit === "bytes" ? bytes(value) : count(value);
 }

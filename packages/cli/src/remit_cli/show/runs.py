@@ -182,6 +182,7 @@ def run_line(summary: RunSummary) -> RunLine:
         status=response.status if response else None,
         code=response.fault.code if response and response.fault else None,
         tokens=response.usage.total if response else None,
+        cost=response.usage.cost if response else None,
         duration_ms=response.duration_ms if response else None,
         via=summary.via or None,
     )

@@ -49,6 +49,13 @@ class LiveRun(NamedTuple):
     used: int
     left: int
     """Tokens that are neither spent nor reserved for delegations in progress."""
+    cost: int | None
+    """The money of the run, in millionths; None: there is no limit."""
+    cost_used: int
+    cost_left: int | None
+    tokens_ended: int
+    """The tokens, and the money, of its delegations that have ended: they are recorded already."""
+    cost_ended: int
     time_left_ms: int
     delegations: int
     """How many of its delegations are in progress."""
@@ -83,7 +90,11 @@ def agent_status(parts: RuntimeContext) -> dict[str, AgentStatus]:
 def live_runs(parts: RuntimeContext) -> list[LiveRun]:
     """Return the runs in progress here, oldest first."""
     now, frames = parts.clock.now(), list(parts.ledger.frames.values())
-    below = Counter(frame.run.id for frame in frames)
+    below, tokens, costs = Counter[str](), Counter[str](), Counter[str]()
+    for frame in frames:
+        below[frame.run.id] += 1
+        tokens[frame.run.id] += frame.tokens_below
+        costs[frame.run.id] += frame.cost_below
     return [
         LiveRun(
             run=frame.run.id,
@@ -92,6 +103,11 @@ def live_runs(parts: RuntimeContext) -> list[LiveRun]:
             granted=frame.granted,
             used=frame.used,
             left=max(0, frame.left),
+            cost=None if frame.purse is None else frame.purse.granted,
+            cost_used=frame.usage().cost if frame.purse is None else frame.purse.spent,
+            cost_left=None if frame.purse is None else max(0, frame.purse.left),
+            tokens_ended=tokens[frame.run.id],
+            cost_ended=costs[frame.run.id],
             time_left_ms=max(0, frame.time_left_ms(now)),
             delegations=below[frame.run.id],
         )

@@ -228,6 +228,10 @@ class Frame:
     bill: Usage | None = None
     """The cost of its tokens, and those of a provider's cache; None: neither is known."""
 
+    tokens_below: int = 0
+    """What its delegations that have ended spent of its tokens, and of its money."""
+    cost_below: int = 0
+
     purse: Purse | None = None
     """The money that it may spend, perhaps together with its caller; None: there is no limit."""
 
@@ -433,6 +437,8 @@ class Frame:
     def meter_below(self, usage: Usage, purse: Purse | None = None) -> None:
         """Count what a delegation of its agent has spent, from a *purse* that may be its own."""
         self._count(usage)
+        self.tokens_below += usage.total
+        self.cost_below += usage.cost
         if self.purse is not None and purse is not self.purse:
             self.purse.spent += usage.cost
 

@@ -207,6 +207,8 @@ class PublicRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first 200 characters of its answer."""
     tokens: int | None = None
     """Tokens spent, once it has ended."""
+    cost: int | None = None
+    """Their cost in millionths of the team's currency, as far as prices are known."""
     duration_ms: int | None = None
     """How long it took, once it has ended."""
     changed_ms: int = 0

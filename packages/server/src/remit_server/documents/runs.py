@@ -217,6 +217,10 @@ class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     status: Annotated[Status | None, Meta(description="Final status; null: not ended.")]
     code: Annotated[Code | None, Meta(description="The error, if it did not succeed.")] = None
     tokens: Annotated[int | None, Meta(description="Tokens spent; null: not ended.")] = None
+    cost: Annotated[
+        int | None,
+        Meta(description="Cost in millionths of the team's currency, as far as prices are known; null: not ended."),
+    ] = None
     duration_ms: Annotated[int | None, Meta(description="Duration; null: not ended.")] = None
     via: Annotated[str | None, Meta(description="The hub or client that sent it; null: it started here.")] = None
     correlation: Annotated[str, Meta(description="Correlation id of related runs; the run id by default.")] = ""

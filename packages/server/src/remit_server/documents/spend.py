@@ -365,9 +365,15 @@ class UserDay(Struct, frozen=True, kw_only=True):
     """What a user has spent of the day."""
 
     user: str
-    spent: Annotated[int, Meta(description="Tokens of runs of this day (UTC) that ended, as recorded.")]
-    reserved: Annotated[int, Meta(description="Tokens granted to runs in progress on this hub.")]
+    spent: Annotated[int, Meta(description="Tokens of the delegations of this day (UTC) that ended, as recorded.")]
+    reserved: Annotated[int, Meta(description="Tokens that runs in progress on this hub hold besides those.")]
     limit: Annotated[int | None, Meta(description="`per_user_per_day` of the team file; null: there is no limit.")]
+    cost_spent: Annotated[int, Meta(description="Money of the delegations that ended, as recorded, in millionths.")]
+    cost_reserved: Annotated[int, Meta(description="Money that runs in progress on this hub hold besides it.")]
+    cost_limit: Annotated[
+        int | None,
+        Meta(description="`cost_per_user_per_day` of the team file, in millionths; null: there is no limit."),
+    ]
 
 
 class RunBudget(Struct, frozen=True, kw_only=True):
@@ -379,6 +385,9 @@ class RunBudget(Struct, frozen=True, kw_only=True):
     granted: Annotated[int, Meta(description="Tokens of the run.")]
     used: int
     left: Annotated[int, Meta(description="Tokens that are neither spent nor reserved for delegations in progress.")]
+    cost: Annotated[int | None, Meta(description="Money of the run, in millionths; null: there is no limit.")]
+    cost_used: Annotated[int, Meta(description="Money spent so far, in millionths.")]
+    cost_left: Annotated[int | None, Meta(description="Money that is neither spent nor reserved; null: no limit.")]
     time_left_ms: int
     delegations: Annotated[int, Meta(description="Delegations in progress, with the root.")]
 
