@@ -245,6 +245,13 @@ async def use_what_gives_too_much(brief: Brief) -> Json:
     raise AssertionError
 
 
+async def use_unpriced(brief: Brief) -> str:
+    """Call a model whose price only the hub could know."""
+    await brief.allow_unpriced("unheard-of")
+    brief.spend(prompt=10, model="unheard-of")
+    return "answered"
+
+
 async def recall(brief: Brief) -> Json:
     records = await brief.conversation()
     return [await brief.facts(), [[record.seq, record.kind, type(record.body).__name__] for record in records]]

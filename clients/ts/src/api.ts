@@ -1181,7 +1181,8 @@ export interface components {
              */
             approval_timeout_ms: number;
             /**
-             * @description What happens when a run needs more tokens than it has: it stops, or a person is asked for more.
+             * @description What happens when a run needs more tokens than it has, or a model without a price where money is limited: it
+             *     stops, or a person is asked.
              * @default stop
              * @enum {unknown}
              */
@@ -1703,11 +1704,11 @@ export interface components {
         Request: {
             /**
              * @description Whether its target is an agent that is called, a tool that its origin uses with `input` as arguments, or, in a
-             *     question to a person, an agent whose run needs more tokens.
+             *     question to a person, an agent whose run needs more tokens (`tokens`) or whose model has no price (`price`).
              * @default call
              * @enum {unknown}
              */
-            act: "call" | "tokens" | "tool";
+            act: "call" | "price" | "tokens" | "tool";
             /**
              * @description Digests of the questions about it that a person has approved, for the other hubs of the team; never sent.
              * @default []

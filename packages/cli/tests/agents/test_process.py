@@ -131,6 +131,9 @@ class Desk:
     def cost_left(self) -> int | None:
         return self.money
 
+    async def allow_unpriced(self, model: str) -> None:
+        raise AssertionError("money is not limited")
+
     def affordable(self, model: str, prompt: int, most: int) -> int:
         raise AssertionError("its process asks no further")
 

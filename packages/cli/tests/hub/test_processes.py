@@ -19,6 +19,7 @@ from remit import (
     Decision,
     Facts,
     Hub,
+    Limits,
     Problem,
     Progress,
     Question,
@@ -32,7 +33,9 @@ from remit import (
     Verdict,
     fault,
 )
+from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
+from samples import code_of
 from typed_agents import Order, Quote
 from waiting import PATIENCE_S
 
@@ -126,6 +129,25 @@ async def test_a_tool_of_an_isolated_agents_own_is_judged_before_it_runs_in_the_
         None,
         "declined by ann: May it be paid?",
     ]
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+async def test_an_isolated_agent_asks_before_it_calls_a_model_without_a_price(agreed: bool) -> None:
+    questions = list[str]()
+
+    async def ann(question: Question) -> bool:
+        questions.append(question.text)
+        return agreed
+
+    hub = Hub(store=MemoryStore(), limits=Limits(root_cost=5_000_000, at_limit="ask"), approver=ann)
+    hub.agent("clerk", isolation="process")(agents.use_unpriced)
+    async with hub:
+        response = await hub.ask("clerk", "go", user="u-1")
+    assert questions == [
+        "The price of `unheard-of` is not known, and this run has a limit of 5.00 USD. Let it go on unpriced?"
+    ]
+    assert (response.result, response.usage.unpriced) == (("answered", 10) if agreed else (None, 0))
+    assert code_of(response) is (None if agreed else Code.TOKEN_BUDGET_EXCEEDED)
 
 
 async def test_an_isolated_agent_reads_its_conversation_with_the_user(hub: Hub) -> None:

@@ -137,7 +137,7 @@ class Metered(WrapperModel):
         most = self._most or chosen.get("max_tokens") or OUTPUT_TOKENS
         # An estimate is a few per cent off; a tenth more is safe.
         read = prompt + prompt // 10
-        await self._reserve.extend(read, most)
+        await self._reserve.extend(read, most, self._price_name)
         self._reserve.begin_call(read, self._price_name)
         left = self._brief.tokens_left(read + most)
         room = left - read

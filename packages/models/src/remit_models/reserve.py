@@ -1,7 +1,8 @@
 """What is kept back of a model's tokens and time, so that it can answer with what it found before they run out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -50,6 +51,15 @@ class LimitReached(RemitError):
         super().__init__(why)
         self.cut = cut or _CUT.get(why.code, "it had used its model as often as it may")
         """What ran out, for those who read the last answer."""
+
+
+@contextmanager
+def _money_cut() -> Generator[None]:
+    """Raise a refusal from the block as a limit of money."""
+    try:
+        yield
+    except RemitError as error:
+        raise LimitReached(error.fault, _MONEY_CUT) from None
 
 
 def time_to_keep_ms(total_ms: int) -> int:
@@ -105,8 +115,13 @@ class Reserve:
 
     # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def extend(self, prompt: int, most: int = ENOUGH_OUTPUT) -> None:
-        """Before a call: have a person asked for more tokens, if its run has too few for it and the team says so."""
+    async def extend(self, prompt: int, most: int = ENOUGH_OUTPUT, model: str | None = "") -> None:
+        """Before a call: have a person asked, if the team says so and its run has too few tokens for it, or limited
+        money and no price for the model. Without a *model* that is left for later.
+        """
+        if model is not None:
+            with _money_cut():
+                await self._brief.allow_unpriced(model)
         self._brief.keep_back(0)  # the call may be the answer
         output = min(most, ENOUGH_OUTPUT)
         await self._brief.more_tokens(prompt + (max(output, TOOL_CALL + self._needed) if self._is_kept else output))
@@ -127,10 +142,8 @@ class Reserve:
 
     def affordable(self, prompt: int, most: int, model: str) -> int:
         """Return how many of *most* tokens a call can answer with for the money left; raises if it is too little."""
-        try:
+        with _money_cut():
             return self._brief.affordable(prompt, most, model=model)
-        except RemitError as error:
-            raise LimitReached(error.fault, _MONEY_CUT) from None
 
     def begin_call(self, prompt: int, model: str = "") -> None:
         """Raise if a call would leave too little for a last answer, unless nothing was found; else note its begin."""

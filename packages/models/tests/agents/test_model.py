@@ -23,6 +23,7 @@ from remit import Brief, Capability, Code, Delta, Fault, Hub, Limits, RemitError
 from remit.plugin import install_command
 from remit.runtime.ports import Question
 from remit_models import ModelAgent, summarizer
+from remit_server.model_prices import PriceBook
 from remit_testing import ManualClock, MemoryStore
 from remit_testing.agents import (
     ARGUMENTS,
@@ -332,6 +333,32 @@ async def test_a_call_waits_for_a_person_where_the_run_has_too_few_tokens_for_it
     response = await ask(hub, max_tokens=2_600)
     assert questions == ["This run has 2,600 tokens and needs more. Grant 2,600 more?"]
     assert (response.result, response.usage.overrun) == ("In the tin.", 0)
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+async def test_a_model_without_a_price_waits_for_a_person_where_money_is_limited(serve: Serve, agreed: bool) -> None:
+    async def ann(question: Question) -> bool:
+        questions.append(question.text)
+        return agreed
+
+    questions = list[str]()
+    server = serve(Reply(calls=(("look_up", {"key": "tea"}),), usage=(200, 50)), say("In the tin.", usage=(300, 5)))
+    limits = Limits(root_cost=5_000_000, at_limit="ask")
+    hub = Hub(store=MemoryStore(), redaction=False, limits=limits, approver=ann, prices=PriceBook().cost)
+    with_look_up(hub)
+    hub.add("clerk", model_at(server), tools=["look_up"])
+    response = await ask(hub)
+    [question] = questions
+    assert question.startswith(
+        "The price of `openai-compatible:scripted` is not known, and this run has a limit of 5.00"
+    )
+    if agreed:
+        assert (response.result, len(server.requests)) == ("In the tin.", 2)
+        assert (response.usage.total, response.usage.cost, response.usage.unpriced) == (555, 0, 555)
+    else:
+        assert not server.requests, "nothing was sent to the model"
+        assert response.fault is not None
+        assert response.fault.message.endswith(":scripted` is not known, and clerk may spend 5.00 USD at most")
 
 
 async def test_use_that_a_provider_does_not_report_is_estimated(hub: Hub, serve: Serve) -> None:

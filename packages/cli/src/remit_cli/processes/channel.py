@@ -169,6 +169,10 @@ class MoreTokensFrame(RequestFrame, frozen=True, kw_only=True, tag="more_tokens"
     wanted: Count
 
 
+class AllowUnpricedFrame(RequestFrame, frozen=True, kw_only=True, tag="allow_unpriced"):
+    model: str
+
+
 class SampleFrame(RequestFrame, frozen=True, kw_only=True, tag="sample"):
     prompt: str
     system: str
@@ -260,6 +264,7 @@ AgentRequest = (
     | ConfirmFrame
     | FillFrame
     | MoreTokensFrame
+    | AllowUnpricedFrame
     | SampleFrame
     | StateFrame
     | ChangeFrame

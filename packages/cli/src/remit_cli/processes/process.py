@@ -20,6 +20,7 @@ from remit_cli.processes.channel import (
     NOT_SAYABLE,
     NULL,
     AgentRequest,
+    AllowUnpricedFrame,
     ChainFrame,
     ChangeFrame,
     CombineFrame,
@@ -328,6 +329,8 @@ class RequestHandler:
                 return [] if fields is None else [fields]
             case MoreTokensFrame(wanted=wanted):
                 return await brief.more_tokens(wanted)
+            case AllowUnpricedFrame(model=model):
+                return await brief.allow_unpriced(model)
             case SampleFrame(prompt=prompt, system=system, max_tokens=most):
                 return await brief.sample(prompt, system=system, max_tokens=most)
             case StateFrame():

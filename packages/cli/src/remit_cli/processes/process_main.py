@@ -56,6 +56,7 @@ from remit_cli.processes.channel import (
     LENGTH,
     NOT_SAYABLE,
     AgentRequest,
+    AllowUnpricedFrame,
     ChainFrame,
     ChangeFrame,
     ChannelFrame,
@@ -309,6 +310,10 @@ class RemoteBriefBackend:
         if self.tokens_left(wanted) < wanted:  # the reply brings the account up to date
             await self._ask(MoreTokensFrame(number=next(self._numbers), wanted=wanted), int)
         return self.tokens_left(wanted)
+
+    async def allow_unpriced(self, model: str) -> None:
+        if self._account.cost_left is not None:
+            await self._ask(AllowUnpricedFrame(number=next(self._numbers), model=model), type(None))
 
     def cost_left(self) -> int | None:
         return self._account.cost_left

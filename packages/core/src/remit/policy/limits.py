@@ -40,7 +40,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     root_tokens: int = ROOT_TOKENS
     """The tokens of a run."""
     at_limit: AtRunLimit = "stop"
-    """What happens when a run needs more tokens than it has: it stops, or a person is asked for more."""
+    """What happens when a run needs more tokens than it has, or a model without a price where money is limited: it
+    stops, or a person is asked."""
     more_tokens: int | None = None
     """The tokens that a person's yes adds to a run. None: as many as it began with."""
     user_tokens_per_day: int | None = None

@@ -303,8 +303,8 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
-Act = Literal["call", "tool", "tokens"]
-"""What needs permission: a call of an agent, or the use of a tool."""
+Act = Literal["call", "tool", "tokens", "price"]
+"""What needs permission: a call of an agent, the use of a tool, more tokens, or a model whose price is not known."""
 
 
 class Request(Assignment, frozen=True, kw_only=True):
@@ -332,7 +332,7 @@ class Request(Assignment, frozen=True, kw_only=True):
     """Digests of the questions about it that a person has approved, for the other hubs of the team; never sent."""
     act: Act = "call"
     """Whether its target is an agent that is called, a tool that its origin uses with `input` as arguments, or, in a
-    question to a person, an agent whose run needs more tokens."""
+    question to a person, an agent whose run needs more tokens (`tokens`) or whose model has no price (`price`)."""
 
     @property
     def path(self) -> str:

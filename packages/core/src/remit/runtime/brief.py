@@ -128,6 +128,8 @@ class BriefBackend(Protocol):
 
     def more_tokens(self, wanted: int) -> Coroutine[Any, Any, int]: ...
 
+    def allow_unpriced(self, model: str) -> Coroutine[Any, Any, None]: ...
+
     def cost_left(self) -> int | None: ...
 
     def affordable(self, model: str, prompt: int, most: int) -> int: ...
@@ -483,6 +485,14 @@ class Brief:
         It may take days; the clock stands still.
         """
         return self._backend.more_tokens(wanted)
+
+    def allow_unpriced(self, model: str = "") -> Coroutine[Any, Any, None]:
+        """Before a call of a model: if money is limited and the model has no price, ask a person whether it may go on.
+
+        A run asks once for each model, if its team says so (`at_limit = "ask"`). Raises a `RemitError` if nobody
+        agrees, or nobody can be asked.
+        """
+        return self._backend.allow_unpriced(model)
 
     def cost_left(self) -> int | None:
         """Return the money that is neither spent nor set aside, in millionths; None: there is no limit."""

@@ -381,9 +381,8 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
     def spend(self, usage: Usage, model: str, uncounted: int) -> int:
         frame, prices = self._frame, self._dispatch.parts.prices
         if not isinstance(frame.state, Status):
-            frame.meter(
-                priced(prices, frame.card.name, checked(usage), model, uncounted)
-            )  # also if it was told to stop: spent tokens count
+            # Also if it was told to stop: spent tokens count.
+            frame.meter(priced(prices, frame.card.name, checked(usage), model, uncounted), model)
         refuse_if_stopped(self._frame)
         if frame.purse is not None:
             currency = self._dispatch.parts.limits.currency
@@ -421,9 +420,15 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
     def cost_left(self) -> int | None:
         return None if self._frame.purse is None else max(0, self._frame.purse.left)
 
+    async def allow_unpriced(self, model: str) -> None:
+        refuse_if_stopped(self._frame)
+        why = await self._dispatch.extension.allow_unpriced(self._frame, model)
+        if why is not None:
+            raise RemitError(why)
+
     def affordable(self, model: str, prompt: int, most: int) -> int:
         frame, parts = self._frame, self._dispatch.parts
-        if frame.purse is None:
+        if frame.purse is None or frame.may_be_unpriced(model):
             return most
         return frame.purse.affordable(frame.card.name, model, prompt, most, parts.prices, parts.limits.currency)
 

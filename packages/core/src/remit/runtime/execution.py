@@ -285,7 +285,10 @@ class Executor:
         if isinstance(answer, Fault):
             return ended_response(frame, Status.FAILED, answer)
         if answer.usage is not None:
-            frame.meter(priced(self._dispatch.parts.prices, frame.card.name, answer.usage))
+            usage = priced(self._dispatch.parts.prices, frame.card.name, answer.usage)
+            if usage.unpriced:
+                await self._dispatch.extension.allow_unpriced(frame, "")
+            frame.meter(usage)
         if not answer.calls:
             return answered(frame, answer)
         response = await self._hand_on(frame, answer.calls, answer.strategy)
@@ -337,6 +340,8 @@ class Executor:
                 del ledger.outbound[line.trace]
         self._log_detail(frame, given.fault)
         given = replace(given, usage=priced(parts.prices, frame.card.name, given.usage))
+        if given.usage.unpriced:
+            await self._dispatch.extension.allow_unpriced(frame, "")
         response = await _relayed(frame, given, parts.limits.max_result_bytes)
         return await self._validate(frame, response) if response.sources or request.capability is not None else response
 

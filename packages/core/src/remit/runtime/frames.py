@@ -23,7 +23,7 @@ from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.brief import Agent
 from remit.runtime.ports.remote import Departure, Remote, Slot
-from remit.runtime.purse import Purse
+from remit.runtime.purse import Purse, price_of
 
 NOTHING = Usage()
 
@@ -124,6 +124,7 @@ class Run:
         "sealing",
         "steps",
         "tally",
+        "unpriced",
         "unsaved",
         "wasted",
     )
@@ -147,6 +148,8 @@ class Run:
         """Whether nobody agreed to more tokens for it when a person was asked, so that nobody is asked again."""
         self.more_tokens: asyncio.Future[None] | None = None
         """Set while a person is asked for more tokens for it; all of its delegations wait for the same answer."""
+        self.unpriced: dict[str, asyncio.Future[bool]] = {}
+        """Whether a person lets it go on with what has no price, by the words for that; not done while one is asked."""
         self.extensions: tuple[Allowance, ...] = ()
         """What it has reserved of its user's day beyond the tokens that it began with."""
         self.tally = tally or Tally()
@@ -428,11 +431,16 @@ class Frame:
             frames.append(frames[-1].parent)
         return frames
 
-    def meter(self, usage: Usage) -> None:
+    def meter(self, usage: Usage, model: str = "") -> None:
         """Count tokens that the agent itself has spent, and their cost."""
         self._count(usage)
         if self.purse is not None:
-            self.purse.charge(self.path, usage)
+            self.purse.charge(self.path, usage, may_be_unpriced=self.may_be_unpriced(model))
+
+    def may_be_unpriced(self, model: str) -> bool:
+        """Return whether a person lets its run go on with a model that has no price."""
+        answer = self.run.unpriced.get(price_of(self.card.name, model))
+        return answer is not None and answer.done() and answer.result()
 
     def meter_below(self, usage: Usage, purse: Purse | None = None) -> None:
         """Count what a delegation of its agent has spent, from a *purse* that may be its own."""

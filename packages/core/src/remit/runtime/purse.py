@@ -39,10 +39,10 @@ class Purse:
         """Money that is neither spent nor reserved."""
         return self.granted - self.spent - self.reserved
 
-    def charge(self, path: str, usage: Usage) -> None:
+    def charge(self, path: str, usage: Usage, *, may_be_unpriced: bool) -> None:
         """Charge what a delegation spent itself."""
         self.spent += usage.cost
-        if usage.unpriced:
+        if usage.unpriced and not may_be_unpriced:
             self.unpriced.add(path)
         if usage.cost and self.left < 0:
             self.overspent.add(path)
@@ -73,11 +73,15 @@ class Purse:
         return room
 
 
+def price_of(agent: str, model: str) -> str:
+    """Return the words for the price of a model; without a name, of that which an agent uses."""
+    return f"the price of `{model}`" if model else f"the price of what {agent} spent"
+
+
 def unpriced(agent: str, model: str, granted: int, currency: str) -> Fault:
     """Return why a request to a model without a price is refused."""
     (most,) = amounts(granted)
-    what = f"the price of `{model}`" if model else f"the price of what {agent} spent"
-    why = f"{what} is not known, and {agent} may spend {most} {currency} at most"
+    why = f"{price_of(agent, model)} is not known, and {agent} may spend {most} {currency} at most"
     return fault(Code.TOKEN_BUDGET_EXCEEDED, why, suggestion=_PRICE_IT)
 
 

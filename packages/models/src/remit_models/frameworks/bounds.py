@@ -292,20 +292,22 @@ class Bounds:
 
     # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def extend(self, prompt: int) -> None:
-        """Ask a person for more tokens before a model call, if its run has too few and its team says so."""
+    async def extend(self, prompt: int, model: str | None = "") -> None:
+        """Ask a person before a model call, if its team says so and its run has too few tokens for it, or limited
+        money and no price for the model.
+        """
         self.raise_if_stopped()
         with self.stopping():
-            await self._reserve.extend(prompt)
+            await self._reserve.extend(prompt, model=model)
 
     def instructed(self, instructions: str) -> None:
         """Note what instructions the model of the run gets, for a last answer."""
         self._reserve.instruct(instructions)
 
-    def extend_in_thread(self, prompt: int) -> None:
+    def extend_in_thread(self, prompt: int, model: str = "") -> None:
         """Do what `extend` does, in a thread of the framework; the event loop's own thread must not wait."""
         if threading.get_ident() != self._thread:
-            self.wait(self.extend(prompt))
+            self.wait(self.extend(prompt, model))
 
     def next_call(self, prompt: int, model: str = "") -> int | None:
         """Count a model call and return its `room`; raises if the model was called too often."""
@@ -371,7 +373,7 @@ class Bounds:
         for place, prompt in enumerate(cut):
             wrote = estimate("".join(self._streamed)) if place == 0 and self._streamed else 0
             with suppress(RemitError):  # an exhausted budget or a cancellation changes nothing any more
-                self.brief.spend(prompt=prompt, completion=wrote, estimated=True)
+                self.brief.spend(prompt=prompt, completion=wrote, estimated=True, model=self._price_name)
 
     def say(self, text: str) -> None:
         """Stream a text to the listeners."""

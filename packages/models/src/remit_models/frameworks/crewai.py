@@ -266,7 +266,7 @@ def _metered_kind(kind: Any) -> Any:
                 bounds.in_loop(lambda: _stop_at_limit(bounds))
             prompt_tokens = tokens_of(messages, args[0] if args else options.get("tools"))
             model = str(self.model).replace("/", ":", 1)
-            bounds.extend_in_thread(prompt_tokens)
+            bounds.extend_in_thread(prompt_tokens, model)
             bounds.in_loop(lambda: bounds.next_call(prompt_tokens, model))
             before = dict(self._token_usage)
             answer = kind.call(self, messages, *args, **options)

@@ -122,7 +122,7 @@ class BoundsPlugin(plugins.BasePlugin):
                 llm_request.append_instructions([self._prompt.instructions])
         offered = [each.function_declarations for each in config.tools or ()]
         self._prompt_tokens = tokens_of(config.system_instruction, llm_request.contents, offered)
-        await bounds.extend(self._prompt_tokens)
+        await bounds.extend(self._prompt_tokens, self._model)
         config.max_output_tokens = capped(config.max_output_tokens, bounds.next_call(self._prompt_tokens, self._model))
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:

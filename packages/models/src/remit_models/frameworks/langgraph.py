@@ -217,7 +217,7 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         self._start(run_id, tokens_of(*prompts))
 
     def _start(self, run_id: UUID, prompt_tokens: int, model: str = "") -> None:
-        self.bounds.extend_in_thread(prompt_tokens)
+        self.bounds.extend_in_thread(prompt_tokens, model)
         self.bounds.in_loop(lambda: self.bounds.next_call(prompt_tokens, model))
         self._models[run_id] = model
         self._prompt_tokens[run_id] = prompt_tokens
@@ -400,7 +400,8 @@ def _middleware() -> Any:
 
         async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
             if (within := _running.get()) is not None:
-                await within.bounds.extend(tokens_of([each.text for each in request.messages]))
+                # Which model it is, is known when it starts.
+                await within.bounds.extend(tokens_of([each.text for each in request.messages]), model=None)
             return await handler(_bounded(request))
 
         def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:

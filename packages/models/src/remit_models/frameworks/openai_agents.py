@@ -410,7 +410,7 @@ class BoundedModel(sdk.Model):
         prompt_tokens = tokens_of(instructions, conversation, schemas)
         name = getattr(self._model, "model", "")
         self._within.model = f"openai:{name}" if isinstance(name, str) and name else ""
-        await self._within.bounds.extend(prompt_tokens)
+        await self._within.bounds.extend(prompt_tokens, self._within.model)
         if self._within.first_model is None:  # later ones may be those of agents that are tools
             self._within.first_model = self._model, settings
             self._within.bounds.instructed(instructions or "")

@@ -146,7 +146,7 @@ class BoundsCapability(AbstractCapability[Any]):
         parameters = request_context.model_request_parameters
         self._bounds.instructed(_instructions(request_context.messages))
         asking = prompt_tokens(request_context.messages, parameters)
-        await self._bounds.extend(asking)
+        await self._bounds.extend(asking, self._price_name)
         if (most := capped(settings.get("max_tokens"), self._bounds.next_call(asking, self._price_name))) is not None:
             settings["max_tokens"] = most
         allowed = [each for each in parameters.native_tools if self._bounds.allows(each.unique_id)]

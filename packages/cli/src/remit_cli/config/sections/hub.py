@@ -123,8 +123,8 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
     run_tokens: Count = _LIMITS.root_tokens
     """Tokens of a run: of the agent asked and all agents below it."""
     at_limit: AtRunLimit = _LIMITS.at_limit
-    """What happens when a run needs more tokens than it has: it stops (`stop`), or a person is asked for more
-    (`ask`)."""
+    """What happens when a run needs more tokens than it has, or a model without a price where money is limited: it
+    stops (`stop`), or a person is asked (`ask`)."""
     more_tokens: Positive | None = _LIMITS.more_tokens
     """Tokens that a person's yes adds to a run (default: as many as it began with)."""
     run_cost: Money | None = None

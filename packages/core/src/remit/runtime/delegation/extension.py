@@ -1,18 +1,23 @@
-"""Asks a person for more tokens when a run needs more than it has."""
+"""Asks a person when a run needs more tokens than it has, or a model whose price is not known."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from math import ceil
 
 from msgspec.structs import replace
 
-from remit.policy.budget import estimate_request, tokens_wanted
+from remit.policy.budget import amounts, estimate_request, tokens_wanted
 from remit.policy.verdict import Ask, Refuse, Rewrite
-from remit.protocol.envelope import Call, Request
-from remit.protocol.errors import Code, RemitError
+from remit.protocol.envelope import Call, Request, Usage
+from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime import journal
 from remit.runtime.context import PersonAsking, RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.admission import Heavy, UserBudgets
 from remit.runtime.frames import Allowance, Frame, SlotGivenUp
+from remit.runtime.purse import price_of, unpriced
+
+_A_TOKEN = Usage(prompt=1)
 
 
 class RunExtension:
@@ -59,30 +64,75 @@ class RunExtension:
         Only what the run has left is a limit here: an agent with a number of tokens of its own keeps to it.
         """
         root, run = frame.lineage()[-1], frame.run
-        if not self._may_ask(frame, root):
+        if not self._may_extend(frame, root):
             return False
         took_time = False
         while (lacking := wanted - frame.reach - frame.journaled_tokens) > 0 and not run.keeps_limit:
             took_time = True
-            async with SlotGivenUp(frame):
-                self._tasks.pause(frame)
-                try:
-                    if run.more_tokens is None:
-                        await self._ask_once(root, lacking)
-                    else:
-                        await asyncio.wait({run.more_tokens})
-                finally:
-                    self._tasks.unpause(frame)
+            async with self._standing_still(frame):
+                if run.more_tokens is None:
+                    await self._ask_once(root, lacking)
+                else:
+                    await asyncio.wait({run.more_tokens})
         return took_time
 
-    def _may_ask(self, frame: Frame, root: Frame) -> bool:
-        """Return whether a person may extend the run of a frame: one that began here, and for agents that draw on it.
+    async def allow_unpriced(self, frame: Frame, model: str) -> Fault | None:
+        """Ask a person whether a run may go on with a model without a price, where money is limited and nobody was
+        asked before; return why it may not.
+        """
+        parts, run, agent = self._parts, frame.run, frame.card.name
+        if frame.purse is None or (parts.prices and parts.prices(agent, model, _A_TOKEN) is not None):
+            return None
+        root, what = frame.lineage()[-1], price_of(agent, model)
+        while self._may_ask(root) and ((answer := run.unpriced.get(what)) is None or not answer.done()):
+            async with self._standing_still(frame):
+                if answer is None:
+                    await self._ask_about_price(frame, root, what)
+                else:
+                    await asyncio.wait({answer})
+        if frame.may_be_unpriced(model):
+            return None
+        return unpriced(agent, model, frame.purse.granted, parts.limits.currency)
+
+    def _may_ask(self, root: Frame) -> bool:
+        """Return whether a person may be asked about a run: one that began here, if the team says so."""
+        limits = self._parts.limits
+        return limits.at_limit == "ask" and self._parts.approver is not None and not root.request.remit.chain
+
+    def _may_extend(self, frame: Frame, root: Frame) -> bool:
+        """Return whether a person may grant more tokens for a frame: if it and those above it draw on their run.
 
         A run that an agent elsewhere began has its tokens from there.
         """
-        if self._parts.limits.at_limit != "ask" or self._parts.approver is None or root.request.remit.chain:
-            return False
-        return not frame.run.overrun and all(each.draws for each in frame.lineage()[:-1])
+        return self._may_ask(root) and not frame.run.overrun and all(each.draws for each in frame.lineage()[:-1])
+
+    @asynccontextmanager
+    async def _standing_still(self, frame: Frame) -> AsyncGenerator[None]:
+        """While a person is asked, a frame gives its slot to others, and its clock stands still."""
+        async with SlotGivenUp(frame):
+            self._tasks.pause(frame)
+            try:
+                yield
+            finally:
+                self._tasks.unpause(frame)
+
+    async def _ask_about_price(self, frame: Frame, root: Frame, what: str) -> None:
+        run, request, agreed = root.run, root.recorded or root.request, False
+        run.unpriced[what] = answer = asyncio.get_running_loop().create_future()
+        purse, limited = (frame.purse, frame.card.name) if root.purse is None else (root.purse, "this run")
+        most = f"{amounts(0 if purse is None else purse.granted)[0]} {self._parts.limits.currency}"
+        why = f"{what[0].upper()}{what[1:]} is not known, and {limited} has a limit of {most}"
+        try:
+            ask = Ask(f"{why}. Let it go on unpriced?")
+            await self._approval.ask_person(replace(request, act="price"), ask, 0, run)
+            agreed = True
+            self._recording.notice(root, f"{what} is not known: a person let it go on, and its tokens are not counted")
+        except BaseException as error:
+            if not isinstance(error, RemitError) or error.fault.code is not Code.APPROVAL_DECLINED:
+                del run.unpriced[what]  # another call may ask
+                raise
+        finally:
+            answer.set_result(agreed)
 
     async def _ask_once(self, root: Frame, lacking: int) -> None:
         run, request = root.run, root.recorded or root.request
