@@ -36,7 +36,7 @@ def pictures(run: str, delegation: str, chat: str) -> list[Picture]:
         Picture("console-run", f"/runs/{run}", "Timed out"),
         Picture("console-call", call, "Tokens of its own", look="dark"),
         Picture("console-seen", call, "Tokens of its own", (("tab", "Seen and held back"),)),
-        Picture("console-approvals", "/approvals", "File the claim with the tax office?"),
+        Picture("console-approvals", "/approvals", "Pay this?"),
         Picture("console-agents", "/agents?view=graph", "Who calls whom"),
         Picture("console-audit", "/audit", "The record is intact."),
         Picture("console-chat", f"/chat/{chat}", "Approve"),
@@ -65,7 +65,8 @@ def take(into: Path) -> None:
 
 
 def _take_all(page: Page, address: str, into: Path) -> None:
-    page.get_by_text("File the claim").or_(page.get_by_text("question to a person")).first.wait_for()
+    page.get_by_role("link", name="Approvals").click()
+    page.get_by_text("Pay this?").first.wait_for()  # Ada's last wish: everything before it is done
     listed = _got(page, "/v1/runs")["runs"]
     run = next(each["run"] for each in listed if each["objective"].startswith("Look closely"))
     calls = _got(page, f"/v1/runs/{run}")["delegations"]
@@ -82,7 +83,8 @@ def _take_all(page: Page, address: str, into: Path) -> None:
 
 
 def _got(page: Page, path: str) -> Any:
-    return page.evaluate("path => fetch(path).then(reply => reply.json())", path)
+    keyed = '{headers: {"x-remit-page-key": localStorage.getItem("remit.page-key")}}'
+    return page.evaluate(f"path => fetch(path, {keyed}).then(reply => reply.json())", path)
 
 
 if __name__ == "__main__":

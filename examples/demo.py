@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from remit import Delegation, Hub, Progress, Record, Request, Response, Status
-from remit.protocol.records import Approval
+from remit import Delegation, Hub, Progress, Record, Request, Response, Status, view_of
 from remit.stores.sqlite import verify_file
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
@@ -61,7 +60,7 @@ async def main() -> int:
     answer = a_kill(session)
     async with hub_of(team, store=STORE) as hub:
         talk = Talk(hub, session, speakers)
-        runs += [await what_came_of_it(talk, answer), *await trouble(talk)]
+        runs += [await what_came_of_it(talk, answer), *await a_payment(talk), *await trouble(talk)]
     show_tree(runs)
     show_totals(runs)
     return show_verdict()
@@ -121,7 +120,7 @@ async def a_conflict(talk: Talk) -> list[Run]:
 
 def a_kill(session: str) -> str:
     """Kill the process that works for Ada in the middle of its last step, and return what another one answers."""
-    heading("3. A process is killed, and another goes on; personal data; an approval")
+    heading("3. A process is killed, and another goes on; personal data")
     DONE.unlink(missing_ok=True)
     CLOSED.touch()
     field("Ada", CLAIM, BOLD)
@@ -153,8 +152,6 @@ async def what_came_of_it(talk: Talk, answer: str) -> Run:
     saw = ""
     for record in run.records:
         match record.body:
-            case Approval(question=question, agreed=bool(agreed), by=by, reason=reason):
-                behind(f"a rule wants a person: “{question}” {by} said {'yes' if agreed else 'no'}: {reason}")
             case Request(target=target, capability="TAX_CONFIRM", input={"contact": str(contact)}):
                 saw = f"{target} saw: “{contact}”"
             case _:
@@ -163,8 +160,30 @@ async def what_came_of_it(talk: Talk, answer: str) -> Run:
     return run
 
 
+async def a_payment(talk: Talk) -> list[Run]:
+    """Let a tool pay three bills: one below the limit of the team's rule, and two that Ada judges as they wait."""
+    heading("4. A tool wants to pay, and a person judges it")
+    before = DONE.read_text(encoding="utf-8")
+    field("Ada", "Pay my bills.", BOLD)
+    paying = asyncio.create_task(talk.hub.ask("orchestrator", "Pay my bills.", user="ada", session=talk.session))
+    for agreed, reason in ((True, "we ordered it"), (False, "the same again, to another account")):
+        async with asyncio.timeout(LIMIT_S):
+            while not (waiting := await talk.hub.pending()):
+                assert not paying.done(), "it paid without a question"
+                await asyncio.sleep(0.02)
+        (question,) = waiting
+        behind(f"{question.text} {view_of(question).sentence}")
+        behind(f"ada says {'yes' if agreed else 'no'}: {reason}")
+        await talk.hub.decide(question.id, agreed=agreed, by="ada", reason=reason)
+    run = await talk.run(await paying)
+    read(" ".join(doing(run.records, talk.speakers)), str(run.response.result))
+    done = DONE.read_text(encoding="utf-8").removeprefix(before).splitlines()
+    behind(f"noted by the tool that pays: {'; '.join(done)}")
+    return [run]
+
+
 async def trouble(talk: Talk) -> list[Run]:
-    heading("4. A loop, a blown budget, a time-out, and still one answer")
+    heading("5. A loop, a blown budget, a time-out, and still one answer")
     run = await talk.say("Now look closely at every receipt.")
     for each in run.delegations:
         if each.fault is not None:

@@ -67,10 +67,14 @@ def test_the_demo_tells_its_story_then_the_tree_the_totals_and_the_verdict(shown
         r"Waiting for the tax office to confirm it… \[kill -9 \d+: ",
         r"75\.67 EUR of tax will be paid to DE89370400440532013000\.",
         r"filed the claim once, asked the tax office twice\]",
-        # personal data, an approval
+        # personal data
         r"to \[IBAN:[a-z]{12}\]\. I am at \[EMAIL:[a-z]{12}\], \[PHONE:[a-z]{12}\]\.”\]",
         r"The tax office was told: “I am at ada\.weber@example\.org, \+49 30 901820\.”",
-        r"“File the claim with the tax office\?” the allow-list said yes: `tax-claim -> tax-specialist` is on it\]",
+        # a payment by a tool, which waits for a person; what was declined was not paid
+        r'\[Pay this\? bookkeeper wants to use pay with amount = 249\.5, iban = "\[IBAN:[a-z]{12}\]", to = "Elektro',
+        r"\[ada says no: the same again, to another account\]",
+        r"249\.50 EUR to Elektro Voss was paid\. - 249\.50 EUR to Elektro Voss was not paid: you declined it\.",
+        r"the tool that pays: paid 47\.60 EUR to Cloudhaus, DE…0661; paid 249\.50 EUR to Elektro Voss, DE…4931\]",
         # a loop, a blown budget, a time-out with a partial answer
         r"refused: analyst > tax-specialist, LOOP_DETECTED: tax-specialist is already in the",
         r"failed: close-look > analyst, TOKEN_BUDGET_EXCEEDED: analyst spent \d+ tokens of 900",
@@ -80,19 +84,20 @@ def test_the_demo_tells_its_story_then_the_tree_the_totals_and_the_verdict(shown
         # all of it
         r"ada > orchestrator +success +\d+ +916 └─ monthly-report +success +\d+ +916 ├─ document-reader +success",
         r"└─ tax-specialist +refused +\d+ +0 LOOP_DETECTED",
-        r"runs 6 of one user, with 26 calls: 21 success, 2 partial, 1 failed, 1 timeout, 1 refused",
+        r"runs 7 of one user, with 29 calls: 24 success, 2 partial, 1 failed, 1 timeout, 1 refused",
         r"audit the record is whole: \d+ rows, \d checkpoints, 0 rows after the last",
     ):
         assert re.search(essential, shown.flowing), f"{essential} is not in:\n{shown.text}"
     assert "\033" not in shown.text
-    assert len(shown.text.splitlines()) <= 112, "it is about two screens"
+    assert len(shown.text.splitlines()) <= 127, "it is about two screens"
 
 
 def test_no_step_that_was_done_before_the_kill_is_done_again(shown: Shown) -> None:
     """K8: by what the agents noted themselves when they did it."""
     done = (shown.folder / ".remit" / "demo-desk" / "done.txt").read_text(encoding="utf-8").splitlines()
     claim = ["read the receipts", "sorted them", "worked out the tax", "filed the claim", "asked the tax office"]
-    assert done == [*claim, "asked the tax office"]
+    paid = ["paid 47.60 EUR to Cloudhaus, DE…0661", "paid 249.50 EUR to Elektro Voss, DE…4931"]
+    assert done == [*claim, "asked the tax office", *paid]
 
 
 def test_the_demo_leaves_no_personal_data_behind(shown: Shown) -> None:
@@ -152,7 +157,7 @@ async def recorded(folder: Path) -> list[Record]:
 def test_nothing_that_a_user_reads_names_an_agent_or_a_capability(shown: Shown) -> None:
     """K6: progress, questions, options and answers speak of the work, and not of who does it."""
     texts = list(read_by_users(asyncio.run(recorded(shown.folder))))
-    for essential in ("Reading the receipts…", "File the claim with the tax office?", "Which of these do you want?"):
+    for essential in ("Reading the receipts…", "Pay this?", "Which of these do you want?"):
         assert any(essential in text for text in texts), "what is looked through must be what users read"
     assert sum("Confidence: " in text for text in texts) >= 4
     assert named_in(texts) == []

@@ -141,7 +141,6 @@ def team_shown(order: DevOrder, more: Mapping[str, str] | None = None) -> Team:
     file, settings = order.team_file, {"store.path": str(order.root / "you" / "hub.db")}
     if file is None:
         file = copied(files("remit_cli") / "templates" / "household", order.root / "team") / "remit.toml"
-        settings["approvals.allow"] = "[]"
     if load_team(file, overrides=order.overrides, secrets=False, code=False).store.url is not None:
         why = "the team has a store in PostgreSQL, and this command keeps everything in a folder of its own"
         raise team_invalid(f"{why}; use: remit serve --console")
@@ -199,7 +198,7 @@ async def play(hub: Hub, start_chat: Callable[[], Coroutine[Any, Any, None]] | N
 
     All of it is recorded, so that it is done once. Only the question that waited for an answer ended with the process.
     """
-    parts: list[Coroutine[Any, Any, None]] = [_claim(hub)] if await hub.store.runs(limit=1) else [_ada(hub), _ben(hub)]
+    parts: list[Coroutine[Any, Any, None]] = [_pay(hub)] if await hub.store.runs(limit=1) else [_ada(hub), _ben(hub)]
     if start_chat is not None:
         parts.append(start_chat())
     async with asyncio.TaskGroup() as tasks:
@@ -215,20 +214,21 @@ async def _log_failure(part: Coroutine[Any, Any, None]) -> None:
 
 
 async def _ada(hub: Hub) -> None:
-    """Ask for a chain of agents, an unclear wish, a conflict, refusals and limits, and what waits for an approval."""
+    """Ask for a chain of agents, an unclear wish, a conflict, refusals and limits, and a payment, which waits."""
     for text in (
         "What did I spend in March?",
         "Something is wrong with my receipts.",
         "The second one.",
         "The bank is right.",
         "Look closely at every receipt",
+        CLAIM,
     ):
         await hub.ask("orchestrator", text, user="ada", session=SESSION)
-    await _claim(hub)
+    await _pay(hub)
 
 
-async def _claim(hub: Hub) -> None:
-    await hub.ask("orchestrator", CLAIM, user="ada", session=SESSION)
+async def _pay(hub: Hub) -> None:
+    await hub.ask("orchestrator", "Pay my bills.", user="ada", session=SESSION)
 
 
 async def _ben(hub: Hub) -> None:

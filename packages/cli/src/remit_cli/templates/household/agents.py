@@ -8,7 +8,7 @@ from calendar import month_name
 from pathlib import Path
 from typing import Any
 
-from remit import Answer, Brief
+from remit import Answer, Brief, Code, RemitError
 
 HERE = Path(__file__).parent
 
@@ -40,6 +40,16 @@ async def find_transaction(receipt: str) -> dict[str, Any] | None:
     await asyncio.sleep(0.1)
     transaction = next((row for row in _rows("transactions.csv") if row["receipt"] == receipt), None)
     return {**transaction, "cents": int(transaction["cents"])} if transaction else None
+
+
+def open_bills() -> list[dict[str, str]]:
+    """Return the bills that nobody has paid."""
+    return _rows("bills.csv")
+
+
+def pay(amount: float, iban: str, to: str) -> None:
+    """Pay from the account of the household."""
+    did(f"paid {amount:.2f} EUR to {to}, {iban[:2]}…{iban[-4:]}")
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -103,6 +113,21 @@ async def tax_specialist(brief: Brief) -> Answer:
             cents = sum(claimable_cents(brief, receipt) for receipt in as_decided(brief))
             did("worked out the tax")
             return Answer({"cents": cents}, confidence=0.8)
+
+
+async def bookkeeper(brief: Brief) -> Answer:
+    results: list[str] = []
+    for bill in await brief.use("open_bills"):
+        what = f"{bill['euros']} EUR to {bill['vendor']}"
+        try:
+            await brief.use("pay", amount=float(bill["euros"]), iban=bill["iban"], to=bill["vendor"])
+        except RemitError as error:
+            if error.fault.code is not Code.APPROVAL_DECLINED:
+                raise
+            results.append(f"{what} was not paid: you declined it.")
+        else:
+            results.append(f"{what} was paid.")
+    return Answer(results, confidence=1.0)
 
 
 # ── what they compute ─────────────────────────────────────────────────────────────────────────────────────────────────
