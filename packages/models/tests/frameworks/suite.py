@@ -551,15 +551,6 @@ class FrameworkConformance(AgentConformance):
         paid = await self.pay(self.make, {"amount": 50}, guards=[guard_of(rules)])
         assert (paid.ledger, "paid 50" in paid.response.unwrap()) == ([50], True)
 
-    async def test_a_rule_has_a_person_asked_before_a_tool_of_its_own_runs(self) -> None:
-        rules = [Rule(then="ask", tool="pay", say="May this be paid?", edit=frozenset({"input"}))]
-        for decision, paid_amounts in DECISIONS:
-            ledger = [] if self.no_edits and decision.edits else paid_amounts
-            paid = await self.pay(self.make, {"amount": 500}, decision, guards=[guard_of(rules)])
-            assert paid.asked == [("May this be paid?", "pay", {"amount": 500})]
-            assert (paid.ledger, paid.response.ok) == (ledger, True), paid.response.fault
-            assert ("too much" in paid.response.result) == (decision is NO)
-
     async def test_its_authors_wish_for_approval_becomes_a_question_and_it_goes_on(self) -> None:
         self._unless(self.no_questions)
         for decision, ledger in DECISIONS:
