@@ -114,16 +114,10 @@ def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
     sealing = facts.sealing
     if sealing is None:
         return ALLOW
-    given = request.input
+    given, limits = request.input, isinstance(request.remit.tools, dict)
     # Most requests have only an objective and a text, both harmless; a quick check shows that.
     if (given is None or type(given) is str) and not (
-        request.handoff
-        or request.context
-        or request.view
-        or request.hints
-        or request.reason
-        or request.files
-        or isinstance(request.remit.tools, dict)
+        limits or request.handoff or request.context or request.view or request.hints or request.reason or request.files
     ):
         detect = sealing.detect
         if not detect(request.objective) and (given is None or not detect(given)):

@@ -120,16 +120,10 @@ def texts_of_request(request: Request) -> tuple[Json, ...]:
 
 def is_light_request(request: Request, most: int = LIGHT) -> bool:
     """Return whether a request may be examined in the event loop, or encoded there (`LIGHT_TO_ENCODE`)."""
-    given = request.input
+    given, limits = request.input, isinstance(request.remit.tools, dict)
     # Most requests have only an objective and a text.
     if (given is None or type(given) is str) and not (
-        request.handoff
-        or request.context
-        or request.view
-        or request.hints
-        or request.reason
-        or request.files
-        or isinstance(request.remit.tools, dict)
+        limits or request.handoff or request.context or request.view or request.hints or request.reason or request.files
     ):
         return len(request.objective) + (0 if given is None else len(given)) <= most
     return is_light(*texts_of_request(request), most=most)

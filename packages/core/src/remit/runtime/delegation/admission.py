@@ -622,7 +622,7 @@ def facts_of_root(
         session_agent=owner.agent if owner else None,
         rate_wait_ms=ledger.rate_wait_ms(entry.card, now) if entry else 0,
         breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
-        judged_elsewhere=entry.judges_tools_elsewhere if entry else None,
+        judged_elsewhere=entry.agent.judges_tools if entry and isinstance(entry.agent, Remote) else None,
         approved=approved,
         sealing=run.sealing,
     )

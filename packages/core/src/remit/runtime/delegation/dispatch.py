@@ -341,8 +341,8 @@ def facts_of_call(
         facts = replace(facts, session_user=attempt.owner.user, session_agent=attempt.owner.agent)
     if attempt.call.tools is not None:
         facts = replace(facts, asked_tools=frozenset(attempt.call.tools))
-    if attempt.is_remote and entry is not None:
-        facts = replace(facts, judged_elsewhere=entry.judges_tools_elsewhere)
+    if entry is not None and isinstance(entry.agent, Remote):
+        facts = replace(facts, judged_elsewhere=entry.agent.judges_tools)
     return replace(facts, approved=attempt.approved) if attempt.approved else facts
 
 

@@ -20,7 +20,7 @@ from remit.protocol.records import Record, Refusal
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Frame, RoutedCall, Run, leg_path
-from remit.runtime.ports import RegisteredAgent, SessionOwner, StoreError
+from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner, StoreError
 
 # About fifty outcomes of each agent are remembered, and an outcome is two records: this is enough for ten agents.
 # Reading it takes 20 ms in a thread, and processing it 4.
@@ -246,18 +246,16 @@ def _offered(card: AgentCard, route: RoutedCall) -> Capability | None:
     return None if route.call.capability is None else card.capability(route.call.capability)
 
 
-def _are_known_there(entry: RegisteredAgent, call: Call) -> bool:
-    """Return whether another hub knows the tools of its agent, and whether it may use those of a call."""
-    return bool(entry.judges_tools_elsewhere) and not entry.card.tools and isinstance(call.tools, dict)
-
-
 def _may_reach(parent: Frame, call: Call, entry: RegisteredAgent) -> bool:
     """Return whether the guards would allow this agent, as far as that depends on its name."""
     remit, card = parent.request.remit, entry.card
+    knows_its_own = isinstance(entry.agent, Remote) and entry.agent.judges_tools and not card.tools
     return (
         parent.card.may_reach(card.name)
         and (remit.targets is None or card.name in remit.targets)
         and entry.address not in remit.chain
         and entry.address != parent.address
-        and (call.tools is None or card.tools.issuperset(call.tools) or _are_known_there(entry, call))
+        and (
+            call.tools is None or card.tools.issuperset(call.tools) or (knows_its_own and isinstance(call.tools, dict))
+        )
     )

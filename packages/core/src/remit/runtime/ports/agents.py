@@ -37,11 +37,6 @@ class RegisteredAgent(NamedTuple):
         """Whether calls count for its rate limit here; those of an agent that another hub of the team hosts, there."""
         return self.card.rate is not None and not (isinstance(self.agent, Remote) and self.agent.shares_store)
 
-    @property
-    def judges_tools_elsewhere(self) -> bool | None:
-        """Whether the other hub on which it runs judges the uses of tools by the remit; None: it runs here."""
-        return self.agent.judges_tools if isinstance(self.agent, Remote) else None
-
 
 class Tool(NamedTuple):
     """A function that agents may use: its card, and the function that runs it with arguments for a user."""
