@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
-from typing import Any
 from unittest import SkipTest
 
 import remit
@@ -73,21 +72,6 @@ class TestA2aWithoutExtension(TransportConformance):
         raise SkipTest(
             "a text that is an input stands behind the objective, as one text; test_strangers.py has the rest"
         )
-
-    async def test_a_stranger_is_not_asked_under_conditions_that_it_cannot_be_told(self) -> None:
-        asked: list[str] = []
-
-        async def helper(brief: remit.Brief) -> str:
-            asked.append(brief.text)
-            return "ok"
-
-        async def boss(brief: remit.Brief) -> list[str]:
-            limits: list[Any] = [{"pay": {"amount": 1}}, None]
-            replies = [await brief.delegate("helper", objective=f"Help {each}", tools=each) for each in limits]
-            return [each.fault.code if each.fault else each.status for each in replies]
-
-        response = await self.run_boss(helper, boss)
-        assert (response.result, len(asked)) == ([remit.Code.TOOL_NOT_ALLOWED, "success"], 1)
 
     @asynccontextmanager
     async def joined(self, near: remit.Hub, far: remit.Hub) -> AsyncGenerator[None]:

@@ -204,9 +204,7 @@ class LimitConformance(TransportCase):
         assert remit.time_ms <= 5_000
         assert [address.partition("@")[0] for address in remit.chain] == ["boss"]
 
-    async def test_limits_on_the_arguments_of_tools_hold_where_the_callee_runs(self) -> None:
-        if self.no_nesting:
-            raise SkipTest(self.no_nesting)
+    async def test_limits_on_the_arguments_of_tools_hold_where_the_callee_runs_or_it_is_not_asked(self) -> None:
         near, far = self.hubs()
         paid: list[int] = []
 
@@ -229,13 +227,19 @@ class LimitConformance(TransportCase):
         async def boss(brief: Brief) -> list[str]:
             limits = {"pay": {"amount": {"at_most": 50}, "to": ["bob", "ann"]}}
             by_name = await brief.delegate("helper", objective="Help", tools=limits)
+            if by_name.fault is not None:
+                return [by_name.fault.code]
             return by_name.unwrap() + (await brief.delegate(objective="More", capability="PAY", tools=limits)).unwrap()
 
         far.add("helper", helper, tools=["pay"], capabilities=["PAY"])
         near.add("boss", boss, may_call=["*"], tools=["pay"])
         async with self.joined(near, far), asyncio.timeout(PATIENCE):
             response = await near.ask("boss", "Go", user=USER, tools={"pay": {"amount": "<= 100"}})
-        assert (response.result, paid) == (["paid bob", *[Code.TOOL_NOT_ALLOWED] * 3] * 2, [40, 40])
+        no = Code.TOOL_NOT_ALLOWED
+        expected: tuple[list[str], list[int]] = (
+            ([no], []) if self.no_nesting else (["paid bob", no, no, no] * 2, [40, 40])
+        )
+        assert (response.result, paid) == expected
 
     async def test_depth_counts_on_through_the_callee(self) -> None:
         """C6: depth."""
