@@ -33,7 +33,7 @@ class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] -
         return ms
 
 
-class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none
+class MoneyOption(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none
     """An amount of money with its currency; whether it is that of the team is known once the team file is read."""
 
     name = "amount"
@@ -76,7 +76,7 @@ def budget_option(says: str = "Token budget of the run, shared by all agents.") 
 
 def cost_option(says: str = "Money that the models of the run may cost, with all agents below.") -> Callable[[F], F]:
     """Return what adds `--max-cost`, an amount with its currency."""
-    return click.option("--max-cost", type=Amount(), metavar='"0.50 USD"', help=says)
+    return click.option("--max-cost", type=MoneyOption(), metavar='"0.50 USD"', help=says)
 
 
 def deadline_option(says: str = "Time limit: 30s, 5m.") -> Callable[[F], F]:
