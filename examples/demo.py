@@ -172,7 +172,8 @@ async def a_payment(talk: Talk) -> list[Run]:
                 assert not paying.done(), "it paid without a question"
                 await asyncio.sleep(0.02)
         (question,) = waiting
-        behind(f"{question.text} {view_of(question).sentence}")
+        clear = await talk.hub.reveal(question.id, by="ada")  # the record says that she reads the account
+        behind(f"{question.text} {view_of(clear).sentence}")
         behind(f"ada says {'yes' if agreed else 'no'}: {reason}")
         await talk.hub.decide(question.id, agreed=agreed, by="ada", reason=reason)
     run = await talk.run(await paying)

@@ -9,14 +9,15 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 637,
-    "lines": 153_560,
+    "lines": 153_660,
     "lines of tests": 150_400,
-    # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens.
-    "package cli: lines": 20_110,
+    # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
+    # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients.
+    "package cli: lines": 20_135,
     "package cluster: lines": 8_735,
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
     # money is a budget as tokens are, a person is asked for more, and what is shown of a question is made in one place.
-    "package core: lines": 31_980,
+    "package core: lines": 32_010,
     "package core: modules": 134,
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_210,
@@ -25,10 +26,10 @@ CEILINGS = {
     "package orchestrator: lines": 17_560,
     "package otel: lines": 1_750,
     "package relay: lines": 27_360,
-    "package server: lines": 27_255,
+    "package server: lines": 27_310,
     # Money goes over every transport.
     "package testing: lines": 3_002,
-    "lines that Hub needs": 30_370,
+    "lines that Hub needs": 30_400,
     "files run by hub.ask with a nested delegation": 38,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money.
     "entries into a file by hub.ask with a nested delegation": 171,

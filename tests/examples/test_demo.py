@@ -71,7 +71,8 @@ def test_the_demo_tells_its_story_then_the_tree_the_totals_and_the_verdict(shown
         r"to \[IBAN:[a-z]{12}\]\. I am at \[EMAIL:[a-z]{12}\], \[PHONE:[a-z]{12}\]\.”\]",
         r"The tax office was told: “I am at ada\.weber@example\.org, \+49 30 901820\.”",
         # a payment by a tool, which waits for a person; what was declined was not paid
-        r'\[Pay this\? bookkeeper wants to use pay with amount = 249\.5, iban = "\[IBAN:[a-z]{12}\]", to = "Elektro',
+        r'\[Pay this\? bookkeeper wants to use pay with amount = 249\.5, iban = "DE44500105175407324931", to = "E',
+        r'with amount = 249\.5, iban = "LT221010112345678901", to = "Elektro Voss"\]',
         r"\[ada says no: the same again, to another account\]",
         r"249\.50 EUR to Elektro Voss was paid\. - 249\.50 EUR to Elektro Voss was not paid: you declined it\.",
         r"the tool that pays: paid 47\.60 EUR to Cloudhaus, DE…0661; paid 249\.50 EUR to Elektro Voss, DE…4931\]",

@@ -464,6 +464,12 @@ export const texts = {
     reject: "Reject",
     approveSelected: (count: number) => `Approve ${count}`,
     rejectSelected: (count: number) => `Reject ${count}`,
+    reveal: "Reveal personal values",
+    revealHint: "The audit record will say that you read them.",
+    revealed: (partly: boolean) =>
+      partly
+        ? "The values of the remaining tokens are no longer kept. The audit record has what you read."
+        : "You see personal values in clear. The audit record says so.",
     mayNot: "You may look at this question and not answer it.",
     mayNotAdvice: "It takes the permission control, or may_approve for the runs of your own users.",
     answered: {

@@ -21,6 +21,7 @@ export type RunAct = Schemas["RunAct"];
 export type Approvals = Schemas["ApprovalList"];
 export type WaitingApproval = Schemas["WaitingApproval"];
 export type ApprovalDetail = Schemas["ApprovalDetail"];
+export type RevealedQuestion = Schemas["RevealedQuestion"];
 export type AnswerGiven = Schemas["AnswerGiven"];
 export type Sessions = Schemas["SessionList"];
 export type Session = Schemas["SessionView"];
@@ -176,6 +177,11 @@ export class RemitClient {
 
   async approval(id: string): Promise<ApprovalDetail> {
     return this.#result(`/v1/approvals/${encodeURIComponent(id)}`);
+  }
+
+  /** Show a pending question with personal values in clear; the record says who read which. */
+  async reveal(id: string, more: { by?: string } = {}): Promise<RevealedQuestion> {
+    return this.#result(`/v1/approvals/${encodeURIComponent(id)}/reveal`, { method: "POST", body: more });
   }
 
   /** Answer a question as it was shown; one that changed since is refused. */

@@ -69,6 +69,7 @@ test("ask waits for a person, and another client answers", async () => {
     while (waiting.length === 0) waiting = (await ops.approvals()).waiting;
     const [question] = waiting;
     assert.equal((await ops.approval(question.id)).state, "waiting");
+    assert.equal((await ops.reveal(question.id)).view.sentence, question.sentence);
     assert.equal((await ops.answer(question, true, { by: "Carla" })).agreed, true);
     assert.equal((await asked).result, "paid pay");
     await assert.rejects(ops.answer(question, true), refused("STATE_CONFLICT"));

@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import json
+import re
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 from command_line import REMIT, document, environment, remit
 from remit import Brief, Hub, Response
+from remit.stores.checkpoints import key_path
 from remit_cli.config.rules import Rule, guard_of
 
 RULE = Rule(then="ask", to="cashier", say="May the shop pay?", edit=frozenset({"objective", "input"}))
@@ -121,6 +123,30 @@ async def test_a_question_is_shown_with_tokens_and_without_what_steers_a_termina
         )
         assert done.returncode == 0, done.stderr
         assert (await task).result == "paid Pay ann@example.org"
+
+
+async def test_values_are_revealed_to_whoever_has_the_key_and_that_is_on_record(tmp_path: Path) -> None:
+    async with make_hub(tmp_path) as hub:
+        task, seen = await ask_shop(hub, "Pay ann@example.org, for bob@example.org", tmp_path)
+        show = ("pending", "show", seen["question"]["id"])
+        key = key_path(tmp_path / ".remit" / "hub.db")
+        away = key.rename(key.with_name("away"))
+        refused = await in_another_process(*show, "--reveal", folder=tmp_path)
+        assert (refused.returncode, "key" in refused.stderr) != (0, False), refused.stderr
+        assert "@example.org" not in refused.stdout + refused.stderr
+        away.rename(key)
+        shown = await in_another_process(*show, "--reveal", "--as", "carla", folder=tmp_path)
+        assert "shop asks cashier: Pay ann@example.org, for bob@example.org" in " ".join(shown.stdout.split())
+        plain = await in_another_process(*show, folder=tmp_path)
+        tokens = sorted(re.findall(r"\[EMAIL:\w+\]", seen["question"]["request"]["objective"]))
+        assert all(token in plain.stdout for token in tokens)
+        record = await in_another_process("audit", "tail", "--jsonl", folder=tmp_path)
+        rows = map(json.loads, record.stdout.splitlines())
+        assert [each["body"]["text"] for each in rows if each["kind"] == "notice"] == [
+            f"carla revealed {', '.join(tokens)} of ann in question {seen['question']['id']}"
+        ]
+        await hub.decide(seen["question"]["id"], agreed=True, by="carla")
+        assert (await task).ok
 
 
 async def test_the_same_question_of_two_runs_has_two_names(tmp_path: Path) -> None:

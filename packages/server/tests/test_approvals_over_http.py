@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 
 from remit import Brief, File, Hub
 from remit.policy.reception import Permission, Sender
+from remit.protocol.records import Notice
 from remit_cli import Rule, guard_of
 from remit_server.server import Server
 from serving import ANNA, OPERATOR, WEB, client_of, got, posted, serving
@@ -18,6 +19,8 @@ from waiting import PATIENCE_S
 BOUND_S = PATIENCE_S
 PERSON = Sender(name="anna-phone", users=frozenset({"anna"}), may_approve=True)
 READER = Sender(name="reader", permissions=frozenset({Permission.READ}))
+SUPPORT = Sender(name="support", permissions=frozenset({Permission.READ, Permission.REVEAL}))
+REVEALER = Sender(name="revealer", users=frozenset({"ben"}), permissions=frozenset({Permission.REVEAL}))
 ASK = {"target": "shop", "user": "anna", "objective": "Buy it for bob@example.org", "input": "5 euros"}
 
 
@@ -43,7 +46,7 @@ async def till(make_hub: Any) -> AsyncGenerator[Till]:
         return str(found.result or (found.fault and found.fault.message))
 
     assert all((cashier, shop))
-    async with asyncio.timeout(BOUND_S), serving(hub, WEB, OPERATOR, ANNA, PERSON, READER) as server:
+    async with asyncio.timeout(BOUND_S), serving(hub, WEB, OPERATOR, ANNA, PERSON, READER, SUPPORT, REVEALER) as server:
         yield Till(server, hub)
 
 
@@ -65,6 +68,12 @@ async def waiting(session: ClientSession) -> list[Any]:
 async def answered(session: ClientSession, path: str, body: Any) -> tuple[int, Any]:
     async with session.post(path, json=body) as reply:
         return reply.status, await reply.json()
+
+
+async def reveals_of(hub: Hub, run: str) -> list[str]:
+    """Return what the record says of who read personal values in a run."""
+    records = await hub.store.records(run=run)
+    return [each.body.text for each in records if isinstance(each.body, Notice) and " revealed " in each.body.text]
 
 
 async def outcome(session: ClientSession, run: str) -> Any:
@@ -101,6 +110,37 @@ async def test_what_is_shown_names_everything_that_is_sent_and_hides_nothing(til
     (file,) = whole["view"]["files"]
     assert (file["size"], file["is_whole"]) == (order.size, True)
     assert file["preview"] == "Pay 5000 to p⟨\u0430 U+0430⟩ypal⟨U+202E⟩"
+
+
+async def test_who_may_reveal_reads_the_values_of_a_question_and_each_time_is_on_record(till: Till) -> None:
+    async with (
+        client_of(till.server) as web,
+        client_of(till.server, "ops") as ops,
+        client_of(till.server, "reader") as reader,
+        client_of(till.server, "revealer") as revealer,
+        client_of(till.server, "support") as support,
+    ):
+        run = await asked(web, till.hub)
+        (item,) = await waiting(ops)
+        path = f"/v1/approvals/{item['id']}/reveal"
+        status, why = await answered(reader, path, {})
+        assert (status, why["fault"]["message"]) == (403, "reader lacks the permission `reveal`")
+        assert (await answered(revealer, path, {}))[0] == 404, "the run is not one of its own"
+        assert await reveals_of(till.hub, run) == []
+        for body in ({}, {"by": "Carla"}):
+            status, shown = await answered(support, path, body)
+            sentence = 'shop asks cashier: Buy it for bob@example.org, with "5 euros"'
+            assert (status, shown["view"]["sentence"]) == (200, sentence)
+            assert {"title": "objective", "text": "Buy it for bob@example.org"} in shown["view"]["parts"]
+        _, whole = await got(support, f"/v1/approvals/{item['id']}")
+        token = whole["request"]["objective"].removeprefix("Buy it for ")
+        which = f"revealed {token} of anna in question {item['id']}"
+        assert await reveals_of(till.hub, run) == [f"support {which}", f"Carla via support {which}"]
+        # What was revealed is the content that the digest stands for, and an answer ends it.
+        body = {"agree": True, "digest": item["digest"]}
+        assert (await answered(ops, f"/v1/approvals/{item['id']}", body))[0] == 200
+        assert (await outcome(web, run))["result"] == "paid 5 euros"
+        assert (await answered(support, path, {}))[0] == 409
 
 
 async def test_an_answer_with_an_edit_is_what_the_agent_gets_and_who_gave_it_is_on_record(till: Till) -> None:

@@ -141,8 +141,10 @@ async def asked(session: ClientSession, method: str, path: str, house: House) ->
 
 def expected(access: ApiOperation, may: Collection[Permission]) -> tuple[int, ...]:
     """Return what somebody is answered of whose own nothing is."""
-    if access.needs is not None:
-        return (200,) if access.needs in may else (403,)
+    if access.needs is not None and access.needs not in may:
+        return (403,)
+    if access.needs is not None and access.others is None:
+        return (200,)
     if access.others is not None:
         return (200, 202, 409) if access.others in may else (404,)
     return (200, 404)

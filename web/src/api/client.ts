@@ -3,7 +3,7 @@
 import { setCurrency } from "@/look/format";
 import { save } from "@/look/save";
 
-export type Permission = "metrics" | "read" | "control" | "erase" | "priority";
+export type Permission = "metrics" | "read" | "control" | "reveal" | "erase" | "priority";
 
 export interface ConsoleState {
   version: string;

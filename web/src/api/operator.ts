@@ -1888,6 +1888,26 @@ export interface components {
             warnings: string[];
         };
         /**
+         * RevealAsked
+         * @description Who wants to read the personal values of a question.
+         */
+        RevealAsked: {
+            /**
+             * @description The name of the person, if the client speaks for several; it is recorded with the name of the client.
+             * @default
+             */
+            by: string;
+        };
+        /**
+         * RevealedQuestion
+         * @description What a person is shown of a question, with personal values in clear.
+         */
+        RevealedQuestion: {
+            id: string;
+            /** @description As in the question, with values for the tokens, as far as they are kept. */
+            view: components["schemas"]["ShownQuestion"];
+        };
+        /**
          * RunAct
          * @description What an act on a run has led to, without any text of the run.
          */

@@ -129,6 +129,11 @@ class GivenStore(NamedTuple):
     team_file: Path | None
     overrides: tuple[str, ...]
 
+    @property
+    def is_teams(self) -> bool:
+        """Whether the store is that of the team, so that the team's key opens its values."""
+        return self.store_path is None or self.team_file is not None
+
 
 def store_options(command: Callable[..., None]) -> Any:
     """Add `--store`, `--team` and `--set`, and pass them as `given`."""

@@ -22,7 +22,17 @@ from remit_cli.options import (
     same_team,
     store_options,
 )
-from remit_cli.places import DraftBox, Place, current_user, drafts_in, folder_of, reading, record_file, writing
+from remit_cli.places import (
+    DraftBox,
+    Place,
+    current_user,
+    drafts_in,
+    folder_of,
+    reading,
+    record_file,
+    vault_key,
+    writing,
+)
 from remit_cli.show.screen import clock_time, cut, now_ms, print_fields, print_json, print_table, print_text, spoken
 from remit_server.documents.shared import Decided, DraftAnswered, Pending, PendingQuestion, SharedDraft
 
@@ -100,9 +110,11 @@ def list_pending(watch: bool, given: GivenStore, as_json: bool, as_jsonl: bool) 
 
 @pending.command()
 @click.argument("question", metavar="ID", shell_complete=question_ids)
+@click.option("--reveal", "is_revealed", is_flag=True, help="Show personal values in place of tokens. It is recorded.")
+@click.option("--as", "name", metavar="NAME", help="Name of the person who reveals them.  [default: current user]")
 @store_options
 @json_option
-def show(question: str, given: GivenStore, as_json: bool) -> None:
+def show(question: str, is_revealed: bool, name: str | None, given: GivenStore, as_json: bool) -> None:
     """Show a question with its request, or a draft with the reasons for its review.
 
     ID is the id of a question or draft, the start or end of one, or `last`.
@@ -110,14 +122,37 @@ def show(question: str, given: GivenStore, as_json: bool) -> None:
     \b
     Example:
       remit pending show 3f09c1.1-5be0a7f2
+      remit pending show 3f09c1.1-5be0a7f2 --reveal --as ann
     """
 
-    item = _find(_everything(record_file(given), given), question)
+    path = record_file(given)
+    item = _find(_everything(path, given), question)
+    if is_revealed and isinstance(item, Question):
+        item = _revealed(path, item, name or current_user(), given)
     if as_json:
         print_json(document_of(item))
         return
     print_fields(fields_of(item))
     click.echo(f"→ {_todo(short_id(item), given)}", err=True)
+
+
+def _revealed(path: Place, question: Question, by: str, given: GivenStore) -> Question:
+    """Return a question with personal values in place of tokens, once it is on record who reads them."""
+    import asyncio
+
+    from remit.runtime.approvers import reveal
+    from remit.runtime.redactor import Redactor, has_tokens
+
+    async def revealed() -> Question:
+        async with writing(path) as store:
+            redactor = Redactor(None, vault_key(given.team_file, given.overrides) if given.is_teams else None)
+            redactor.open(store)
+            return await reveal(store, redactor, question, by)
+
+    clear = asyncio.run(revealed())
+    if has_tokens(clear.request):
+        click.echo("The values of some tokens are no longer kept.", err=True)
+    return clear
 
 
 def _todo(name: str, given: GivenStore, *, show: bool = False) -> str:

@@ -150,8 +150,7 @@ def answer(run: str, wait: bool, folder: Path | None, as_json: bool, given: Give
     path = record_file(given)
     with reading(path) as view:
         run = find_run(view, run)
-    of_team = given.store_path is None or given.team_file is not None
-    key = vault_key(given.team_file, given.overrides) if of_team else None
+    key = vault_key(given.team_file, given.overrides) if given.is_teams else None
     raise SystemExit(give_answer(path, run, key, wait=wait, as_json=as_json, folder=folder))
 
 

@@ -14,7 +14,7 @@ from remit.runtime.approvers import answer
 from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit.runtime.question_view import view_of
 from remit_server.access import may_see, visible
-from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS, ApprovalQuery
+from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS, REVEAL, ApprovalQuery
 from remit_server.documents.api_values import (
     AnsweredApproval,
     AnswerGiven,
@@ -24,6 +24,8 @@ from remit_server.documents.api_values import (
     ApprovalDetail,
     ApprovalList,
     DeciderRule,
+    RevealAsked,
+    RevealedQuestion,
     SeveralAnswers,
     WaitingApproval,
 )
@@ -109,6 +111,17 @@ class ApprovalEndpoints:
             )
         return await self._over(id, call.sender)
 
+    @answers(REVEAL)
+    async def reveal(self, call: ApiRequest) -> RevealedQuestion:
+        id, sender = call.named("id"), call.sender
+        if not await _Reader(self, sender, call.others).may_read(_run_of(id)):
+            raise _unknown(id, sender)
+        asked = await call.body(RevealAsked)
+        if await self._pending(id) is None:
+            raise await self._conflict(id, sender)
+        question = await self._hub.reveal(id, by=_person(asked.by, sender))
+        return RevealedQuestion(id=id, view=view_of(question))
+
     @answers(ANSWER)
     async def answer(self, call: ApiRequest) -> AnswerGiven:
         return await self._answer(call.named("id"), await call.body(ApprovalAnswer), call.sender)
@@ -147,7 +160,7 @@ class ApprovalEndpoints:
         if reply.edits and not reply.agree:
             problem = Problem("edits", "a request that is rejected cannot be edited; leave this out")
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "a rejection has no edits", problems=(problem,)))
-        by = f"{reply.by} via {sender.name}" if reply.by.strip() else sender.name
+        by = _person(reply.by, sender)
         decision = checked(Decision(agreed=reply.agree, by=by, reason=reply.reason, edits=reply.edits))
         if not await answer(self._hub.store, question, decision):
             raise await self._conflict(id, sender)
@@ -235,6 +248,11 @@ class _Reader:
 
 
 _APPROVALS = frozenset({Kind.APPROVAL})
+
+
+def _person(by: str, sender: Sender) -> str:
+    """Return a person's name as it is recorded."""
+    return f"{by} via {sender.name}" if by.strip() else sender.name
 
 
 def _path_of(id: str) -> str:

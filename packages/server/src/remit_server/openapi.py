@@ -110,10 +110,10 @@ def described_operation(
         made["requestBody"] = {"required": not operation.takes_nothing, "content": {JSON: {"schema": schema}}}
     if operation.anyone:
         made["security"] = []
-    elif operation.needs is not None:
+    if operation.needs is not None:
         made["x-remit-permission"] = str(operation.needs)
         made["description"] += f" Requires the permission `{operation.needs}`."
-    elif operation.others is not None:
+    if operation.others is not None:
         made["x-remit-others"] = str(operation.others)
         made["description"] += f" Runs of others require the permission `{operation.others}`."
     return made

@@ -134,6 +134,7 @@ async def test_ask_waits_for_a_person_and_another_client_answers(make_hub: MakeH
             asking = tasks.create_task(web.ask("writer", "a poem", user="anna"))
             (question,) = await eventually(lambda: _waiting(ops), "the question")
             assert (await ops.approval(question.id)).waiting == question
+            assert (await ops.reveal(question.id)).view.sentence == question.sentence
             given = await ops.answer(question, True, reason="fine", edits={"objective": "a song"}, by="Carla")
             assert (given.agreed, given.by) == (True, "Carla via ops")
         assert asking.result().result == "wrote a song"

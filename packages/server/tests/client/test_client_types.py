@@ -52,6 +52,7 @@ USES: dict[str, Callable[[HubClient], Awaitable[Any] | AsyncGenerator[Any]]] = {
     "all_events": lambda client: client.all_events(run="a"),
     "approvals": lambda client: client.approvals(),
     "approval": lambda client: client.approval("a"),
+    "reveal": lambda client: client.reveal("a"),
     "answer": lambda client: client.answer(QUESTION, True),
     "answer_several": lambda client: client.answer_several([ANSWER]),
     "sessions": lambda client: client.sessions(),

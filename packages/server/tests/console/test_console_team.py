@@ -426,6 +426,27 @@ async def test_a_hidden_character_is_seen_before_anybody_approves(page: Page, tm
         await usable_in_both_looks(page)
 
 
+async def test_a_person_reveals_what_tokens_stand_for_and_it_is_on_record(page: Page, tmp_path: Path) -> None:
+    async with shop_in(tmp_path) as shop:
+        run = await shop.ask("5 euros")
+        await signed_in(page, shop.address, "/approvals", shop.token)
+        article = page.get_by_role("article")
+        await expect(article.get_by_text("shop asks cashier: Pay for [EMAIL:")).to_be_visible()
+        await article.get_by_role("button", name="Reveal personal values").click()
+        await expect(article.get_by_text("shop asks cashier: Pay for bob@example.org")).to_be_visible()
+        await expect(article.get_by_text("You see personal values in clear. The audit record says so.")).to_be_visible()
+        await expect(article.get_by_role("button", name="Reveal personal values")).to_be_disabled()
+        await usable_in_both_looks(page)
+        async with shop.client.get(f"/v1/audit?run={run}") as reply:
+            (row,) = [each for each in (await reply.json())["records"] if each["kind"] == "notice"]
+        assert re.fullmatch(r"local revealed \[EMAIL:\w+\] of anna in question \S+", row["body"]["text"])
+        # Whoever opens the page again sees tokens, and the answer is about the same content.
+        await page.reload()
+        await expect(article.get_by_text("shop asks cashier: Pay for [EMAIL:")).to_be_visible()
+        await article.get_by_role("button", name="Approve").click()
+        assert (await shop.end(run))["result"] == "paid 5 euros"
+
+
 async def test_no_key_alone_gives_an_answer(page: Page, tmp_path: Path) -> None:
     async with shop_in(tmp_path) as shop:
         run = await shop.ask("5 euros")

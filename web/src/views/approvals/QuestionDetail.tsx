@@ -5,6 +5,7 @@ import { ArrowLeft } from "lucide-react";
 import { type KeyboardEvent, type Ref, useImperativeHandle, useRef, useState } from "react";
 import { Link } from "wouter";
 import { act, get } from "@/api/client";
+import { useMay } from "@/api/console";
 import { useAnnounce } from "@/look/announce";
 import { bytes, count, counted, duration } from "@/look/format";
 import { isSend } from "@/look/keys";
@@ -19,10 +20,11 @@ import {
   type EditableField,
   editsOf,
   fieldsOf,
+  type RevealedQuestion,
   type ShownQuestion,
   type Waiting,
 } from "@/views/approvals/model";
-import { readable } from "@/views/delegation/model";
+import { readable, splitTokens } from "@/views/delegation/model";
 import { Marked, Part, Value } from "@/views/delegation/Value";
 
 const words = texts.approvals;
@@ -105,7 +107,7 @@ type RequestView = NonNullable<ApprovalDetail["request"]>;
 function Open({
   item,
   request,
-  view,
+  view: redacted,
   onAnswered,
   ref,
 }: {
@@ -121,6 +123,9 @@ function Open({
   const [drafts, setDrafts] = useState<Drafts | null>(null);
   const reasonField = useRef<HTMLInputElement>(null);
   const answer = useAnswer(item, onAnswered);
+  const mayReveal = useMay("reveal");
+  const reveal = useReveal(item);
+  const view = reveal.data?.view ?? redacted;
   const mayEdit = item.editable.length > 0 && item.may_answer;
   const { edits, wrong } = editsOf(drafts ?? {}, request ?? {});
   const edited = Object.keys(edits).length > 0;
@@ -148,7 +153,22 @@ function Open({
       <h2>
         <Marked text={item.question} />
       </h2>
-      <About item={item} request={request} />
+      <About item={item} sentence={view?.sentence ?? item.sentence} request={request} />
+      {mayReveal && redacted && hasTokens(redacted) ? (
+        <p className="reveal">
+          <button
+            type="button"
+            className="button"
+            disabled={reveal.isPending || reveal.isSuccess}
+            onClick={() => reveal.mutate()}
+          >
+            {words.reveal}
+          </button>{" "}
+          <span className="soft">
+            {reveal.data ? words.revealed(hasTokens(reveal.data.view)) : words.revealHint}
+          </span>
+        </p>
+      ) : null}
       {drafts && request ? (
         <EditFields
           fields={item.editable as EditableField[]}
@@ -242,7 +262,30 @@ function useAnswer({ id, digest }: Waiting, onAnswered: () => void) {
   });
 }
 
-function About({ item, request }: { item: Waiting; request: RequestView | null }) {
+// Kept nowhere: whoever opens the question again sees tokens.
+function useReveal({ id }: Waiting) {
+  const { fail } = useAnnounce();
+  return useMutation({
+    gcTime: 0,
+    mutationFn: () => act<RevealedQuestion>("POST", `/v1/approvals/${encodeURIComponent(id)}/reveal`, {}),
+    onError: fail,
+  });
+}
+
+const hasTokens = ({ sentence, parts, files }: ShownQuestion): boolean =>
+  [sentence, ...parts.map(({ text }) => text), ...files.map(({ preview }) => preview)].some((text) =>
+    splitTokens(text).some(({ kind }) => kind),
+  );
+
+function About({
+  item,
+  sentence,
+  request,
+}: {
+  item: Waiting;
+  sentence: string;
+  request: RequestView | null;
+}) {
   const rule = item.rule;
   const by = rule
     ? rule.line
@@ -267,7 +310,7 @@ function About({ item, request }: { item: Waiting; request: RequestView | null }
   return (
     <>
       <p className="asks">
-        <strong>{item.sentence}</strong>
+        <strong>{sentence}</strong>
         <Link href={`/runs/${item.run}/d/${item.delegation}`}>{words.openCall}</Link>
         <span className="soft">
           <Time at={item.asked_ms} />

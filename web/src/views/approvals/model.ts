@@ -5,6 +5,7 @@ import type { components } from "@/api/operator";
 type Schemas = components["schemas"];
 export type ApprovalList = Schemas["ApprovalList"];
 export type ShownQuestion = Schemas["ShownQuestion"];
+export type RevealedQuestion = Schemas["RevealedQuestion"];
 export type Waiting = Schemas["WaitingApproval"];
 export type Answered = Schemas["AnsweredApproval"];
 export type ApprovalDetail = Schemas["ApprovalDetail"];

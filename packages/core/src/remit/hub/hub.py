@@ -44,7 +44,7 @@ from remit.runtime.agent_status import (
     request_of,
 )
 from remit.runtime.answer_cache import Cache
-from remit.runtime.approvers import InboxApprover, decide
+from remit.runtime.approvers import InboxApprover, decide, find, reveal
 from remit.runtime.brief import Brief
 from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
@@ -438,6 +438,11 @@ class Hub:
         """Answer a question of the inbox, given by its id or an unambiguous part of it, in a person's name."""
         decision = Decision(agreed=agreed, by=by, reason=reason, edits=edits or {})
         return await decide(self._parts.store, question, decision)
+
+    async def reveal(self, question: str, *, by: str) -> Question:
+        """Return a pending question with the personal values behind its tokens; the record names them and who reads."""
+        parts = self._parts
+        return await reveal(parts.store, parts.redactor, find(await parts.store.pending(), question), by)
 
     def receive(
         self,

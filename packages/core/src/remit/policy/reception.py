@@ -109,7 +109,7 @@ class Permission(StrEnum):
     CONTROL = "control"
     """Cancel everyone's runs."""
     REVEAL = "reveal"
-    """Read personal values in clear of runs that it may see and did not ask for; each time is recorded."""
+    """Read personal values in clear, in answers and questions that it may see; each time is recorded."""
     ERASE = "erase"
     """Erase users with everything that is kept about them."""
     PRIORITY = "priority"

@@ -8,12 +8,19 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from remit.policy.restoring import tokens_in
-from remit.protocol.codec import checked
+from msgspec.structs import replace
+
+from remit.policy.restoring import restore, tokens_in
+from remit.policy.weight import is_light_request
+from remit.protocol.codec import checked, encode
 from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.files import texts_of
 from remit.protocol.forms import filled_fields
-from remit.runtime.ports import Approver, Decision, Inbox, Question, StoreError
+from remit.protocol.records import Kind, Notice
+from remit.runtime.aside import aside
+from remit.runtime.ports import Approver, Decision, Inbox, Question, Store, StoreError
+from remit.runtime.redactor import Redactor
 from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
@@ -168,6 +175,23 @@ def find(pending: Sequence[Question], name: str) -> Question:
     if not fitting:
         raise _not_there(f"no question `{name}` is pending")
     return fitting[0]
+
+
+async def reveal(store: Store, redactor: Redactor, question: Question, by: str) -> Question:
+    """Return a question with the raw values that are kept for its tokens; who reads which of them is recorded first."""
+    request = question.request
+    summary = next((each for each in await store.runs(run=request.run, limit=1) if each.run == request.run), None)
+    scope = summary.session if summary is not None else request.session or request.run
+    texts = (encode(question).decode(), *texts_of(request.files))
+    values = await redactor.values_of(scope, request.run, {token for text in texts for _, token in tokens_in(text)})
+    if not values:
+        return question
+    text = f"{by} revealed {', '.join(sorted(values))} of {request.remit.user} in question {question.id}"
+    notice = Notice(delegation=request.path, agent=request.target, text=text)
+    store.append(Kind.NOTICE, time.time_ns() // 1_000_000, request.run, scope, notice)
+    await store.flush()
+    clear = restore(request, values) if is_light_request(request) else await aside.run(restore, request, values)
+    return replace(question, request=clear, text=restore(question.text, values), form=restore(question.form, values))
 
 
 def check_edits(question: Question, edits: dict[str, Json]) -> dict[str, Json]:

@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
@@ -126,6 +126,11 @@ class Redactor:
             run.held.update(struck)
         self._vault.seal(run.scope, taken.sealed)
 
+    async def keep_shown(self, run: Run, struck: Mapping[str, Raw]) -> None:
+        """Store the raw values of a question's tokens, for whoever may reveal them; the run itself learns nothing."""
+        taken = await _maybe_aside(len(struck), self.take, run.scope, struck, NOTHING, of_user=False)
+        self._vault.seal(run.scope, taken.sealed)
+
     async def strike_given(self, run: Run, given: T, own: Json, what: str) -> tuple[T, Held]:
         """Return what a person or a guard gave with tokens for personal data, and the raw values that stand in *own*.
 
@@ -232,6 +237,11 @@ class Redactor:
         unsealed = await self._unsealed(request.session or run, run)
         held = {token: raw for token, raw, of_user in unsealed if of_user}
         return restore(request, held) if is_light_request(request) else await aside.run(restore, request, held)
+
+    async def values_of(self, scope: str, run: str, tokens: Collection[str]) -> dict[str, Raw]:
+        """Return the raw values of these tokens of a run, as far as they are still kept."""
+        unsealed = await self._unsealed(scope, run) if tokens else []
+        return {token: raw for token, raw, _ in unsealed if token in tokens}
 
     async def _unsealed(self, scope: str, run: str) -> list[tuple[str, Raw, bool]]:
         """Return the token values of a run that can be decrypted, and whether its user may have them."""

@@ -32,6 +32,8 @@ from remit_server.documents.api_values import (
     PublicCard,
     PublicRunTree,
     Reason,
+    RevealAsked,
+    RevealedQuestion,
     RunAct,
     RunCancel,
     RunList,
@@ -177,6 +179,10 @@ class HubClient:
         """Return a question with its request."""
         return await self._connection.result(call_of(api.APPROVAL, id=name))
 
+    async def reveal(self, name: str, *, by: str = "") -> RevealedQuestion:
+        """Return what a person is shown of a question, with personal values in clear; the record says who read them."""
+        return await self._connection.result(call_of(api.REVEAL, body=RevealAsked(by=by), id=name))
+
     async def answer(
         self,
         question: WaitingApproval,
@@ -296,6 +302,7 @@ class SyncHubClient:
 
     approvals = _blocking(HubClient.approvals)
     approval = _blocking(HubClient.approval)
+    reveal = _blocking(HubClient.reveal)
     answer = _blocking(HubClient.answer)
     answer_several = _blocking(HubClient.answer_several)
     sessions = _blocking(HubClient.sessions)

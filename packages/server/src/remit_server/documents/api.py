@@ -27,6 +27,8 @@ from remit_server.documents.api_values import (
     PublicCard,
     PublicRunTree,
     Reason,
+    RevealAsked,
+    RevealedQuestion,
     RunAct,
     RunCancel,
     RunList,
@@ -390,6 +392,19 @@ ANSWER = ApiOperation(
     also=((409, FailureBody),),
     parameters=(_QUESTION,),
     others=_CONTROL,
+)
+REVEAL = ApiOperation(
+    method="POST",
+    path="/v1/approvals/{id}/reveal",
+    name="reveal",
+    summary="Show a pending question with personal values in clear.",
+    description="The record names the tokens, and who read what they stand for, before the reply is sent.",
+    takes=RevealAsked,
+    answer=RevealedQuestion,
+    also=((409, FailureBody),),
+    parameters=(_QUESTION,),
+    needs=Permission.REVEAL,
+    others=_READ,
 )
 SESSIONS = ApiOperation(
     method="GET",

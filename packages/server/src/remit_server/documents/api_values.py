@@ -101,6 +101,21 @@ class ApprovalDetail(Struct, frozen=True, kw_only=True):
     """What a person is shown before they answer; None: it was answered, or is over."""
 
 
+class RevealAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who wants to read the personal values of a question."""
+
+    by: PersonName = ""
+    """The name of the person, if the client speaks for several; it is recorded with the name of the client."""
+
+
+class RevealedQuestion(Struct, frozen=True, kw_only=True):
+    """What a person is shown of a question, with personal values in clear."""
+
+    id: str
+    view: ShownQuestion
+    """As in the question, with values for the tokens, as far as they are kept."""
+
+
 class ApprovalAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The answer of a person to a question."""
 

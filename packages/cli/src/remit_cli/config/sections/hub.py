@@ -286,8 +286,8 @@ class ClientSection(Section, frozen=True, kw_only=True):
     """The claim of a token that names the user."""
     permissions: frozenset[Literal["metrics", "read", "control", "reveal", "erase", "priority"]] = frozenset()
     """Further permissions: `metrics` reads the metrics, `read` the runs and records of all users, `control` cancels the
-    runs of all users, `reveal` reads personal values in clear, which is recorded each time, `erase` erases users,
-    `priority` sends requests with the priority `HIGH`, which is `NORMAL` otherwise."""
+    runs of all users, `reveal` reads personal values in clear, in answers and questions, which is recorded each time,
+    `erase` erases users, `priority` sends requests with the priority `HIGH`, which is `NORMAL` otherwise."""
     may_approve: bool = False
     """Whether its users may approve or deny questions about their own runs over MCP."""
     agents: frozenset[Callee]

@@ -87,6 +87,8 @@ class Approvals:
             raise _declined(
                 f"the question could not be redacted ({type(error).__name__}), so it is not shown"
             ) from error
+        if struck:
+            await self.parts.redactor.keep_shown(run, struck)
         self._record_approval(run, posed, None)
         decision = await self._answer(posed, approver)
         edits: dict[str, Json] = {}
