@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -120,12 +121,18 @@ async def test_sub_agents_at_once_are_told_apart_and_counted_to_the_token(tmp_pa
     assert await outcome(tmp_path) == (30 * 5, {"Do a": 30, "Do b": 60})
 
 
-async def test_the_same_task_may_be_given_again_after_an_edit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("used", "arguments"), [("write_file", {"file_path": "shop.py"}), ("mcp_shop_sell", {"command": 7, "item": "tea"})]
+)
+async def test_the_same_task_may_be_given_again_after_a_tool_that_may_change_something(
+    used: str, arguments: dict[str, Any], tmp_path: Path
+) -> None:
     async with guarding(tmp_path) as tool:
         assert await tool.spawn("a", "Run the tests") is None
         await tool.returns("Run the tests")
         assert "CYCLE_DETECTED" in str(await tool.spawn("b", "Run the tests"))
-        assert await tool.hook("BeforeTool", tool_name="write_file", tool_input={"file_path": "shop.py"}) == {}
+        assert any(re.search(hook.matcher, used) for hook in HOOKS if hook.event == "BeforeTool")
+        assert await tool.hook("BeforeTool", tool_name=used, tool_input=arguments) == {}
         assert await tool.spawn("c", "Run the tests") is None
 
 

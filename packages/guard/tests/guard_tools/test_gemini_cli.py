@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -137,6 +138,27 @@ def test_a_sub_agent_that_spends_the_last_tokens_is_ended_and_the_session_goes_o
     assert "Remit: The tokens of this session are spent." in output
     assert desk.tokens() == spent(model)
     assert 300 <= spent(model) <= 300 + 2 * (INPUT + OUTPUT)
+
+
+def test_the_same_task_may_be_given_again_after_a_tool_of_an_mcp_server(desk: Desk) -> None:
+    path = desk.folder / ".gemini" / "settings.json"
+    settings = json.loads(path.read_text())
+    program = Path(__file__).parents[4] / "tests" / "toolshed.py"
+    server = {"command": sys.executable, "args": [str(program)], "trust": True}
+    path.write_text(json.dumps({**settings, "mcpServers": {"shed": server}}))
+
+    def again(prompts: list[str], results: list[str]) -> Calls:
+        if "Do task" in prompts[-1]:
+            return []
+        told[:] = results
+        use: Calls = [("mcp_shed_picture", {})]
+        return [[spawn(1)], [spawn(1)], use, [spawn(1)], []][len(results)]
+
+    told: list[str] = []
+    with scripted(again) as model, desk.guard():
+        run(desk, model)
+    assert ["CYCLE_DETECTED" in each for each in told] == [False, True, False, False], told
+    assert "see" in told[2], "the tool of the server was used"
 
 
 def test_undo_leaves_the_settings_byte_for_byte_as_they_were(desk: Desk) -> None:

@@ -80,8 +80,9 @@ TOOL = "gemini-cli"
 SPAWNING = "invoke_agent"
 # The tool that runs a command.
 SHELL = "run_shell_command"
-# The tools that change files.
+# The tools that change files; those of MCP servers may change anything.
 EDITING = ("write_file", "replace")
+OF_SERVERS = "mcp_"
 TITLE_CHARACTERS = 100
 _COMMENT = re.compile(r'(?P<string>"(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -90,7 +91,7 @@ HOOKS = (
     ToolHook("BeforeAgent"),
     ToolHook("BeforeModel"),
     ToolHook("BeforeTool", f"^{SPAWNING}$", is_spawn=True),
-    ToolHook("BeforeTool", f"^({'|'.join(EDITING)})$"),
+    ToolHook("BeforeTool", f"^(({'|'.join(EDITING)})$|{OF_SERVERS})"),
     ToolHook("BeforeTool", f"^{SHELL}$", is_patient=True),
     ToolHook("AfterTool", f"^{SPAWNING}$"),
     ToolHook("AfterAgent"),
@@ -183,9 +184,13 @@ class GeminiEvent(Struct, frozen=True, kw_only=True):
     cwd: str = ""
     prompt: str = ""
     tool_name: str = ""
-    tool_input: GeminiToolInput = GeminiToolInput()
+    tool_input: msgspec.Raw = msgspec.Raw(b"{}")  # a tool of a server may have other fields of the same names
     llm_request: GeminiRequest = GeminiRequest()
     reason: str = ""
+
+    def given(self) -> GeminiToolInput:
+        """Return what a tool of Gemini CLI is given."""
+        return msgspec.json.decode(self.tool_input, type=GeminiToolInput)
 
 
 class GeminiSubagents:
@@ -248,17 +253,17 @@ class GeminiCliHooks:
         agents.count(session, Path(event.transcript_path))
         match event.hook_event_name:
             case "BeforeTool" if event.tool_name == SHELL:
-                refused = await session.refusal_of_command(event.tool_input.command)
+                refused = await session.refusal_of_command(event.given().command)
                 return {} if refused is None else _denied(refused)
-            case "BeforeTool" if event.tool_name in EDITING:
+            case "BeforeTool" if event.tool_name in EDITING or event.tool_name.startswith(OF_SERVERS):
                 session.note_change(event.tool_name)
             case "BeforeTool":
-                return await self._spawn(session, agents, event.tool_input)
+                return await self._spawn(session, agents, event.given())
             case "BeforeModel":
                 agent = session.agents.get(agents.asking(event.llm_request))
                 return {} if agent is None or not agent.stopped else _denied(agent.stopped)
             case "AfterTool":
-                return self._ended(session, agents.named(event.tool_input))
+                return self._ended(session, agents.named(event.given()))
             case "BeforeAgent" | "AfterAgent":  # none outlives the turn in which it was started
                 for each in session.agents:
                     session.end(each, "It did not start, or was cancelled.")
