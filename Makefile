@@ -136,7 +136,7 @@ chaos: $(VENV)/.ready ## Break seven hubs, NATS, PostgreSQL and the network 1,00
 	@PYTHONPATH=tests CHAOS_SEED=$(CHAOS_SEED) $(BIN)/python -m chaos --faults $(CHAOS_FAULTS)
 
 test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
-	@REMIT_KILLS=250 REMIT_RECONNECTS=1000 $(BIN)/pytest -q -s packages/core/tests/hub/test_kill.py packages/core/tests/hub/test_kill_two.py packages/core/tests/stores/test_kill.py packages/relay/tests/test_gateway_kills.py packages/relay/tests/test_gateway_many_kills.py packages/relay/tests/test_post.py packages/relay/tests/test_post_chaos.py packages/relay/tests/test_conversation_kills.py packages/relay/tests/test_shared_stream.py
+	@REMIT_KILLS=250 REMIT_RECONNECTS=1000 $(BIN)/pytest -q -s packages/core/tests/hub/test_kill.py packages/core/tests/hub/test_kill_two.py packages/core/tests/hub/test_kill_refunds.py packages/core/tests/stores/test_kill.py packages/relay/tests/test_gateway_kills.py packages/relay/tests/test_gateway_many_kills.py packages/relay/tests/test_post.py packages/relay/tests/test_post_chaos.py packages/relay/tests/test_conversation_kills.py packages/relay/tests/test_shared_stream.py
 
 test-console: $(VENV)/.ready $(VENV)/.chromium-ready ## Run the tests of the console with each page in both looks at both widths
 	@REMIT_ALL_VIEWS=1 $(BIN)/pytest -q -rs packages/server/tests/console

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -42,12 +43,13 @@ class Life(NamedTuple):
 class Nursery:
     """Starts one hub after another on one file, and hears what each acknowledges."""
 
-    def __init__(self, folder: Path, durability: str) -> None:
+    def __init__(self, folder: Path, durability: str, program: str = __file__) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(folder), durability],
+            [sys.executable, program, str(folder), durability],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},  # another program imports this one
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -211,17 +213,19 @@ async def live(hub: Hub, life: Life) -> None:
                     group.create_task(ask_without_end(place))
 
 
-def main(folder: Path, durability: Literal["power", "process"]) -> None:
+def main(living: Callable[[Path, Literal["power", "process"], Life], Coroutine[Any, Any, None]]) -> None:
+    """Live in a process of its own for each line, and say when that has died."""
+    folder, durability = Path(sys.argv[1]), sys.argv[2]
     root_runs.LEASE_MS = LEASE_MS
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             say(pid=os.getpid())
-            asyncio.run(live(a_hub(folder, durability), Life(*json.loads(line))))
+            asyncio.run(living(folder, "power" if durability == "power" else "process", Life(*json.loads(line))))
             os._exit(0)
         os.waitpid(pid, 0)
         say(dead=pid)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "power" if sys.argv[2] == "power" else "process")
+    main(lambda folder, durability, life: live(a_hub(folder, durability), life))
