@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from page_a2a_extension import SCHEMA, extension_page, schema_file
 from page_cli import cli_page
 from page_environment import environment_page
 from page_errors import errors_page
@@ -33,6 +34,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/http.md": http_page,
     "reference/exit-codes.md": exit_codes_page,
     "reference/environment.md": environment_page,
+    "reference/a2a-extension.md": extension_page,
+    f"reference/{SCHEMA}": schema_file,
     "reference/python.md": index_page,
     **{f"reference/{name}.md": partial(topic_page, name) for name in TOPICS},
     "images/architecture.svg": architecture_picture,

@@ -42,6 +42,12 @@ A2A_CARD = get(
 A2A_KEYS = get(
     "/.well-known/jwks.json", name="a2a_keys", summary="The keys that sign cards of A2A agents.", anyone=True
 )
+A2A_SCHEMA = get(
+    "/.well-known/remit-delegation-v1.json",
+    name="a2a_schema",
+    summary="The JSON Schema of [the A2A extension](a2a-extension.md).",
+    anyone=True,
+)
 A2A_AGENT = ApiOperation(
     method="*",
     path="/a2a/{agent}",
@@ -55,5 +61,5 @@ A2A_PATH = ApiOperation(
     summary="The same; its card (`.well-known/agent-card.json`) is for anyone.",
 )
 
-PROTOCOLS = (*MCP, A2A_CARD, A2A_KEYS, A2A_AGENT, A2A_PATH)
+PROTOCOLS = (*MCP, A2A_CARD, A2A_KEYS, A2A_SCHEMA, A2A_AGENT, A2A_PATH)
 """The operations that documents of other protocols describe."""

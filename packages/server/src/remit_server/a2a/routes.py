@@ -15,11 +15,12 @@ from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit_server.a2a.binding import Bindings
+from remit_server.a2a.extension_schema import extension_schema
 from remit_server.a2a.grpc_server import GrpcListener, GrpcServer, GrpcService
 from remit_server.a2a.guests import Guests, OpenTasks, PublicAccess
 from remit_server.a2a.push import Push
 from remit_server.a2a.tasks import Tasks
-from remit_server.all_operations import A2A_AGENT, A2A_CARD, A2A_KEYS, A2A_PATH
+from remit_server.all_operations import A2A_AGENT, A2A_CARD, A2A_KEYS, A2A_PATH, A2A_SCHEMA
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.delegations import Delegations
 from remit_server.dialects.a2a.card import Signer, canonical, card_of, public_key, signed
@@ -96,6 +97,7 @@ class A2a:
         return [
             served(A2A_CARD, self._default_card),
             served(A2A_KEYS, self._keys),
+            served(A2A_SCHEMA, _send_schema),
             served(A2A_AGENT, self._serve),
             served(A2A_PATH, self._serve),
         ]
@@ -159,6 +161,10 @@ class A2a:
         if not self._serves(name):
             raise RemitError(fault(Code.AGENT_NOT_FOUND, f"no agent `{name[:100]}` on this server"))
         return self._delegations.hub.cards[name]
+
+
+async def _send_schema(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - the shape of all
+    await send_bytes(send, 200, canonical(extension_schema()), (_JSON, _PUBLIC))
 
 
 def _host_and_port(host: str, port: int) -> str:

@@ -35,45 +35,66 @@ Names = Annotated[tuple[Name, ...], Meta(max_length=1_000)]
 class RemitWords(A2aObject, frozen=True, kw_only=True):
     """What a client sends with a message."""
 
-    user: Name | None = None
-    depth: Amount | None = None
-    max_depth: Amount | None = None
-    time_ms: Amount | None = None
-    tokens: Amount | None = None
-    cost: Amount | None = None
-    """Money in millionths of the currency that both sides have."""
-    context_tokens: Amount | None = None
-    chain: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
-    tools: Tools | None = None
-    """An array of names, or an object of conditions on their arguments, as in a rule's `where`."""
-    targets: Names | None = None
-    may_delegate: bool = True
-    priority: Priority | None = None
-    input_part: Amount | None = None
-    """The message part that is the input, if that is a text; all others are the objective."""
-    file_parts: Amount | None = None
-    """How many parts at the end of the message are files, also those that hold text or JSON."""
-    rest: str = ""
+    user: Annotated[Name | None, Meta(description="The user for whom is asked.")] = None
+    depth: Annotated[Amount | None, Meta(description="How many agents are above the callee.")] = None
+    max_depth: Annotated[
+        Amount | None, Meta(description="The highest `depth` that the callee and all below may have.")
+    ] = None
+    time_ms: Annotated[Amount | None, Meta(description="Milliseconds until the outcome is of no use any more.")] = None
+    tokens: Annotated[Amount | None, Meta(description="Tokens that the callee and all below it may spend.")] = None
+    cost: Annotated[
+        Amount | None,
+        Meta(description="Money that they may spend, in millionths of the currency that both sides have."),
+    ] = None
+    context_tokens: Annotated[
+        Amount | None, Meta(description="Tokens of earlier messages that may be shown below.")
+    ] = None
+    chain: Annotated[
+        tuple[Name, ...], Meta(max_length=100, description="The agents above the callee, outermost first.")
+    ] = ()
+    tools: Annotated[
+        Tools | None,
+        Meta(
+            description="The only tools that may be used: an array of names, or an object of conditions on their "
+            "arguments; null: any."
+        ),
+    ] = None
+    targets: Annotated[Names | None, Meta(description="The only agents that may be asked; null: any.")] = None
+    may_delegate: Annotated[bool, Meta(description="Whether the callee may ask other agents.")] = True
+    priority: Annotated[Priority | None, Meta(description="The order in which a busy agent serves requests.")] = None
+    input_part: Annotated[
+        Amount | None,
+        Meta(description="The message part that is the input, if that is a text; all others are the objective."),
+    ] = None
+    file_parts: Annotated[
+        Amount | None,
+        Meta(description="How many parts at the end of the message are files, also those that hold text or JSON."),
+    ] = None
+    rest: Annotated[
+        str, Meta(description="JSON in a text: what else the sender's system knows. Others leave it out and ignore it.")
+    ] = ""
 
 
 class UsageWords(A2aObject, frozen=True, kw_only=True):
-    """What a task has cost."""
+    """What a task has spent, with all agents below it."""
 
-    prompt: Amount = "0"
-    completion: Amount = "0"
-    overrun: Amount = "0"
-    estimated: bool = False
-    cache_write: Amount = "0"
-    cache_read: Amount = "0"
-    cost: Amount = "0"
-    priced: Amount = "0"
+    prompt: Annotated[Amount, Meta(description="Tokens that models have read.")] = "0"
+    completion: Annotated[Amount, Meta(description="Tokens that models have written.")] = "0"
+    overrun: Annotated[Amount, Meta(description="Tokens beyond what was granted.")] = "0"
+    estimated: Annotated[bool, Meta(description="Whether the figures are partly estimated.")] = False
+    cache_write: Annotated[Amount, Meta(description="Of `prompt`: written to the cache of a provider.")] = "0"
+    cache_read: Annotated[Amount, Meta(description="Of `prompt`: read from that cache.")] = "0"
+    cost: Annotated[Amount, Meta(description="Money, in millionths of the currency that both sides have.")] = "0"
+    priced: Annotated[Amount, Meta(description="Tokens that are in `cost`; the price of the others is not known.")] = (
+        "0"
+    )
 
 
 class OutcomeWords(A2aObject, frozen=True, kw_only=True):
     """What a server sends with a result."""
 
-    usage: UsageWords | None = None
-    rest: str = ""
+    usage: Annotated[UsageWords | None, Meta(description="What it has spent; null: the server does not know.")] = None
+    rest: Annotated[str, Meta(description="As in the request. If the task failed, `fault` with its `code`.")] = ""
 
 
 def remit_words(meant: Submission) -> RemitWords:
