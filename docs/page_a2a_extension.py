@@ -176,8 +176,8 @@ asyncio.run(main())
 
 ## Check an implementation
 
-`remit_testing` asks an agent over HTTP, and says line by line which rules it keeps. It knows nothing of Remit's own
-code.
+`remit_testing` asks an agent over HTTP, by JSON-RPC or HTTP+JSON, and says line by line which rules it keeps. It knows
+nothing of Remit's own code.
 
 ```console no-run needs an agent elsewhere
 $ python -m remit_testing.a2a_extension https://travel.example/a2a/trains --token TOKEN \\
@@ -188,7 +188,7 @@ kept         answers          A request within its remit is done.
 …
 broken       narrows tokens   The callee gets no more tokens than its caller has. (`tokens`: 90000 of 20000)
 …
-26 kept, 1 broken, 0 not checked
+27 kept, 1 broken, 0 not checked
 ```
 
 The exit code is 1 if a rule is broken. `--slow` is a text on which the agent works for a minute. For the rules of an

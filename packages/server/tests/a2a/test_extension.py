@@ -113,10 +113,10 @@ async def test_the_command_says_line_by_line_what_is_kept_and_what_it_needs_to_c
             printed, _ = await process.communicate()
     *lines, end = printed.decode().splitlines()
     assert process.returncode == 0
-    assert [line[:12].strip() for line in lines] == ["kept"] * 11 + ["not checked"] * 16
+    assert [line[:12].strip() for line in lines] == ["kept"] * 11 + ["not checked"] * 17
     assert [line[13:29].strip() for line in lines] == list(RULES)
     assert all("--slow TEXT" in line or "--calls TEXT" in line for line in lines[11:])
-    assert end == "11 kept, 0 broken, 16 not checked"
+    assert end == "11 kept, 0 broken, 17 not checked"
 
 
 # ── agents that keep nothing ──────────────────────────────────────────────────────────────────────────────────────────
@@ -151,7 +151,14 @@ class WrongAgent(BaseHTTPRequestHandler):
 
     def _call(self, words: dict[str, Any]) -> None:
         """Call the agent of the kit with more than it was given."""
-        more = {"user": "root", "tokens": "90000", "timeMs": "90000", "contextTokens": "900", "maxDepth": "9"}
+        more = {
+            "user": "root",
+            "tokens": "90000",
+            "timeMs": "90000",
+            "contextTokens": "900",
+            "maxDepth": "9",
+            "priority": "HIGH",
+        }
         content = {**words, **more, "tools": None}
         content.pop("cost", None)
         message = {"messageId": "m", "parts": [{"text": "Go"}], "metadata": {EXTENSION: content}}

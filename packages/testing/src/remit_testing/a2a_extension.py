@@ -52,6 +52,7 @@ AS_CLIENT = {
     "narrows context": "The callee is shown no more of the conversation than its caller.",
     "narrows depth": "`depth` is one more, and `maxDepth` no higher.",
     "narrows tools": "`tools` has nothing that its caller may not use.",
+    "narrows priority": "`priority` is no higher.",
     "chain": "`chain` is that of the caller, and then one name: that of the caller.",
     "trace": "The trace of `traceparent` stays the same.",
     "counts": "The usage of a caller has that of its callees in it.",
@@ -356,7 +357,7 @@ class Checks:
 
     def _as_client(self, called: CalledAgent) -> Iterator[Finding]:
         trace = f"00-{uuid4().hex}-{uuid4().hex[:16]}-01"
-        sent = {**self._base, "cost": "1000000", "tools": ["look"]}
+        sent = {**self._base, "cost": "1000000", "tools": ["look"], "priority": "LOW"}
         reply = self._agent.ask(self._calls, sent, trace=trace)
         if not called.calls:
             why = f"it did not call the agent of this kit at {called.url}: {reply}"
@@ -402,6 +403,7 @@ def _narrowed(sent: Content, got: Content) -> Iterator[Finding]:
     tools: object = got.get("tools")
     kept = isinstance(tools, list) and all(each in sent["tools"] for each in _list(got.get("tools")))
     yield _found("narrows tools", kept, f"it has {tools}")
+    yield _found("narrows priority", got.get("priority") == "LOW", f"{got.get('priority')} for LOW")
     chain = _list(got.get("chain"))
     yield _found("chain", chain[:-1] == sent["chain"], f"{chain} after {sent['chain']}")
 
