@@ -1473,6 +1473,8 @@ export interface components {
             /** @default null */
             input: unknown;
             /** @default null */
+            max_cost: number | null;
+            /** @default null */
             max_tokens: number | null;
             /** @default  */
             objective: string;
@@ -2074,6 +2076,11 @@ export interface components {
         RunRetry: {
             /** @default null */
             deadline_ms: number | null;
+            /**
+             * @description Money in millionths of the team's currency.
+             * @default null
+             */
+            max_cost: number | null;
             /** @default null */
             max_tokens: number | null;
         };

@@ -115,6 +115,7 @@ class PolicyQuestion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     user: Name = "someone"
     tools: Annotated[tuple[Name, ...], Meta(max_length=1_000)] | None = None
     max_tokens: Count | None = None
+    max_cost: Count | None = None
     deadline_ms: Count | None = None
     draft: Annotated[str, Meta(max_length=MOST_DRAFT)] | None = None
     """The text of a draft team file; only its limits, budgets, breaker, rules and permissions count."""
@@ -239,6 +240,7 @@ class PolicyEndpoints:
             capability=question.capability,
             tools=None if question.tools is None else frozenset(question.tools),
             max_tokens=question.max_tokens,
+            max_cost=question.max_cost,
             deadline_ms=question.deadline_ms,
         )
         now = _outward(self._policy.explain(origin, call, question.user))

@@ -13,6 +13,7 @@ from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice
+from remit.protocol.remit import lower
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import ANYONES, RunScope, RunSummary, StoreError
@@ -200,6 +201,7 @@ class RunEndpoints:
             remit,
             time_ms=min(wanted.deadline_ms or remit.time_ms, max(limits.root_time_ms, remit.time_ms)),
             tokens=min(wanted.max_tokens or remit.tokens, max(limits.root_tokens, remit.tokens)),
+            cost=_cost_again(wanted.max_cost, remit.cost, limits.root_cost),
         )
         return replace(
             request,
@@ -271,6 +273,11 @@ def _narrowed(of: RunScope, query: RunsQuery) -> RunScope:
     if agent := query.get("agent"):
         of = of._replace(agents=[agent] if of.agents is None or agent in of.agents else [])
     return of._replace(before=query.get("before"), since_ms=query.get("since_ms"), until_ms=query.get("until_ms"))
+
+
+def _cost_again(wanted: int | None, had: int | None, most: int | None) -> int | None:
+    """Return the money of a run that is retried: never more than the hub grants, or the run had. None: no limit."""
+    return lower(had if wanted is None else wanted, None if had is None or most is None else max(had, most))
 
 
 def _conflict(why: str, how: str) -> RemitError:

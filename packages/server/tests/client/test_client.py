@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from remit import Answer, Brief, Code, File, Hub, RemitError, Status
+from remit import Answer, Brief, Code, File, Hub, Limits, RemitError, Status
 from remit.protocol.envelope import Response
 from remit.protocol.records import Delta, Progress
 from remit_cli import Rule, guard_of
 from remit_server.client import HubClient, SyncHubClient
 from remit_server.documents.api_values import Handle, NamedAnswer
 from remit_server.transports.addresses import listening
+from remit_testing import MemoryStore
 from serving import serving
 from waiting import PATIENCE_S, eventually
 
@@ -123,6 +124,35 @@ async def test_a_run_is_cancelled_waited_for_and_repeated(make_hub: MakeHub) -> 
         assert retried.outcome == "retried"
         stopped = await web.cancel(retried.run)
         assert stopped.run == retried.run
+
+
+@pytest.mark.parametrize(
+    ("root_cost", "had", "wanted", "granted"),
+    [
+        (None, 30_000, None, 30_000),
+        (None, 30_000, 100_000, 100_000),
+        (50_000, 30_000, 100_000, 50_000),
+        (50_000, None, 20_000, 20_000),
+        (None, None, None, None),
+    ],
+)
+async def test_a_run_is_repeated_with_the_money_that_it_had_or_with_more(
+    root_cost: int | None, had: int | None, wanted: int | None, granted: int | None
+) -> None:
+    amounts = list[int | None]()
+    hub = Hub(store=MemoryStore(), limits=Limits(root_cost=root_cost))
+
+    @hub.agent("poor")
+    async def poor(brief: Brief) -> str:
+        amounts.append(brief.cost_left())
+        raise ValueError("nothing comes of it")
+
+    assert poor
+    async with serving(hub) as server, client(server.address) as web, client(server.address, "ops") as ops:
+        first = await web.ask("poor", user="anna", max_cost=had)
+        again = await ops.retry_run(first.run, max_cost=wanted)
+        await web.wait(again.run)
+    assert amounts[1:] == [granted]
 
 
 async def test_ask_waits_for_a_person_and_another_client_answers(make_hub: MakeHub) -> None:

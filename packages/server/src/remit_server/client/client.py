@@ -155,9 +155,11 @@ class HubClient:
         wanted = RunCancel(delegation=delegation, reason=reason)
         return await self._connection.result(call_of(api.CANCEL_RUN, body=wanted, run=run))
 
-    async def retry_run(self, run: str, *, max_tokens: int | None = None, deadline_ms: int | None = None) -> RunAct:
+    async def retry_run(
+        self, run: str, *, max_tokens: int | None = None, deadline_ms: int | None = None, max_cost: int | None = None
+    ) -> RunAct:
         """Repeat a run that did not succeed, as a new run; never sent twice by itself."""
-        wanted = RunRetry(max_tokens=max_tokens, deadline_ms=deadline_ms)
+        wanted = RunRetry(max_tokens=max_tokens, deadline_ms=deadline_ms, max_cost=max_cost)
         return await self._connection.result(call_of(api.RETRY_RUN, body=wanted, run=run))
 
     async def resume_run(self, run: str) -> RunAct:

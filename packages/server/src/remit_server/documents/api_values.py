@@ -9,7 +9,7 @@ from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delegation
-from remit.protocol.remit import MAX_INTEGER, Name
+from remit.protocol.remit import MAX_INTEGER, Count, Name
 from remit.protocol.typed import JsonSchema
 from remit.runtime.question_view import ShownQuestion
 from remit_server.documents.delegation_table import DelegationTable
@@ -286,6 +286,8 @@ class RunRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     deadline_ms: AtLeastOne | None = None
     max_tokens: AtLeastOne | None = None
+    max_cost: Count | None = None
+    """Money in millionths of the team's currency."""
 
 
 class RunAct(Struct, frozen=True, kw_only=True, omit_defaults=True):
