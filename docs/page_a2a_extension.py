@@ -188,7 +188,7 @@ kept         answers          A request within its remit is done.
 …
 broken       narrows tokens   The callee gets no more tokens than its caller has. (`tokens`: 90000 of 20000)
 …
-27 kept, 1 broken, 0 not checked
+28 kept, 1 broken, 0 not checked
 ```
 
 The exit code is 1 if a rule is broken. `--slow` is a text on which the agent works for a minute. For the rules of an

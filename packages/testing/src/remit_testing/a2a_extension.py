@@ -59,6 +59,7 @@ AS_CLIENT = {
     "delegation": "With `mayDelegate` false nobody is asked.",
     "targets": "With an empty list of `targets` nobody is asked.",
     "deepest": "At `maxDepth` nobody is asked.",
+    "conditions": "Conditions on the arguments of a tool are passed on, or nobody is asked.",
     "loop": "An agent that is in the `chain` already is not asked again.",
 }
 """What an agent is checked for that asks others."""
@@ -379,14 +380,32 @@ class Checks:
             "delegation": {"mayDelegate": False},
             "targets": {"targets": []},
             "deepest": {"depth": "4", "maxDepth": "4"},
-            "loop": {"chain": got.get("chain") or [], "depth": got.get("depth") or "2"},
         }
         for rule, changes in around.items():
             before = len(called.calls)
             reply = self._ask(self._calls, **changes)
             asked = len(called.calls) - before
-            kept = not asked and (rule != "loop" or reply.refused)
-            yield _found(rule, kept, f"it called the agent of this kit {asked} times, and {reply}")
+            yield _found(rule, not asked, f"it called the agent of this kit {asked} times, and {reply}")
+        yield self._of_conditions(called)
+        before = len(called.calls)
+        reply = self._ask(self._calls, chain=got.get("chain") or [], depth=got.get("depth") or "2")
+        asked = len(called.calls) - before
+        yield _found("loop", not asked and reply.refused, f"it called the agent of this kit {asked} times, and {reply}")
+
+    def _of_conditions(self, called: CalledAgent) -> Finding:
+        before, terms = len(called.calls), {"amount": "<= 100"}
+        self._ask(self._calls, tools={"look": terms})
+        sent = [_object(_object(message.get("metadata")).get(EXTENSION)) for _, message in called.calls[before:]]
+        passed: list[object] = [each.get("tools") for each in sent]
+        return _found("conditions", all(_keeps(each, terms) for each in passed), f"its callee got {passed}")
+
+
+def _keeps(tools: object, terms: Content) -> bool:
+    """Return whether the use of `look` is bound by *terms*, and perhaps by others: several sets hold together."""
+    sets = _object(tools).items()
+    return tools == [] or (
+        bool(sets) and all(name == "look" and terms in (_list(each) or [each]) for name, each in sets)
+    )
 
 
 def _narrowed(sent: Content, got: Content) -> Iterator[Finding]:
@@ -401,7 +420,8 @@ def _narrowed(sent: Content, got: Content) -> Iterator[Finding]:
     kept = depth == int(sent["depth"]) + 1 and deepest is not None and deepest <= int(sent["maxDepth"])
     yield _found("narrows depth", kept, f"depth {depth} of {deepest}, from {sent['depth']} of {sent['maxDepth']}")
     tools: object = got.get("tools")
-    kept = isinstance(tools, list) and all(each in sent["tools"] for each in _list(got.get("tools")))
+    names = list(_object(got.get("tools"))) or _list(got.get("tools"))
+    kept = isinstance(tools, list | dict) and all(each in sent["tools"] for each in names)
     yield _found("narrows tools", kept, f"it has {tools}")
     yield _found("narrows priority", got.get("priority") == "LOW", f"{got.get('priority')} for LOW")
     chain = _list(got.get("chain"))
