@@ -8,33 +8,39 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 637,
-    "lines": 153_660,
-    "lines of tests": 150_400,
+    "modules": 638,
+    "lines": 154_790,
+    "lines of tests": 151_570,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
-    # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients.
-    "package cli: lines": 20_135,
-    "package cluster: lines": 8_735,
+    # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
+    # that limits tokens limits money, and a plugin can reach an agent by its address.
+    "package cli: lines": 20_270,
+    # Cards that could not be read are read again.
+    "package cluster: lines": 8_740,
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
     # money is a budget as tokens are, a person is asked for more, and what is shown of a question is made in one place.
-    "package core: lines": 32_010,
+    # Callers limit the arguments of tools, a person allows a model without a price, and plugins bring guards and
+    # companions.
+    "package core: lines": 32_280,
     "package core: modules": 134,
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_210,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
-    "package models: lines": 8_735,
+    "package models: lines": 8_750,
     "package orchestrator: lines": 17_560,
     "package otel: lines": 1_750,
     "package relay: lines": 27_360,
-    "package server: lines": 27_310,
-    # Money goes over every transport.
-    "package testing: lines": 3_002,
-    "lines that Hub needs": 30_400,
+    # Credentials and the extension of A2A carry money and limits on the arguments of tools.
+    "package server: lines": 27_465,
+    # Money and limits on tools go over every transport, and any A2A agent can be checked for Remit's extension.
+    "package testing: lines": 3_545,
+    "lines that Hub needs": 30_790,
     "files run by hub.ask with a nested delegation": 38,
-    # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money.
-    "entries into a file by hub.ask with a nested delegation": 171,
+    # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money, and
+    # two the limits on the arguments of tools.
+    "entries into a file by hub.ask with a nested delegation": 173,
     "files run by a POST to a served hub": 43,
-    "entries into a file by a POST to a served hub": 153,
+    "entries into a file by a POST to a served hub": 155,
 }
 
 

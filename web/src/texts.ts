@@ -518,6 +518,7 @@ export const texts = {
     tools: "Tools",
     toolsHint: "Limit it to these, separated by commas.",
     maxTokens: "Tokens",
+    maxCost: "Money",
     deadline: "Time in ms",
     more: "More",
     explain: "Explain",

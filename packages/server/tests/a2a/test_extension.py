@@ -24,7 +24,7 @@ from remit_server.a2a.extension_schema import extension_schema
 from remit_server.dialects.a2a.errors import OutcomeWords, RemitWords
 from remit_server.model_prices import Price, PriceBook
 from remit_testing import MemoryStore
-from remit_testing.a2a_extension import EXTENSION, RULES, CalledAgent, Finding, check
+from remit_testing.a2a_extension import EXTENSION, RULES, CalledAgent, CheckedRule, check
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 
@@ -177,7 +177,7 @@ class WrongAgent(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
 
-def findings_about_a_wrong_agent(*, fails: bool = False) -> dict[str, Finding]:
+def findings_about_a_wrong_agent(*, fails: bool = False) -> dict[str, CheckedRule]:
     with CalledAgent().listening() as called:
         kind = type("Wrong", (WrongAgent,), {"called": called, "fails": fails})
         server = ThreadingHTTPServer(("127.0.0.1", 0), kind)

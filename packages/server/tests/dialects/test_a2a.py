@@ -106,7 +106,7 @@ def test_claims_allow_nothing_that_the_words_do_not(claims: Any, words: dict[str
     else:
         assert (parsed.id, parsed.objective, parsed.target) == ("m", "x", "tag")
         assert "tokens" not in words or parsed.max_tokens == int(words["tokens"])
-        assert "tools" not in words or (parsed.tools is not None and parsed.tools <= {"t"})
+        assert "tools" not in words or (parsed.tools is not None and set(parsed.tools) <= {"t"})
 
 
 def test_what_stands_under_the_extensions_name_counts_only_if_it_is_used() -> None:

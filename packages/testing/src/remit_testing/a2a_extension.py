@@ -77,7 +77,7 @@ _INTERNAL = -32603
 _OVER = ("COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED")
 
 
-class Finding(NamedTuple):
+class CheckedRule(NamedTuple):
     """A rule, and whether the agent keeps it."""
 
     rule: str
@@ -302,12 +302,12 @@ class Checks:
         self._base |= {"tokens": "20000", "timeMs": "60000", "contextTokens": "500"}
         self._task, self._slow, self._calls = task, slow, calls
 
-    def all(self, called: CalledAgent | None) -> Iterator[Finding]:
+    def all(self, called: CalledAgent | None) -> Iterator[CheckedRule]:
         """Yield the findings, one after another."""
         yield from self._as_server()
         if called is None or not self._calls:
             needs = "needs a text on which it calls the agent of this kit: --calls TEXT --port PORT"
-            yield from (Finding(rule, "not checked", needs) for rule in AS_CLIENT)
+            yield from (CheckedRule(rule, "not checked", needs) for rule in AS_CLIENT)
             return
         yield from self._as_client(called)
 
@@ -316,7 +316,7 @@ class Checks:
 
     # ── as a server ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _as_server(self) -> Iterator[Finding]:
+    def _as_server(self) -> Iterator[CheckedRule]:
         entry = self._agent.entry
         yield _found("card", entry is not None, "`capabilities.extensions` lacks it")
         reply = self._ask(self._task)
@@ -329,7 +329,7 @@ class Checks:
         yield from self._of_fields()
         yield from self._of_limits(reply)
 
-    def _of_fields(self) -> Iterator[Finding]:
+    def _of_fields(self) -> Iterator[CheckedRule]:
         unknown = self._ask(self._task, ofALaterVersion={"a": [1]})
         yield _found("unknown", unknown.done, unknown)
         numbers = self._ask(self._task, tokens=20_000, depth=1)
@@ -338,32 +338,32 @@ class Checks:
         accepted = [each for each in invalid if not (each.error and each.refused)]
         yield _found("invalid", not accepted, accepted[0] if accepted else "")
 
-    def _of_limits(self, usual: Reply) -> Iterator[Finding]:
+    def _of_limits(self, usual: Reply) -> Iterator[CheckedRule]:
         large = self._ask(f"{self._task} {'and again ' * 500}", tokens="1")
         yield _found("tokens", large.refused, large)
         if _amount(usual.usage, "cost"):
             free = self._ask(self._task, cost="0")
             yield _found("money", free.refused, free)
         else:
-            yield Finding("money", "not checked", "its usage has no cost")
+            yield CheckedRule("money", "not checked", "its usage has no cost")
         deep = self._ask(self._task, depth="5", maxDepth="4")
         yield _found("depth", deep.refused, deep)
         if not self._slow:
-            yield Finding("time", "not checked", "needs a text on which it works for a minute: --slow TEXT")
+            yield CheckedRule("time", "not checked", "needs a text on which it works for a minute: --slow TEXT")
             return
         late = self._ask(self._slow, timeMs="500")
         yield _found("time", late.refused and late.took_s < 0.5 + SLACK_S, late)
 
     # ── as a client ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _as_client(self, called: CalledAgent) -> Iterator[Finding]:
+    def _as_client(self, called: CalledAgent) -> Iterator[CheckedRule]:
         trace = f"00-{uuid4().hex}-{uuid4().hex[:16]}-01"
         sent = {**self._base, "cost": "1000000", "tools": ["look"], "priority": "LOW"}
         reply = self._agent.ask(self._calls, sent, trace=trace)
         if not called.calls:
             why = f"it did not call the agent of this kit at {called.url}: {reply}"
-            yield Finding("activates", "broken", why)
-            yield from (Finding(rule, "not checked", why) for rule in AS_CLIENT if rule != "activates")
+            yield CheckedRule("activates", "broken", why)
+            yield from (CheckedRule(rule, "not checked", why) for rule in AS_CLIENT if rule != "activates")
             return
         headers, message = called.calls[0]
         got = _object(_object(message.get("metadata")).get(EXTENSION))
@@ -375,7 +375,7 @@ class Checks:
         yield _found("counts", all(own >= other for own, other in zip(spent, below, strict=True)), f"it has {spent}")
         yield from self._of_refusals(called, got)
 
-    def _of_refusals(self, called: CalledAgent, got: Content) -> Iterator[Finding]:
+    def _of_refusals(self, called: CalledAgent, got: Content) -> Iterator[CheckedRule]:
         around: dict[str, Content] = {
             "delegation": {"mayDelegate": False},
             "targets": {"targets": []},
@@ -392,7 +392,7 @@ class Checks:
         asked = len(called.calls) - before
         yield _found("loop", not asked and reply.refused, f"it called the agent of this kit {asked} times, and {reply}")
 
-    def _of_conditions(self, called: CalledAgent) -> Finding:
+    def _of_conditions(self, called: CalledAgent) -> CheckedRule:
         before, terms = len(called.calls), {"amount": "<= 100"}
         self._ask(self._calls, tools={"look": terms})
         sent = [_object(_object(message.get("metadata")).get(EXTENSION)) for _, message in called.calls[before:]]
@@ -408,7 +408,7 @@ def _keeps(tools: object, terms: Content) -> bool:
     )
 
 
-def _narrowed(sent: Content, got: Content) -> Iterator[Finding]:
+def _narrowed(sent: Content, got: Content) -> Iterator[CheckedRule]:
     """Yield whether the content that a callee got allows nothing more than that of its caller."""
     yield _found("user", got.get("user") == sent["user"], f"{got.get('user')} for {sent['user']}")
     limits = {"tokens": "tokens", "time": "timeMs", "money": "cost", "context": "contextTokens"}
@@ -440,8 +440,8 @@ def _amount(content: Content, field: str) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _found(rule: str, kept: bool, why: object) -> Finding:
-    return Finding(rule, "kept") if kept else Finding(rule, "broken", str(why))
+def _found(rule: str, kept: bool, why: object) -> CheckedRule:
+    return CheckedRule(rule, "kept") if kept else CheckedRule(rule, "broken", str(why))
 
 
 def check(
@@ -454,13 +454,13 @@ def check(
     calls: str = "",
     called: CalledAgent | None = None,
     binding: str = "",
-    tell: Callable[[Finding], object] = lambda _: None,
-) -> list[Finding]:
+    tell: Callable[[CheckedRule], object] = lambda _: None,
+) -> list[CheckedRule]:
     """Return what is found about the agent at *url*, rule by rule; *tell* gets each finding at once.
 
     On *task* it answers, on *slow* it works for long, on *calls* it asks the agent *called*, which is listening.
     """
-    findings: list[Finding] = []
+    findings: list[CheckedRule] = []
     for finding in Checks(AgentUnderTest(url, token, binding), user=user, task=task, slow=slow, calls=calls).all(
         called
     ):

@@ -50,9 +50,12 @@ export function CallFields({
         <div className="stack">
           <div className="pair">
             {field("tokens", words.maxTokens)}
-            {field("deadline", words.deadline)}
+            {field("cost", words.maxCost)}
           </div>
-          {field("tools", words.tools, [], words.toolsHint)}
+          <div className="pair">
+            {field("deadline", words.deadline)}
+            {field("tools", words.tools, [], words.toolsHint)}
+          </div>
         </div>
       </details>
     </>

@@ -8,7 +8,14 @@ test("an input is JSON if it can be, else the text itself", () => {
 });
 
 test("a form asks for what was filled in, and for nothing else", () => {
-  const form = { ...EMPTY, to: " tax ", tools: "read, write ,", tokens: "100", deadline: "soon" };
+  const form = {
+    ...EMPTY,
+    to: " tax ",
+    tools: "read, write ,",
+    tokens: "100",
+    cost: "0.25",
+    deadline: "soon",
+  };
   expect(questionOf(form, " ")).toEqual({
     from: "user",
     to: "tax",
@@ -18,6 +25,7 @@ test("a form asks for what was filled in, and for nothing else", () => {
     user: "someone",
     tools: ["read", "write"],
     max_tokens: 100,
+    max_cost: 250_000,
     deadline_ms: null,
     draft: null,
   });

@@ -19,6 +19,7 @@ export interface CallForm {
   user: string;
   tools: string;
   tokens: string;
+  cost: string;
   deadline: string;
 }
 
@@ -31,6 +32,7 @@ export const EMPTY: CallForm = {
   user: "someone",
   tools: "",
   tokens: "",
+  cost: "",
   deadline: "",
 };
 
@@ -43,6 +45,10 @@ export function inputOf(text: string): unknown {
     return text;
   }
 }
+
+/** Return an amount in millionths, as the interface has it; null: it is none. */
+const amount = (text: string): number | null =>
+  /^\d+([.,]\d{1,6})?$/.test(text.trim()) ? Math.round(Number(text.replace(",", ".")) * 1_000_000) : null;
 
 const number = (text: string): number | null => (/^\d+$/.test(text.trim()) ? Number(text) : null);
 
@@ -61,6 +67,7 @@ export function questionOf(form: CallForm, draft: string | null): Schemas["Polic
     user: form.user.trim() || "someone",
     tools: tools.length ? tools : null,
     max_tokens: number(form.tokens),
+    max_cost: amount(form.cost),
     deadline_ms: number(form.deadline),
     draft: draft?.trim() ? draft : null,
   };
