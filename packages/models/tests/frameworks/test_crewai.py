@@ -75,7 +75,6 @@ def crew_of(*agents: Agent, **options: Any) -> Crew:
 class TestCrews(FrameworkConformance):
     no_questions = "CrewAI has no approvals of tools"
     no_last_answer = "its adapter does not call a model by itself"
-    reads_clear = "its tools answer the model without a place to change that"
     no_cap = "each provider's model has its own name for how long an answer may be"
     ends_loops_itself = "an agent's own `max_iter` does, and so do five calls of a tool that come to the same"
     no_stop = "what happens in a thread cannot be stopped from outside: it ends at its next model or tool call"

@@ -19,6 +19,7 @@ from pydantic_ai import (
     FunctionToolset,
     ModelProfile,
     ModelResponse,
+    ModelRetry,
     RunContext,
     TextPart,
     Tool,
@@ -27,6 +28,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.capabilities import HandleDeferredToolCalls, NativeTool, ProcessEventStream
+from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import AgentStreamEvent, ModelMessage, RetryPromptPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -230,6 +232,23 @@ async def test_a_tool_that_asks_while_it_runs_is_run_again_after_the_yes() -> No
     response = await ask(Agent(model_of(use_once("pay", {"amount": 500})), tools=[pay]), approver=approver)
     assert (response.unwrap(), ledger) == ("paid", [500])
     assert [each.text for each in questions] == ['May counter use pay? ({"limit":100})']
+
+
+@pytest.mark.parametrize("failure", [ModelRetry, ToolFailed])
+async def test_its_model_reads_with_tokens_why_a_tool_wants_to_be_called_again(failure: Any) -> None:
+    calls = list[int]()
+    seen = list[str]()
+
+    def find(drawer: int) -> str:
+        calls.append(drawer)
+        raise failure("Ask ada@example.org for the drawer.")
+
+    async def script(given: Seen) -> Say | Use:
+        seen.append(f"{given.text} {given.tool_results}")
+        return Use("find", {"drawer": 1}) if len(seen) == 1 else Say("nothing")
+
+    (await ask(Agent(model_of(script), tools=[find]))).unwrap()
+    assert (calls, "for the drawer." in seen[1], "ada@example.org" in seen[1]) == ([1], True, False)
 
 
 async def test_a_handler_of_the_agent_itself_decides_before_a_person_is_asked() -> None:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from remit.agents.threads import Threads
 from remit.protocol.card import Schema
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, fault
 from remit.runtime.aside import stepping_aside
@@ -173,7 +174,7 @@ def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
         if (use := begun.pop(id(call.tool_input), None)) is not None:
             result = str(call.tool_result)
             failed = result.startswith("Error executing tool")
-            bounds.wait(use.end(result if failed else None))
+            return text_of(bounds.wait(use.end(result if failed else None, result)))
         return refused.pop(id(call.tool_input), None)
 
     _running.set(bounds)

@@ -13,7 +13,7 @@ from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, RunUs
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
 from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import UserError
+from pydantic_ai.exceptions import ToolFailedError, ToolRetryError, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
     ModelMessage,
@@ -188,8 +188,18 @@ class BoundsCapability(AbstractCapability[Any]):
             result = await self._bounds.use_own(call.tool_name, judged, run, question=question)
         except RefusedToolError as error:
             return ToolDenied(str(error))
+        except ToolRetryError as error:
+            error.tool_retry = await self._readable(call.tool_name, error.tool_retry)
+            raise
+        except ToolFailedError as error:
+            error.tool_failed = await self._readable(call.tool_name, error.tool_failed)
+            raise
         self.settle()
         return result
+
+    async def _readable(self, tool: str, failure: Any) -> Any:
+        """Return what a tool tells its model about a failure, as the model may read it."""
+        return replace(failure, content=await self._bounds.brief.for_model(plain(failure.content), tool=tool))
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
