@@ -121,7 +121,6 @@ class TestAgentsAsTheyAre(FrameworkConformance):
     no_tools = "a compiled graph takes no tools from outside"
     no_delegation = "delegation is a tool, too"
     no_last_answer = "only the middleware sees the model of a graph"
-    reads_clear = "only the middleware can change what a tool returned"
     no_cap = "what a graph's model may write is said where the graph is made"
     refuses_restriction = "which of its tools a model is offered is said where the graph is made"
 

@@ -270,7 +270,11 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             raise RefusedCallError(name, why)
 
     def on_tool_end(self, output: object, *, run_id: UUID, **rest: Any) -> None:
-        self._end(run_id, None, output)
+        content = getattr(output, "content", None)
+        shown = self._end(run_id, None, output)
+        # What a node for tools returns to the graph is this message itself, and nothing else.
+        if content is not None and shown is not None and shown is not content:
+            cast("Any", output).content = text_of(shown)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         if isinstance(error, graph_errors.GraphInterrupt) and run_id in self._uses:
@@ -278,9 +282,10 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
             self._permitted.append((use.arguments, use))  # it is called again after the answer
         self._end(run_id, error)
 
-    def _end(self, run_id: UUID, error: BaseException | str | None, output: object = None) -> None:
-        if (use := self._uses.pop(run_id, None)) is not None:
-            self.bounds.wait(use.end(error, getattr(output, "content", output)))
+    def _end(self, run_id: UUID, error: BaseException | str | None, output: object = None) -> Any:
+        """Record that a tool ended; return its result as a model may read it, None if the tool was not judged here."""
+        use = self._uses.pop(run_id, None)
+        return None if use is None else self.bounds.wait(use.end(error, getattr(output, "content", output)))
 
     async def _permit(self, tool: str, arguments: Json) -> OwnToolInProgress:
         for called_with, use in self._permitted:
