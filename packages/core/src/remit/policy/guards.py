@@ -323,7 +323,7 @@ def tool(request: Request, facts: Facts) -> Verdict:
 
 
 def arguments(request: Request, _: Facts) -> Verdict:
-    """The arguments keep to what the remit says about the tool; what cannot be told, does not."""
+    """The arguments meet the conditions of the remit on the tool; one that is missing or of another kind does not."""
     for terms in terms_of(request.remit.tools, request.target):
         for path, condition in terms.items():
             if holds(checked_condition(condition), request.input, path, every=True) is not True:
