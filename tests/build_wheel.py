@@ -101,7 +101,12 @@ def in_source() -> set[str]:
     files = (
         path.relative_to(code) for code in ROOT.glob("packages/*/src") for path in code.rglob("*") if path.is_file()
     )
-    pages = (path.relative_to(ROOT / "docs") for door in DOORS for path in (ROOT / "docs" / door).rglob("*.md"))
+    pages = (
+        path.relative_to(ROOT / "docs")
+        for door in DOORS
+        for path in (ROOT / "docs" / door).rglob("*")
+        if path.suffix in {".md", ".json"}
+    )
     return {path.as_posix() for path in files if not {"__pycache__", ".remit", TROUBLE}.intersection(path.parts)} | {
         f"remit_cli/pages/{path.as_posix()}" for path in pages
     }

@@ -90,6 +90,7 @@ async def test_runs_are_found_by_text_user_agent_outcome_and_what_links_them(hub
             "status": "success",
             "preview": "heard Buy Tea",
             "tokens": 10,
+            "cost": 0,
             "session": tea,
             "via": "ops",
             "correlation": "order-17",

@@ -33,7 +33,7 @@ def test_everything_that_a_card_holds_can_be_said() -> None:
     own |= {"peer", "remote", "card", "card_token", "card_keys", "card_hosts", "device", "max_hop_count"}
     own |= {"card_binding", "card_streaming", "card_notify", "card_notify_token"}
     own |= {"env", "sandbox", "reads", "writes", "network", "structured_answers", "sub_agent_arguments", "route"}
-    own |= {"priced_as"}
+    own |= {"priced_as", "address"}
     # Whether it passes on its caller's authority follows from what it is, a workflow for example.
     fields = set(AgentSection.__struct_fields__) - own | {"name", "passes_on"}
     assert fields == {name.removesuffix("_ms") for name in AgentCard.__struct_fields__}

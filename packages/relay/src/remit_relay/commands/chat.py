@@ -11,7 +11,13 @@ from remit_relay.bridge.ports import Mode
 from remit_relay.commands.completion_words import chat_names, device_names, offered_agents, shared_run_ids
 
 # The options that need a device, and those that exclude one.
-_ALONE = {"session": "--session", "user": "--user", "max_tokens": "--budget", "deadline_ms": "--deadline"}
+_ALONE = {
+    "session": "--session",
+    "user": "--user",
+    "max_tokens": "--budget",
+    "max_cost": "--max-cost",
+    "deadline_ms": "--deadline",
+}
 _SHARED = {
     "shared_agent": "--agent",
     "objective": "--objective",
