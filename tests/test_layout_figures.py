@@ -8,13 +8,13 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 638,
-    "lines": 154_810,
-    "lines of tests": 151_600,
+    "modules": 639,
+    "lines": 155_050,
+    "lines of tests": 151_820,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address.
-    "package cli: lines": 20_270,
+    "package cli: lines": 20_275,
     # Cards that could not be read are read again.
     "package cluster: lines": 8_740,
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
@@ -23,8 +23,8 @@ CEILINGS = {
     # companions.
     "package core: lines": 32_280,
     "package core: modules": 134,
-    # It notes what changes something between two equal tasks.
-    "package guard: lines": 4_210,
+    # Each use of a tool is judged and recorded, and each coding tool has its own way to be told of changed arguments.
+    "package guard: lines": 4_450,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
     "package models: lines": 8_765,
     "package orchestrator: lines": 17_560,

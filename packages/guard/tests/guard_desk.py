@@ -1,14 +1,16 @@
 """A folder with a project, a guard as a process of its own, and coding tools that work there."""
 
+import json
 import os
 import subprocess
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from command_line import REMIT, document, environment
-from model_servers import INPUT, OUTPUT, ScriptedModel
+from model_servers import INPUT, OUTPUT, Answers, Calls, ScriptedModel, anthropic
 
 # Coding tools take some seconds to start; a guard that waits for a person takes as long as the test lets it.
 SECONDS = 120
@@ -47,10 +49,10 @@ class Desk:
         return done.stdout
 
     @contextmanager
-    def guard(self, **settings: object) -> Generator[subprocess.Popen[str]]:
-        """Run a guard with settings of `[guard]`."""
+    def guard(self, team: str = "", /, **settings: object) -> Generator[subprocess.Popen[str]]:
+        """Run a guard with a team file and settings of `[guard]`."""
         given = [part for name, value in settings.items() for part in ("--set", f"guard.{name}={value}")]
-        (self.folder / "remit.toml").write_text("")
+        (self.folder / "remit.toml").write_text(team)
         log = self.folder / "guard.log"
         with log.open("a") as log_file:
             process = subprocess.Popen(
@@ -97,3 +99,51 @@ class Desk:
 def spent(model: ScriptedModel) -> int:
     """Return the tokens that a model has told of, without those for titles and the like."""
     return model.answers * (INPUT + OUTPUT)
+
+
+RULES = """
+[[guard.rules]]
+then = "refuse"
+tool = "*"
+mentions = ["forbidden"]
+
+[[guard.rules]]
+then = "ask"
+tool = "*"
+mentions = ["uncertain"]
+edit = ["input"]
+"""
+
+
+def check_shell(
+    desk: Desk,
+    start: Callable[[Desk, ScriptedModel], subprocess.Popen[str]],
+    shell: Callable[[str], tuple[str, dict[str, Any]]],
+    escape: str,
+    speaks: Answers = anthropic,
+    changed: dict[str, Any] | None = None,
+) -> None:
+    """Check that each command of a tool's shell is judged before it runs.
+
+    *escape* starts a session of another tool, and *changed* is `touch changed` in the arguments that hooks tell, if
+    they are not those of *shell*.
+    """
+    commands = [f"cd /tmp && {escape} x", "touch forbidden", "touch uncertain", "touch allowed"]
+
+    def four(_: list[str], results: list[str]) -> Calls:
+        return [shell(commands[len(results)])] if len(results) < len(commands) else []
+
+    with ScriptedModel(four, speaks) as model, desk.guard(RULES, shell="deny", notify="false"):
+        process, until = start(desk, model), time.monotonic() + SECONDS
+        while not document("pending", "list", "--store", desk.store, folder=desk.folder)["questions"]:
+            assert time.monotonic() < until
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.2)
+        edit = f"input={json.dumps(changed or shell('touch changed')[1])}"
+        desk.remit("pending", "approve", "last", "--edit", edit, "--store", desk.store)
+        out, err = process.communicate(timeout=SECONDS)
+        output = "\n".join(model.results)
+    assert "Done." in out, out + err
+    assert f"Remit: `{escape.split(maxsplit=1)[0]}` in a shell of" in output
+    assert "Remit: PERMISSION_DENIED" in output
+    assert sorted(path.name for path in desk.project.iterdir() if path.is_file()) == ["allowed", "changed"]

@@ -22,6 +22,10 @@ class OpenCodeTelling:
             assert reply.status == 200, await reply.text()
             return await reply.json()
 
+    async def use(self, session: str, tool: str, call: str = "", **arguments: Any) -> dict[str, Any]:
+        """Ask to use a tool."""
+        return await self.tell("tool", session, tool=tool, call=call, arguments=arguments)
+
     async def spawn(self, parent: str, call: str, resumes: str = "") -> str | None:
         """Ask for a sub-agent; return why it may not start."""
         about = {"kind": "general", "title": f"Start {call}", "task": "Do it", "resumes": resumes}

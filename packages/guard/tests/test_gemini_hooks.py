@@ -183,7 +183,12 @@ async def test_a_guard_that_is_stopped_while_a_person_is_asked_refuses_and_ends(
     async with ClientSession("http://guard", connector=connector) as web:
         async with guarding(tmp_path, GuardSettings(tokens=10, reserve=100)):
             await store.open()
-            body = {"session_id": "s-1", "hook_event_name": "BeforeTool", "tool_input": given("Do a")}
+            body = {
+                "session_id": "s-1",
+                "hook_event_name": "BeforeTool",
+                "tool_name": "invoke_agent",
+                "tool_input": given("Do a"),
+            }
             asking = asyncio.create_task(web.post("/hooks/gemini-cli", json=body))
             await eventually(store.pending)
             await store.close()

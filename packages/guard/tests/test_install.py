@@ -130,6 +130,17 @@ async def test_a_guard_that_cannot_judge_is_not_told_to_be_down(tmp_path: Path) 
     assert b"could not judge this, so no sub-agent may start" in done.stderr
 
 
+def test_hooks_of_another_version_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
+    """One that asks less than this version does would let through what this version judges."""
+    path, folder = tmp_path / "settings.json", tmp_path / "guard"
+    install(TOOL, path, folder)
+    assert is_in(TOOL, path, folder)
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    assert is_in(TOOL, path, folder), "however it is written"
+    path.write_text(path.read_text().replace("tool 3540", "meter 8"))
+    assert not is_in(TOOL, path, folder)
+
+
 def run_hook(home: Path, event: str) -> subprocess.CompletedProcess[bytes]:
     """Run the script as a hook of a spawn."""
     command = [str(home / "guard" / "hook.sh"), "claude-code", "spawn", "30"]
@@ -150,7 +161,7 @@ def test_the_commands_say_what_they_change_and_what_is_missing(tmp_path: Path) -
     assert (status.returncode, "The guard does not run" in status.stdout) == (1, True)
     (tmp_path / "claude" / "settings.json").write_text("{}")
     gone = remit("guard", "status", folder=tmp_path, **variables)
-    assert "the guard is gone from it\n→ remit guard claude-code" in gone.stdout
+    assert "the guard is gone from it, or of another version\n→ remit guard claude-code" in gone.stdout
     assert "is not in" in remit("guard", "claude-code", "--undo", folder=tmp_path, **variables).stderr
     both = remit("guard", "claude-code", "--user", "--project", folder=tmp_path, **variables)
     assert "exclude each other" in both.stderr

@@ -64,7 +64,7 @@ async def test_the_same_task_may_be_given_again_after_an_edit(tmp_path: Path) ->
         await tool.tell("created", "top", directory="/work")
         for call, edits, refused in (("one", False, False), ("two", False, True), ("three", True, False)):
             if edits:
-                assert await tool.tell("edit", "top") == {}
+                assert await tool.use("top", "edit", filePath="shop.py") == {"refused": ""}
             answer = await tool.tell("spawn", "top", call=call, resumes="", **given)
             assert ("CYCLE_DETECTED" in str(answer)) is refused
             if not refused:
@@ -143,7 +143,7 @@ def test_a_plugin_that_was_changed_is_not_taken_for_the_guards(tmp_path: Path) -
 async def test_what_was_spent_before_is_asked_for_also_if_a_shell_command_is_told_first(tmp_path: Path) -> None:
     """The plugin tells it after an event that only meters; the guard may be started just before another one."""
     async with guarding(tmp_path) as tool:
-        assert await tool.tell("shell", "top", command="ls") == {"refused": "", "is_new": True}
+        assert await tool.use("top", "bash", command="ls") == {"refused": "", "is_new": True}
         assert (await tool.tell("call", "top"))["is_new"] is True
         assert await tool.tell("call", "top") == {"stopped": ""}
 

@@ -10,6 +10,7 @@ from remit_guard.service import GuardService
 from remit_guard.session import GuardedSession
 from remit_guard.settings import GuardSettings, KindLimits
 from remit_guard.tokens import TokenUse
+from remit_guard.tool_use import GuardedUse, UseVerdict
 from remit_testing.memory import MemoryStore
 from waiting import eventually
 
@@ -95,9 +96,10 @@ async def test_the_same_task_is_refused_until_something_was_changed_in_between(c
         assert await run_tests("one") is None
         assert str(await run_tests("two")).startswith("CYCLE_DETECTED")
         if change == "edit":
-            session.note_change("Edit")
+            use = GuardedUse(tool="Edit", arguments={"file_path": "shop.py"}, changes=True)
         else:
-            assert await session.refusal_of_command("make fix") is None
+            use = GuardedUse(tool="Bash", arguments={"command": "make fix"}, command="make fix", changes=True)
+        assert await session.permit(session.root, use) == UseVerdict()
         assert await run_tests("three") is None
         assert str(await run_tests("four")).startswith("CYCLE_DETECTED")
         await tool.service.close("claude-code", "s-1", "built")

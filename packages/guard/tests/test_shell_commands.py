@@ -106,15 +106,13 @@ async def test_a_command_is_refused_with_a_sentence_in_both_tools(tmp_path: Path
         reason = denied["hookSpecificOutput"]["permissionDecisionReason"]
         assert reason.startswith("Remit: `claude` in a shell of claude-code is a session outside of this tree, with a")
         for given_ in ({"command": "ls"}, {"command": 1}, {}):
-            assert await claude.hook("PreToolUse", tool_name="Bash", tool_use_id="u", tool_input=given_) == {}
-        assert (
-            await claude.hook("PreToolUse", tool_name="Read", tool_use_id="u", tool_input={"command": "claude"}) == {}
-        )
+            assert await claude.hook("PreToolUse", tool_name="Bash", tool_input=given_) == {}
+        assert await claude.hook("PreToolUse", tool_name="Read", tool_input={"command": "claude"}) == {}
         await opencode.tell("created", "top", directory="/work")
         assert (
-            "`codex` in a shell of opencode" in (await opencode.tell("shell", "top", command="codex exec x"))["refused"]
+            "`codex` in a shell of opencode" in (await opencode.use("top", "bash", command="codex exec x"))["refused"]
         )
-        assert (await opencode.tell("shell", "top", command="ls"))["refused"] == ""
+        assert (await opencode.use("top", "bash", command="ls"))["refused"] == ""
 
 
 @pytest.mark.parametrize("agreed", [True, False])

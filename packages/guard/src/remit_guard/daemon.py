@@ -20,9 +20,9 @@ from remit.runtime.approvers import InboxApprover
 from remit.runtime.ports import Approver, Decision, Question
 from remit_guard.days import DayLedger
 from remit_guard.lock import only_guard
-from remit_guard.places import days_of, guard_store, heard_of, socket_of
+from remit_guard.places import days_of, guard_store, heard_of, judged_of, socket_of
 from remit_guard.service import GuardService
-from remit_guard.settings import GuardSettings
+from remit_guard.settings import NO_RULES, GuardRules, GuardSettings
 from remit_guard.tools.known_tools import TOOLS
 from remit_server.model_prices import PriceBook
 
@@ -277,7 +277,13 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 @asynccontextmanager
 async def running_guard(
-    folder: Path, settings: Callable[[str], GuardSettings], user: str, show: Show | None = None, *, part_of: str = ""
+    folder: Path,
+    settings: Callable[[str], GuardSettings],
+    user: str,
+    show: Show | None = None,
+    *,
+    rules: GuardRules = NO_RULES,
+    part_of: str = "",
 ) -> AsyncGenerator[Path]:
     """Answer hooks at the socket of a folder that exists, until the context ends.
 
@@ -302,7 +308,10 @@ async def running_guard(
         async with hub_for(folder, settings(""), show) as hub:
             for question in await hub.store.pending():  # of a guard that was killed: nobody waits for an answer
                 await hub.store.withdraw(question.id)
-            service, console = GuardService(hub, settings, DayLedger(days_of(folder))), GuardConsole(hub, folder)
+            service = GuardService(hub, settings, DayLedger(days_of(folder)), rules)
+            console, judged = GuardConsole(hub, folder), judged_of(folder)
+            # It stays when the guard is stopped: rules hold until a guard without them is started.
+            judged.touch() if rules.tool_guards else judged.unlink(missing_ok=True)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
             options["timeout_graceful_shutdown"] = STOP_S

@@ -13,23 +13,28 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit_guard.places import script_of, socket_of
+from remit_guard.places import judged_of, script_of, socket_of
 from remit_guard.tools.coding_tool import CodingTool
 from remit_guard.tools.json_lines import forms
 
 SCRIPT = """\
 #!/bin/sh
-# Asks the guard of Remit. With "spawn", nothing starts without its answer; with "meter", the tool goes on.
+# Asks the guard of Remit. With "spawn", nothing starts without its answer; with "meter", the tool goes on; with "tool",
+# it goes on unless the team has rules about tools.
 # --disable: a ~/.curlrc could change or drop the answer, and tools take what they cannot read for a yes.
 answer=$(curl --disable --silent --fail --max-time "$3" --unix-socket {socket} \\
   --header 'Content-Type: application/json' --data-binary @- "http://guard/hooks/$1") &&
   {{ printf '%s' "$answer"; exit 0; }}
 code=$?
-[ "$2" = spawn ] || exit 0
+case $2 in
+  spawn) what='no sub-agent may start' ;;
+  tool) [ -e {judged} ] || exit 0; what='no tool may be used: the team has rules about tools' ;;
+  *) exit 0 ;;
+esac
 if [ "$code" -eq 22 ]; then
-  echo "Remit: the guard could not judge this, so no sub-agent may start. Its log says why." >&2
+  echo "Remit: the guard could not judge this, so $what. Its log says why." >&2
 else
-  echo "Remit: the guard does not answer, so no sub-agent may start. To start it: remit guard serve" >&2
+  echo "Remit: the guard does not answer, so $what. To start it: remit guard serve" >&2
 fi
 exit 2
 """
@@ -125,7 +130,8 @@ def script_problem(path: Path, folder: Path) -> str:
 
 
 def _script(folder: Path) -> bytes:
-    return SCRIPT.format(socket=shlex.quote(str(socket_of(folder)))).encode()
+    socket, judged = shlex.quote(str(socket_of(folder))), shlex.quote(str(judged_of(folder)))
+    return SCRIPT.format(socket=socket, judged=judged).encode()
 
 
 def is_traced(path: Path, folder: Path) -> bool:

@@ -60,6 +60,16 @@ def socket_of(folder: Path) -> Path:
     return folder / "guard.sock"
 
 
+def judged_of(folder: Path) -> Path:
+    """Return the file that is there while the team has rules about tools: none is used then without an answer."""
+    return folder / "judged"
+
+
+def stopped_without(folder: Path) -> str:
+    """Say what does not happen in the tools that have the guard while it does not answer."""
+    return "no tool is used and no sub-agent starts" if judged_of(folder).exists() else "no sub-agent starts"
+
+
 def script_of(folder: Path) -> Path:
     """Return the script that hooks run."""
     return folder / "hook.sh"

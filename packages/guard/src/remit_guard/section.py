@@ -7,10 +7,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from remit.protocol.problems import WrongPart
+from remit_cli.config.rules import Rule, guard_of
 from remit_cli.config.team import Inspection, TeamSection
 from remit_cli.config.values import Duration, Section, duration, in_code
 from remit_guard.settings import (
+    NO_RULES,
     AtLimit,
+    GuardRules,
     GuardSettings,
     KindLimits,
     Positive,
@@ -38,7 +41,7 @@ Reserve = Annotated[Positive, Meta(description="Tokens that are set aside for ea
 AskAt = Annotated[
     Share, Meta(description="Share of the tokens at which a person is asked whether more sub-agents may start.")
 ]
-Rule = Annotated[
+AtTheLimit = Annotated[
     AtLimit,
     Meta(
         description="At the limit of tokens: `ask` a person before each further sub-agent, `stop`, so that none "
@@ -57,7 +60,7 @@ class GuardToolSection(Section, frozen=True, kw_only=True):
     time: Time | None = None
     reserve: Reserve | None = None
     ask_at: AskAt | None = None
-    at_limit: Rule | None = None
+    at_limit: AtTheLimit | None = None
     cached: Cached | None = None
 
     def limits(self) -> ToolLimits:
@@ -81,7 +84,7 @@ class GuardSection(Section, frozen=True, kw_only=True):
     time: Time = duration(_SETTINGS.time_ms)
     reserve: Reserve = _SETTINGS.reserve
     ask_at: AskAt = _SETTINGS.ask_at
-    at_limit: Rule = _SETTINGS.at_limit
+    at_limit: AtTheLimit = _SETTINGS.at_limit
     cached: Cached = _SETTINGS.cached
     kinds: dict[str, GuardKindSection] = {}
     """Limits of kinds of sub-agents, by name."""
@@ -99,6 +102,16 @@ class GuardSection(Section, frozen=True, kw_only=True):
     shell: ShellRule = _SETTINGS.shell
     """A shell command that starts a session of a coding tool outside of the tree, such as `claude -p`: `allow` it,
     `ask` a person, or `deny` it."""
+
+    rules: tuple[Rule, ...] = ()
+    """What happens to uses of tools and starts of sub-agents that match; see `[[rules]]`. Tools have the names and
+    arguments that the coding tool gives them, and agents the names of their kinds."""
+
+    def team_rules(self) -> GuardRules:
+        """Return its rules for the guard."""
+        if not self.rules:
+            return NO_RULES
+        return GuardRules((guard_of(self.rules),), any(rule.is_about_tools for rule in self.rules))
 
     def settings(self) -> GuardSettings:
         """Return them for the guard."""

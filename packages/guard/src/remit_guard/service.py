@@ -18,7 +18,7 @@ from remit.protocol.errors import Fault, RemitError
 from remit.runtime.brief import Brief
 from remit_guard.days import DayLedger
 from remit_guard.session import GuardedAgent, GuardedSession
-from remit_guard.settings import GuardSettings
+from remit_guard.settings import NO_RULES, GuardRules, GuardSettings
 
 # A title names a task in a few words; one that is as long as a task would be refused as an objective.
 TITLE_CHARACTERS = 200
@@ -32,6 +32,7 @@ NAME_CHARACTERS = 60
 # A person may leave a session open over night.
 SILENT_S = 86_400.0
 
+
 TakeUp = Callable[[GuardedSession], Awaitable[None]]
 Forget = Callable[[GuardedSession], object]
 
@@ -44,6 +45,7 @@ class GuardService:
         hub: Hub,
         settings: Callable[[str], GuardSettings],
         days: DayLedger | None = None,
+        rules: GuardRules = NO_RULES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sessions: dict[tuple[str, str], GuardedSession] = {}
@@ -55,7 +57,8 @@ class GuardService:
         self._forgetting: dict[str, Forget] = {}
         self._opening = asyncio.Lock()
         """Held while a session is opened: hooks that come at once find it open, or open one."""
-        hub.reconfigure(guards=[self._judge])
+        self._tool_guards = rules.tool_guards
+        hub.reconfigure(guards=[self._judge, *rules.guards])
 
     async def session(
         self, tool: str, name: str, *, user: str, task: str, folder: str = "", take_up: TakeUp | None = None
@@ -83,7 +86,9 @@ class GuardService:
         project = common.project_of(folder)
         settings = common.of_project(project)
         self._register(tool, settings.reserve, draws=False)
-        new = self.sessions[tool, name] = GuardedSession(self._hub, tool, name, settings, self._days, project)
+        new = self.sessions[tool, name] = GuardedSession(
+            self._hub, tool, name, settings, self._days, project, self._tool_guards
+        )
         new.heard_s = self._clock()
         if (refused := await new.open(user, task)) is not None:
             del self.sessions[tool, name]

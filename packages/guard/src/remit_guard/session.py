@@ -5,20 +5,26 @@ runs it, so that depth, fan-out, tokens and time are judged by the same guards a
 """
 
 import asyncio
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
+from uuid import uuid4
+
+from msgspec.structs import replace
 
 from remit.hub.hub import Hub
+from remit.policy.guards import judge
+from remit.policy.verdict import Ask, Facts, Guard, Refuse
 from remit.protocol.envelope import MODEL, Answer, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.brief import Brief
+from remit.runtime.brief import Brief, as_arguments
 from remit_guard.days import DayLedger, DayLimit, DayTotal
 from remit_guard.settings import GuardSettings
 from remit_guard.shell_commands import started_tool
 from remit_guard.tokens import TokenUse
+from remit_guard.tool_use import GuardedUse, UseVerdict, shortened
 
 # What is recorded of a task: enough to know it again.
 TASK_CHARACTERS = 4_000
@@ -26,6 +32,8 @@ TASK_CHARACTERS = 4_000
 REPORTED_SHARE = 0.005
 # What is shown of a shell command: a few lines.
 COMMAND_CHARACTERS = 400
+# Uses of tools whose answers are kept: hooks in several files tell of one within a moment.
+MOST_USES = 100
 
 _REPORT = "Do not go on; report what you have."
 _OVER = f"The time of this session is over, or it was cancelled. {_REPORT}"
@@ -81,7 +89,14 @@ class GuardedSession:
     """The tree of agents of one session."""
 
     def __init__(
-        self, hub: Hub, tool: str, name: str, settings: GuardSettings, days: DayLedger, project: str = ""
+        self,
+        hub: Hub,
+        tool: str,
+        name: str,
+        settings: GuardSettings,
+        days: DayLedger,
+        project: str = "",
+        guards: Sequence[Guard] = (),
     ) -> None:
         self.tool = tool
         self.name = name
@@ -108,8 +123,10 @@ class GuardedSession:
         """Whether a person has agreed that sub-agents start up to the limit."""
         self._near_limit_declined = 0
         """How often a person did not."""
-        self._has_changed = False
-        """Whether it is on record that something may have changed since the last sub-agent was asked for."""
+        self._guards = guards
+        """What judges each use of a tool; empty: nothing does, and each is only recorded."""
+        self._uses: dict[str, asyncio.Future[UseVerdict]] = {}
+        """What the last uses of tools were answered, by their ids."""
         self._days = days
         self._day_limits = settings.day_limits(project)
         self._by_day: dict[date, int] = {}
@@ -176,7 +193,6 @@ class GuardedSession:
     ) -> str | None:
         """Begin the delegation of a sub-agent that nobody needs to agree to; return the refusal by the hub."""
         assert parent.brief is not None
-        self._has_changed = False
         new = self.waiting[request] = GuardedAgent(agent, refused=refused, counts_cached=self.settings.cached)
         self._days.hold(new, self.project, tokens)
         call = asyncio.create_task(
@@ -222,20 +238,57 @@ class GuardedSession:
             agent.outcome = outcome
             agent.ended.set()
 
-    def note_change(self, tool: str) -> None:
-        """Note that a tool was used that may change something: the same sub-agent may be asked for again then."""
-        brief = self.root.brief
-        if brief is not None and not self._has_changed:  # once is enough for the record
-            self._has_changed = True
-            with suppress(RemitError):  # the run is over, and nothing can be asked for again
-                brief.record_tool_use(tool)
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def refusal_of_command(self, command: str) -> str | None:
-        """Judge a command of the tool's shell; return why it may not run as a sentence for its model."""
-        refused = await self._refusal_of_command(command)
-        if refused is None:
-            self.note_change("shell")
-        return refused
+    async def permit(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
+        """Judge the use of a tool before it happens; a use that several hooks tell of is judged once."""
+        if (earlier := self._uses.get(use.id)) is not None:
+            return await asyncio.shield(earlier)
+        mine = self._uses[use.id or uuid4().hex] = asyncio.get_running_loop().create_future()
+        while len(self._uses) > MOST_USES:
+            del self._uses[next(iter(self._uses))]
+        try:
+            mine.set_result(await self._verdict(agent, use))
+        finally:
+            mine.cancel()  # if there was no answer
+        return mine.result()
+
+    async def _verdict(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
+        if use.command and (refused := await self._refusal_of_command(use.command)) is not None:
+            return UseVerdict(refused=refused)
+        given = passed = use.arguments if self._guards else shortened(use.arguments)
+
+        async def pass_on(arguments: dict[str, Json]) -> Json:
+            nonlocal passed
+            passed = arguments
+            return use.id or uuid4().hex  # what the tool will return is not known, and is no repetition
+
+        brief = self.root.brief if agent.brief is None or agent.ended.is_set() else agent.brief
+        try:
+            if brief is None or self._run is None or self._run.done():
+                return self._verdict_without_run(agent, use)
+            with self._waiting_for_person():
+                await brief.use_own_tool(use.tool, given, pass_on, safe_to_repeat=not use.changes)
+        except RemitError as error:
+            # Without guards it can only fail to be recorded, and a person who works with the tool goes on.
+            return UseVerdict(refused=_in_words(error.fault) if self._guards else "")
+        return UseVerdict(arguments=None if passed == given else passed)
+
+    def _verdict_without_run(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
+        """Judge the use of a tool after the time of the session: rules hold, and nobody can be asked."""
+        if not self._guards or self.root.brief is None:
+            return UseVerdict()
+        request = replace(
+            self.root.brief.request, act="tool", origin=agent.kind, target=use.tool, input=use.arguments, objective=""
+        )
+        match judge(request, Facts(target=None), self._guards):
+            case Refuse(fault=why):
+                return UseVerdict(refused=_in_words(why))
+            case Ask(question=question):
+                return UseVerdict(refused=f"Nobody can be asked after the time of this session: {question}")
+            case verdict:
+                changed = as_arguments(use.tool, verdict.request.input)
+                return UseVerdict(arguments=None if changed == use.arguments else changed)
 
     async def _refusal_of_command(self, command: str) -> str | None:
         rule, brief = self.settings.shell, self.root.brief
@@ -414,8 +467,10 @@ async def _first(started: asyncio.Event, call: asyncio.Task[Response]) -> Respon
 
 
 def _sentence(reply: Response) -> str:
+    """Return why a sub-agent does not start as its model should read it."""
+    return "The sub-agent was not started." if reply.fault is None else _in_words(reply.fault)
+
+
+def _in_words(why: Fault) -> str:
     """Return a refusal as its model should read it: what happened, and what to do."""
-    fault = reply.fault
-    if fault is None:
-        return "The sub-agent was not started."
-    return f"{fault.code}: {fault.message.rstrip('.')}. {fault.suggestion}".strip()
+    return f"{why.code}: {why.message.rstrip('.')}. {why.suggestion}".strip()

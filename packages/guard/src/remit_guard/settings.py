@@ -1,12 +1,14 @@
-"""What the sub-agents of a coding tool may do in one session."""
+"""What the agents of a coding tool may do in one session."""
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
+from remit.plugin import brought
+from remit.policy.verdict import Guard
 from remit_guard.days import DayLimit
 
 AtLimit = Literal["ask", "stop", "warn"]
@@ -118,3 +120,20 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             time_ms=max(each.time_ms for each in every),
             tokens=max(each.tokens for each in every),
         )
+
+
+class GuardRules(NamedTuple):
+    """What judges by the rules of a team."""
+
+    guards: tuple[Guard, ...] = ()
+    are_about_tools: bool = False
+    """Whether one of the rules is about uses of tools."""
+
+    @property
+    def tool_guards(self) -> tuple[Guard, ...]:
+        """What judges each use of a tool; empty: nothing does."""
+        plugins = tuple(guard for bring in brought("guards") for guard in bring())
+        return (*plugins, *self.guards) if plugins or self.are_about_tools else ()
+
+
+NO_RULES = GuardRules()

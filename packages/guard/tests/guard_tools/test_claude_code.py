@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from command_line import document
-from guard_desk import SECONDS, Desk, spent
+from guard_desk import SECONDS, Desk, check_shell, spent
 from model_servers import INPUT, OUTPUT, Calls, ScriptedModel
 from remit_guard.tools.claude_code import ClaudeCode
 
@@ -195,14 +195,8 @@ def test_a_message_that_wakes_a_sub_agent_is_asked_for_and_counted(desk: Desk) -
     assert "Task 1 (woken, 1)" in desk.tree()
 
 
-def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(prompts: list[str], results: list[str]) -> Calls:
-        return [] if results else [("Bash", {"command": "cd /tmp && codex exec x", "description": "Escape"})]
-
-    with ScriptedModel(escape) as model, desk.guard(shell="deny"):
-        run(desk, model)
-        output = "\n".join(model.results)
-    assert "Remit: `codex` in a shell of claude-code is a session outside of this tree" in output
+def test_each_command_of_its_shell_is_judged_before_it_runs(desk: Desk) -> None:
+    check_shell(desk, start, lambda command: ("Bash", {"command": command, "description": "Work"}), "codex exec")
 
 
 def test_a_session_whose_tokens_cannot_be_counted_starts_no_sub_agents(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from command_line import document, remit
-from guard_desk import SECONDS, Desk
+from guard_desk import SECONDS, Desk, check_shell
 from model_servers import INPUT, OUTPUT, Calls, ScriptedModel, responses
 from remit_guard.tools.codex import Codex, hook_hashes
 
@@ -315,11 +315,12 @@ def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     assert version.split()[-1] in Codex.tried
 
 
-def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(prompts: list[str], results: list[str]) -> Calls:
-        return [] if results else [("exec_command", {"cmd": "cd /tmp && claude -p x"})]
-
-    with ScriptedModel(escape, responses) as model, desk.guard(shell="deny"):
-        run(desk, model)
-        output = "\n".join(model.results)
-    assert "Remit: `claude` in a shell of codex is a session outside of this tree" in output
+def test_each_command_of_its_shell_is_judged_before_it_runs(desk: Desk) -> None:
+    check_shell(
+        desk,
+        start,
+        lambda command: ("exec_command", {"cmd": command}),
+        "claude -p",
+        responses,
+        {"command": "touch changed"},
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from a2a_install import node
 from command_line import document
-from guard_desk import SECONDS, Desk, spent
+from guard_desk import SECONDS, Desk, check_shell, spent
 from model_servers import INPUT, OUTPUT, Calls, Decide, ScriptedModel, gemini
 from remit_guard.tools.gemini_cli import GeminiCli
 
@@ -176,11 +176,11 @@ def test_the_version_that_is_installed_is_one_that_was_tried() -> None:
     assert version.split()[0] in GeminiCli.tried
 
 
-def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(prompts: list[str], results: list[str]) -> Calls:
-        return [] if results else [("run_shell_command", {"command": "codex exec x", "description": "Escape"})]
-
-    with scripted(escape) as model, desk.guard(shell="deny"):
-        run(desk, model)
-        output = "\n".join(model.results)
-    assert "Remit: `codex` in a shell of gemini-cli is a session outside of this tree" in output
+def test_each_command_of_its_shell_is_judged_before_it_runs(desk: Desk) -> None:
+    check_shell(
+        desk,
+        start,
+        lambda command: ("run_shell_command", {"command": command, "description": "Work"}),
+        "codex exec",
+        gemini,
+    )

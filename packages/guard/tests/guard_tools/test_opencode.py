@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from command_line import document
-from guard_desk import SECONDS, Desk, spent
+from guard_desk import SECONDS, Desk, check_shell, spent
 from model_servers import INPUT, OUTPUT, Calls, ScriptedModel
 from remit_guard.tools.opencode import OpenCode
 
@@ -168,11 +168,5 @@ def version() -> str:
     return output.split()[0]
 
 
-def test_a_shell_command_that_would_start_another_session_is_refused(desk: Desk) -> None:
-    def escape(prompts: list[str], results: list[str]) -> Calls:
-        return [] if results else [("bash", {"command": "cd /tmp && codex exec x", "description": "Escape"})]
-
-    with ScriptedModel(escape) as model, desk.guard(shell="deny"):
-        run(desk, model)
-        output = "\n".join(model.results)
-    assert "Remit: `codex` in a shell of opencode is a session outside of this tree" in output
+def test_each_command_of_its_shell_is_judged_before_it_runs(desk: Desk) -> None:
+    check_shell(desk, start, lambda command: ("bash", {"command": command, "description": "Work"}), "codex exec")

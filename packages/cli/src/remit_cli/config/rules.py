@@ -60,6 +60,11 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
             raise ValueError("`where` needs the `tool`, or the agent (`to`) or `capability`, whose values it is about")
         _conditions(self)
 
+    @property
+    def is_about_tools(self) -> bool:
+        """Whether it judges uses of tools."""
+        return self.tool is not None or (self.to == "*" and self.capability is None)
+
 
 def _conditions(rule: Rule) -> dict[str, Condition]:
     """Return the conditions of a rule, with comparisons as bounds; raise `ValueError` for one that is malformed."""
@@ -155,7 +160,7 @@ def _is_about(rule: Rule, request: Request) -> bool:
     """Return whether a rule is about this tool, or about this call."""
     if rule.tool is not None:
         return request.act == "tool" and fnmatchcase(request.target, rule.tool)
-    if rule.to == "*" and rule.capability is None:
+    if rule.is_about_tools:  # and about calls
         return True
     return (
         request.act == "call"

@@ -142,7 +142,8 @@ def _change(name: str, project: bool, for_user: bool, *, undo: bool, yes: bool) 
 def serve(detach: bool, installs: bool, prints: bool, team_file: Path | None, overrides: tuple[str, ...]) -> None:
     """Answer the hooks of all tools until Ctrl-C.
 
-    The limits are those of `[guard]` in the team file, or the defaults. While it does not run, no sub-agent starts.
+    The limits are those of `[guard]` in the team file, or the defaults. While it does not run, no sub-agent starts; if
+    the file has `[[guard.rules]]` about tools, none is used either.
     `remit up` does the same beside its device, if the team file has `[guard]`.
 
     \b
@@ -166,12 +167,12 @@ def serve(detach: bool, installs: bool, prints: bool, team_file: Path | None, ov
     if detach:
         guarding.detach(order)
     else:
-        asyncio.run(guarding.run_guard(order.settings))
+        asyncio.run(guarding.run_guard(order.settings, order.rules))
 
 
 @guard.command()
 def stop() -> None:
-    """Stop the guard: no sub-agent starts any more in the tools that have it.
+    """Stop the guard: no sub-agent starts any more in the tools that have it, and no tool is used if it has rules.
 
     \b
     Example:
@@ -238,25 +239,32 @@ def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
     from remit_cli.config.team_search import find_team
     from remit_guard.commands.guarding import GuardOrder
     from remit_guard.section import GUARD
-    from remit_guard.settings import GuardSettings
+    from remit_guard.settings import NO_RULES, GuardSettings
 
     file = find_team(team_file)
     if file is None and overrides:
         raise click.UsageError("--set changes a team file, and there is none here; see `remit init`")
     section = None if file is None else GUARD.of(load_team(file, overrides=list(overrides), code=False))
-    settings = GuardSettings() if section is None else section.settings()
-    return GuardOrder(settings=settings, team_file=file, overrides=overrides)
+    return GuardOrder(
+        settings=GuardSettings() if section is None else section.settings(),
+        rules=NO_RULES if section is None else section.team_rules(),
+        team_file=file,
+        overrides=overrides,
+    )
 
 
 def print_guard_status(guard: GuardReport) -> None:
     """Print whether the guard runs, and a line or two for each file that it was put into."""
+    from remit_guard.places import guard_folder, stopped_without
+
+    effect = stopped_without(guard_folder())
     if guard.unanswering is not None:
         print_text(
-            f"The guard runs as process {guard.unanswering or 'unknown'}, but does not answer: no sub-agent starts in "
-            "the tools that have it.\n→ remit guard stop, then remit guard serve"
+            f"The guard runs as process {guard.unanswering or 'unknown'}, but does not answer: {effect} in the tools "
+            "that have it.\n→ remit guard stop, then remit guard serve"
         )
     elif guard.process is None:
-        print_text("The guard does not run: no sub-agent starts in the tools that have it.\n→ remit guard serve")
+        print_text(f"The guard does not run: {effect} in the tools that have it.\n→ remit guard serve")
     else:
         print_text(f"The guard runs as process {guard.process}; {many(guard.sessions, 'session')} open.")
     for tool in guard.tools:
@@ -271,7 +279,7 @@ def print_guard_status(guard: GuardReport) -> None:
 
 def _state(tool: GuardedTool) -> str:
     if tool.state == "gone":
-        return f"the guard is gone from it\n→ remit guard {tool.tool}"
+        return f"the guard is gone from it, or of another version\n→ remit guard {tool.tool}"
     if tool.state == "silent" or tool.heard_ms is None:
         return "not heard since the guard was put in\n→ Start a session of the tool; it is heard at its start."
     return f"last heard {clock_time(tool.heard_ms)}, {many(tool.events, 'event')} since the guard was started"

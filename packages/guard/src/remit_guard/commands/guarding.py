@@ -21,9 +21,9 @@ from remit_cli.drive.login_service import LoginService
 from remit_cli.places import current_user
 from remit_guard.daemon import running_guard
 from remit_guard.lock import holder, is_guarded
-from remit_guard.places import guard_folder, usable
+from remit_guard.places import guard_folder, stopped_without, usable
 from remit_guard.section import GUARD
-from remit_guard.settings import GuardSettings
+from remit_guard.settings import GuardRules, GuardSettings
 from remit_guard.status import guard_status
 
 LOG_FILE = "guard.log"
@@ -38,6 +38,7 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
     """The guard that is meant, and its options."""
 
     settings: GuardSettings
+    rules: GuardRules
     team_file: Path | None
     """Where the settings are from; None: they are the defaults."""
     overrides: tuple[str, ...]
@@ -66,12 +67,14 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def guarding(settings: GuardSettings, part_of: str = "") -> AsyncGenerator[Path]:
+async def guarding(settings: GuardSettings, rules: GuardRules, part_of: str = "") -> AsyncGenerator[Path]:
     """Answer the hooks of this user's tools while the block lasts, as a part of another command; yield the socket."""
     folder = guard_folder()
     with usable(folder):
         (folder / "lock").touch()
-    async with running_guard(folder, lambda _: settings, current_user(), show_question, part_of=part_of) as socket:
+    async with running_guard(
+        folder, lambda _: settings, current_user(), show_question, rules=rules, part_of=part_of
+    ) as socket:
         yield socket
 
 
@@ -82,20 +85,22 @@ async def guarding_beside(team: Team, command: str) -> AsyncGenerator[None]:
     assert section is not None, "the plugin names it only then"
     async with AsyncExitStack() as stack:
         try:
-            socket = await stack.enter_async_context(guarding(section.settings(), command))
+            socket = await stack.enter_async_context(guarding(section.settings(), section.team_rules(), command))
             click.echo(f"The guard of coding tools answers at {socket}.", err=True)
         except RemitError as error:
             click.echo(f"The guard of coding tools is not served here: {error.fault.message}.", err=True)
         yield
 
 
-async def run_guard(settings: GuardSettings) -> None:
+async def run_guard(settings: GuardSettings, rules: GuardRules) -> None:
     """Run a guard until it is told to stop."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    async with guarding(settings) as socket:
+    async with guarding(settings, rules) as socket:
         click.echo(f"The guard answers at {socket}.")
+        if rules.are_about_tools:
+            click.echo("Its rules judge each use of a tool.", err=True)
         click.echo(
             f"At most {settings.tokens:,} tokens for a session, {settings.depth} levels, {settings.at_once} sub-agents "
             f"at once. At the limit of tokens: {settings.at_limit}.\n"
@@ -162,7 +167,7 @@ def stop() -> None:
                 )
             )
         time.sleep(_LOOK_S)
-    click.echo(f"Stopped process {process}. No sub-agent starts in the tools that have the guard.")
+    click.echo(f"Stopped process {process}. In the tools that have the guard, {stopped_without(folder)}.")
 
 
 def show_question(question: Question) -> None:

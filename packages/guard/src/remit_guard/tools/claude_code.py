@@ -15,13 +15,16 @@ from remit.protocol.errors import Fault, RemitError
 from remit_guard.service import GuardService
 from remit_guard.session import GuardedAgent, GuardedSession
 from remit_guard.tokens import TokenUse, day_of, model_name
+from remit_guard.tool_use import GuardedUse
 from remit_guard.tools.coding_tool import Answering, CodingTool
 from remit_guard.tools.json_lines import (
     GrowingFile,
     ToolHook,
     count,
+    denied,
     has_hooks,
     open_file,
+    pre_tool_answer,
     settings_of,
     table,
     with_hooks,
@@ -164,9 +167,8 @@ OF_SERVERS = "mcp__"
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
-    ToolHook("PreToolUse", "Agent|Task|SendMessage", is_spawn=True),
-    ToolHook("PreToolUse", "Bash|PowerShell|Monitor", is_patient=True),
-    ToolHook("PreToolUse", "^(?!(Agent|Task|SendMessage|Bash|PowerShell|Monitor)$).*"),
+    ToolHook("PreToolUse", "Agent|Task|SendMessage", kind="spawn"),
+    ToolHook("PreToolUse", "^(?!(Agent|Task|SendMessage)$).*", kind="tool"),
     ToolHook("PostToolUse", "Agent|Task|SendMessage"),
     ToolHook("SubagentStart"),
     ToolHook("SubagentStop"),
@@ -199,7 +201,7 @@ class ClaudeCode(CodingTool):
         return written(without_hooks(settings_of(text), folder))
 
     def is_in(self, text: str, folder: Path) -> bool:
-        return has_hooks(text, folder, HOOKS)
+        return has_hooks(text, folder, TOOL, HOOKS)
 
     def obstacle(self, path: Path, folder: Path) -> str:  # noqa: ARG002 - it holds for all hooks
         for each in (path, path.with_name("settings.json"), self.path(None)):
@@ -266,7 +268,7 @@ class ClaudeCodeHooks:
             take_up=lambda new: self._take_up(new, event),
         )
         if isinstance(session, Fault):
-            return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
+            return denied(session.message) if event.hook_event_name == "PreToolUse" else {}
         if event.agent_id and event.agent_id not in session.agents and event.hook_event_name != "SubagentStart":
             session.bind(self._noted_request(event), event.agent_id)  # the hook of its start was lost
         match event.hook_event_name:
@@ -313,23 +315,27 @@ class ClaudeCodeHooks:
         transcript = self._transcript(event)
         await transcript.read_up_to(event.tool_use_id)
         if not transcript.is_there:
-            return _denied(_NO_TRANSCRIPT)
+            return denied(_NO_TRANSCRIPT)
         self._count_all(session)
         request = event.tool_use_id or uuid4().hex
         refused = await self._service.spawn(session, self._parent(session, event), request, kind, title, task)
-        return {} if refused is None else _denied(refused)
+        return {} if refused is None else denied(refused)
 
     async def _go_on(self, session: GuardedSession, event: HookEvent) -> dict[str, Any]:
         """Let an agent use a tool, unless its tokens or its time are over."""
         self._count(session, event)
         agent = self._agent(session, event)
         if agent is session.root or not agent.stopped:
-            if event.tool_name in EDITING or event.tool_name.startswith(OF_SERVERS):
-                session.note_change(event.tool_name)
-            command = event.tool_input.get("command") if event.tool_name in SHELLS else None
-            refused = await session.refusal_of_command(command) if isinstance(command, str) else None
-            return {} if refused is None else _denied(refused)
-        return _denied(agent.stopped) | {"continue": False, "stopReason": agent.stopped}
+            name, command = event.tool_name, event.tool_input.get("command")
+            use = GuardedUse(
+                id=event.tool_use_id,
+                tool=name,
+                arguments=event.tool_input,
+                command=command if name in SHELLS and isinstance(command, str) else "",
+                changes=name in (*SHELLS, *EDITING) or name.startswith(OF_SERVERS),
+            )
+            return pre_tool_answer(await session.permit(agent, use))
+        return denied(agent.stopped) | {"continue": False, "stopReason": agent.stopped}
 
     def _started(self, session: GuardedSession, event: HookEvent) -> None:
         """Learn the id of a sub-agent from what its start returned, if its first hook did not tell."""
@@ -443,13 +449,3 @@ class ClaudeCodeHooks:
 def _recipient(event: HookEvent) -> str:
     """Return the agent that a message is for, as the tool has found it by its name."""
     return str(event.tool_input.get("recipient") or event.tool_input.get("to") or "")
-
-
-def _denied(sentence: str) -> dict[str, Any]:
-    return {
-        "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
-            "permissionDecision": "deny",
-            "permissionDecisionReason": f"Remit: {sentence}",
-        }
-    }

@@ -20,13 +20,16 @@ from remit_guard.places import script_of
 from remit_guard.service import GuardService
 from remit_guard.session import GuardedAgent, GuardedSession
 from remit_guard.tokens import TokenUse, day_of, model_name
+from remit_guard.tool_use import GuardedUse
 from remit_guard.tools.coding_tool import Answering, CodingTool
 from remit_guard.tools.json_lines import (
     GrowingFile,
     ToolHook,
     count,
+    denied,
     has_hooks,
     open_file,
+    pre_tool_answer,
     settings_of,
     table,
     with_hooks,
@@ -248,9 +251,9 @@ _START = f"({'|'.join(STARTING)})$"
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("UserPromptSubmit"),
-    ToolHook("PreToolUse", _START, is_spawn=True),
-    # Patterns know no negation: a start is told twice, and answered once. A person may be asked about a command.
-    ToolHook("PreToolUse", "*", is_patient=True),
+    ToolHook("PreToolUse", _START, kind="spawn"),
+    # Patterns know no negation: a start is told twice, and answered once.
+    ToolHook("PreToolUse", "*", kind="tool"),
     ToolHook("PostToolUse", _START),
     ToolHook("SubagentStart"),
     ToolHook("SubagentStop"),
@@ -286,7 +289,7 @@ class Codex(CodingTool):
         return written(without_hooks(settings_of(text), folder))
 
     def is_in(self, text: str, folder: Path) -> bool:
-        return has_hooks(text, folder, HOOKS)
+        return has_hooks(text, folder, TOOL, HOOKS)
 
     def obstacle(self, path: Path, folder: Path) -> str:
         settings, project = _home() / "config.toml", path.parent.parent
@@ -389,7 +392,7 @@ class CodexHooks:
             folder=event.cwd,
         )
         if isinstance(session, Fault):
-            return _denied(session.message) if event.hook_event_name == "PreToolUse" else {}
+            return denied(session.message) if event.hook_event_name == "PreToolUse" else {}
         if event.session_id not in self._trees:
             self._trees[event.session_id] = ThreadTree()
             self._take_up(session, event)
@@ -427,7 +430,7 @@ class CodexHooks:
     async def _decide(self, session: GuardedSession, event: CodexEvent, call: str) -> dict[str, Any]:
         rollout = self._rollout(event)
         if rollout is None:
-            return _denied(_NO_TRANSCRIPT)
+            return denied(_NO_TRANSCRIPT)
         await rollout.read_up_to(event.tool_use_id)
         self._count_all(session)
         given = table(event.tool_input)
@@ -435,7 +438,7 @@ class CodexHooks:
             refused = await self._wake(session, event, call, str(given["target"]), _task(given))
         else:
             refused = await self._spawn(session, event, call, given)
-        return {} if refused is None else _denied(refused)
+        return {} if refused is None else denied(refused)
 
     async def _spawn(self, session: GuardedSession, event: CodexEvent, call: str, given: dict[str, Any]) -> str | None:
         calls = self._trees[session.name].calls
@@ -485,12 +488,17 @@ class CodexHooks:
         self._count(session, event)
         agent = self._agent(session, event)
         if agent is not session.root and agent.stopped:
-            return _denied(agent.stopped)
-        if event.tool_name == EDITING or event.tool_name.startswith(OF_SERVERS):
-            session.note_change(event.tool_name)
-        command = table(event.tool_input).get("command") if event.tool_name == SHELL else None
-        refused = await session.refusal_of_command(command) if isinstance(command, str) else None
-        return {} if refused is None else _denied(refused)
+            return denied(agent.stopped)
+        name, given = event.tool_name, event.tool_input
+        command = table(given).get("command") if name == SHELL else None
+        use = GuardedUse(
+            id=event.tool_use_id,
+            tool=name,
+            arguments=table(given),
+            command=command if isinstance(command, str) else "",
+            changes=name in (SHELL, EDITING) or name.startswith(OF_SERVERS),
+        )
+        return pre_tool_answer(await session.permit(agent, use))
 
     def _started(self, session: GuardedSession, event: CodexEvent) -> None:
         self._count(session, event)
@@ -583,13 +591,3 @@ def _task(given: dict[str, Any]) -> str:
         return message
     items = given.get("items")
     return json.dumps(items, ensure_ascii=False) if items else ""
-
-
-def _denied(sentence: str) -> dict[str, Any]:
-    return {
-        "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
-            "permissionDecision": "deny",
-            "permissionDecisionReason": f"Remit: {sentence}",
-        }
-    }

@@ -13,6 +13,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit_guard.service import GuardService
 from remit_guard.session import GuardedSession
 from remit_guard.tokens import TokenUse, day_of, model_name
+from remit_guard.tool_use import GuardedUse
 from remit_guard.tools.coding_tool import Answering, CodingTool
 from remit_guard.tools.json_lines import (
     GrowingFile,
@@ -86,13 +87,14 @@ OF_SERVERS = "mcp_"
 TITLE_CHARACTERS = 100
 _COMMENT = re.compile(r'(?P<string>"(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
+# Its limits are in milliseconds.
+_SECOND = 1_000
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("BeforeAgent"),
     ToolHook("BeforeModel"),
-    ToolHook("BeforeTool", f"^{SPAWNING}$", is_spawn=True),
-    ToolHook("BeforeTool", f"^(({'|'.join(EDITING)})$|{OF_SERVERS})"),
-    ToolHook("BeforeTool", f"^{SHELL}$", is_patient=True),
+    ToolHook("BeforeTool", f"^{SPAWNING}$", kind="spawn"),
+    ToolHook("BeforeTool", f"^(?!{SPAWNING}$)", kind="tool"),
     ToolHook("AfterTool", f"^{SPAWNING}$"),
     ToolHook("AfterAgent"),
     ToolHook("SessionEnd"),
@@ -127,13 +129,14 @@ class GeminiCli(CodingTool):
                     suggestion='Remove "enabled" and "disabled" from "hooksConfig".',
                 )
             )
-        return with_hooks(text, folder, TOOL, HOOKS, second=1_000)
+        return with_hooks(text, folder, TOOL, HOOKS, second=_SECOND)
 
     def take_out(self, text: str, folder: Path) -> str | None:
         return written(without_hooks(settings_of(text), folder))
 
     def is_in(self, text: str, folder: Path) -> bool:
-        return has_hooks(text, folder, HOOKS) and _runs_hooks(settings_of(_without_comments(text)), folder)
+        plain = _without_comments(text)
+        return has_hooks(plain, folder, TOOL, HOOKS, second=_SECOND) and _runs_hooks(settings_of(plain), folder)
 
     def answering(self, service: GuardService, user: str) -> Answering:
         hooks = GeminiCliHooks(service, user)
@@ -168,11 +171,10 @@ class GeminiRequest(Struct, frozen=True):
 
 
 class GeminiToolInput(Struct, frozen=True):
-    """What the tools are given that start a sub-agent, or run a command."""
+    """What the tool is given that starts a sub-agent."""
 
     agent_name: str = "agent"
     prompt: str = ""
-    command: str = ""
 
 
 class GeminiEvent(Struct, frozen=True, kw_only=True):
@@ -184,13 +186,13 @@ class GeminiEvent(Struct, frozen=True, kw_only=True):
     cwd: str = ""
     prompt: str = ""
     tool_name: str = ""
-    tool_input: msgspec.Raw = msgspec.Raw(b"{}")  # a tool of a server may have other fields of the same names
+    tool_input: dict[str, Any] = {}
     llm_request: GeminiRequest = GeminiRequest()
     reason: str = ""
 
     def given(self) -> GeminiToolInput:
-        """Return what a tool of Gemini CLI is given."""
-        return msgspec.json.decode(self.tool_input, type=GeminiToolInput)
+        """Return what the tool is given that starts a sub-agent."""
+        return msgspec.convert(self.tool_input, GeminiToolInput)
 
 
 class GeminiSubagents:
@@ -252,13 +254,10 @@ class GeminiCliHooks:
         agents = self._sessions.setdefault(name, GeminiSubagents())
         agents.count(session, Path(event.transcript_path))
         match event.hook_event_name:
-            case "BeforeTool" if event.tool_name == SHELL:
-                refused = await session.refusal_of_command(event.given().command)
-                return {} if refused is None else _denied(refused)
-            case "BeforeTool" if event.tool_name in EDITING or event.tool_name.startswith(OF_SERVERS):
-                session.note_change(event.tool_name)
-            case "BeforeTool":
+            case "BeforeTool" if event.tool_name == SPAWNING:
                 return await self._spawn(session, agents, event.given())
+            case "BeforeTool":
+                return await self._use(session, event)
             case "BeforeModel":
                 agent = session.agents.get(agents.asking(event.llm_request))
                 return {} if agent is None or not agent.stopped else _denied(agent.stopped)
@@ -282,6 +281,22 @@ class GeminiCliHooks:
         session.bind(name, name)
         agents.add(name, given)
         return {}
+
+    async def _use(self, session: GuardedSession, event: GeminiEvent) -> dict[str, Any]:
+        """Judge the use of another tool; the tool does not tell whose it is, so it is the session's."""
+        name, command = event.tool_name, event.tool_input.get("command")
+        use = GuardedUse(
+            tool=name,
+            arguments=event.tool_input,
+            command=command if name == SHELL and isinstance(command, str) else "",
+            changes=name in (SHELL, *EDITING) or name.startswith(OF_SERVERS),
+        )
+        verdict = await session.permit(session.root, use)
+        if verdict.refused:
+            return _denied(verdict.refused)
+        if verdict.arguments is None:
+            return {}
+        return {"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": verdict.arguments}}
 
     def _ended(self, session: GuardedSession, name: str) -> dict[str, Any]:
         session.end(name, "")

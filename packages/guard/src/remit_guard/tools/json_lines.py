@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit_guard.places import script_of
+from remit_guard.tool_use import UseVerdict
 
 
 class GrowingFile:
@@ -91,10 +92,9 @@ class ToolHook(Struct, frozen=True):
     event: str
     matcher: str = ""
     """The tools of the agent that it is for; empty: it is not about a tool."""
-    is_spawn: bool = False
-    """Whether nothing may start without an answer."""
-    is_patient: bool = False
-    """Whether a person may be asked; the tool goes on if the guard does not run."""
+    kind: Literal["meter", "spawn", "tool"] = "meter"
+    """What happens without an answer: with `meter` the tool goes on, with `spawn` nothing starts, and with `tool` the
+    tool goes on unless the team has rules about tools. A person may be asked about the last two."""
     # An answer that is late changes nothing here.
     seconds: int = 10
     """How long the tool waits for a hook that only meters."""
@@ -108,10 +108,10 @@ def with_hooks(text: str | None, folder: Path, tool: str, hooks: tuple[ToolHook,
         if not isinstance(entries[event], list):
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, f'"hooks.{event}" in the settings is not a list'))
     for hook in hooks:
-        seconds, answer = (HOOK_S, _ANSWER_S) if hook.is_spawn or hook.is_patient else (hook.seconds, hook.seconds - 2)
+        seconds, answer = (hook.seconds, hook.seconds - 2) if hook.kind == "meter" else (HOOK_S, _ANSWER_S)
         # Tools take 2 for a refusal, and go on after anything else: a shell says 127 if the script is gone.
-        mode = f"spawn {answer} || exit 2" if hook.is_spawn else f"meter {answer}"
-        command = f"{_called(folder)} {tool} {mode}"
+        refusing = " || exit 2" if hook.kind == "spawn" else ""
+        command = f"{_called(folder)} {tool} {hook.kind} {answer}{refusing}"
         entry: dict[str, Any] = {"hooks": [{"type": "command", "command": command, "timeout": seconds * second}]}
         entries.setdefault(hook.event, []).append({"matcher": hook.matcher, **entry} if hook.matcher else entry)
     return written(settings)
@@ -146,9 +146,14 @@ def _called(folder: Path) -> str:
     return shlex.quote(str(script_of(folder)))
 
 
-def has_hooks(text: str, folder: Path, hooks: tuple[ToolHook, ...]) -> bool:
-    """Return whether settings name the script for every hook; letters that are not ASCII may be escaped in them."""
-    return sum(text.count(each) for each in forms(_called(folder))) >= len(hooks)
+def has_hooks(text: str, folder: Path, tool: str, hooks: tuple[ToolHook, ...], *, second: int = 1) -> bool:
+    """Return whether settings have every hook as this version puts it in."""
+    try:
+        there = table(settings_of(text).get("hooks"))
+    except RemitError:
+        return False
+    wanted = table(settings_of(with_hooks(None, folder, tool, hooks, second=second)).get("hooks"))
+    return all(entry in (there.get(event) or ()) for event, entries in wanted.items() for entry in entries)
 
 
 def forms(text: str) -> set[str]:
@@ -180,3 +185,22 @@ def settings_of(text: str | None) -> dict[str, Any]:
 def written(settings: dict[str, Any]) -> str:
     """Return settings as the text of their file."""
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+def pre_tool_answer(verdict: UseVerdict) -> dict[str, Any]:
+    """Return the answer to a hook of Claude Code or Codex before a tool is used."""
+    if verdict.refused:
+        return denied(verdict.refused)
+    if verdict.arguments is None:
+        return {}
+    # A person has seen these arguments, and approved them.
+    return _before_tool(permissionDecision="allow", updatedInput=verdict.arguments)
+
+
+def denied(sentence: str) -> dict[str, Any]:
+    """Return the answer to such a hook that refuses the tool."""
+    return _before_tool(permissionDecision="deny", permissionDecisionReason=f"Remit: {sentence}")
+
+
+def _before_tool(**decision: Any) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}

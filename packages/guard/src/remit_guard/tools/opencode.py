@@ -11,14 +11,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.protocol.errors import Fault
-from remit_guard.places import socket_of
+from remit_guard.places import judged_of, socket_of
 from remit_guard.service import GuardService
 from remit_guard.session import GuardedAgent, GuardedSession
 from remit_guard.tokens import TokenUse, day_of
+from remit_guard.tool_use import GuardedUse
 from remit_guard.tools.coding_tool import Answering, CodingTool
 
 TOOL = "opencode"
 PLUGIN = "remit-guard.js"
+SHELL = "bash"
+# Its tools that change nothing; those of MCP servers may change anything, and have no mark in their names.
+READING = frozenset(
+    {"codesearch", "glob", "grep", "invalid", "list", "lsp", "question", "read", "skill", "todoread", "todowrite"}
+    | {"webfetch", "websearch"}
+)
 
 
 class OpenCode(CodingTool):
@@ -38,6 +45,7 @@ class OpenCode(CodingTool):
 
     def put_in(self, text: str | None, folder: Path) -> str:  # noqa: ARG002 - the file is ours alone
         plugin = files("remit_guard.tools").joinpath("opencode_plugin.js").read_text(encoding="utf-8")
+        plugin = plugin.replace('"@JUDGED@"', json.dumps(str(judged_of(folder))))
         return plugin.replace('"@SOCKET@"', json.dumps(str(socket_of(folder))))
 
     def take_out(self, text: str, folder: Path) -> str | None:  # noqa: ARG002 - whoever changed it may want it
@@ -54,7 +62,7 @@ class OpenCode(CodingTool):
 class PluginEvent(Struct, frozen=True, kw_only=True):
     """What the plugin tells; which fields are set depends on `event`."""
 
-    event: Literal["call", "created", "deleted", "edit", "ended", "idle", "message", "shell", "spawn"]
+    event: Literal["call", "created", "deleted", "ended", "idle", "message", "spawn", "tool"]
     session: str
     """A session of OpenCode: each sub-agent has one of its own."""
     root: str = ""
@@ -72,7 +80,8 @@ class PluginEvent(Struct, frozen=True, kw_only=True):
     task: str = ""
     resumes: str = ""
     """The session of a sub-agent that is to go on, where no new one is wanted."""
-    command: str = ""
+    tool: str = ""
+    arguments: dict[str, Any] = {}
 
 
 class OpenCodeEvents:
@@ -108,7 +117,7 @@ class OpenCodeEvents:
         answer = await self._answer(session, event)
         if root not in self._untold:
             return answer
-        if event.event not in ("shell", "spawn"):  # the plugin tells what was spent after events that only meter
+        if event.event not in ("spawn", "tool"):  # the plugin tells what was spent after events that only meter
             self._untold.discard(root)
         return {**answer, "is_new": True}
 
@@ -124,10 +133,8 @@ class OpenCodeEvents:
                 )
             case "call":
                 return {"stopped": "" if agent is session.root else agent.stopped}
-            case "edit":
-                session.note_change("edit")
-            case "shell":
-                return {"refused": await session.refusal_of_command(event.command) or ""}
+            case "tool":
+                return await self._use(session, agent, event)
             case "spawn":
                 return await self._spawn(session, agent, event)
             case "idle" | "deleted" | "ended":
@@ -136,6 +143,19 @@ class OpenCodeEvents:
                     session.bind(call, call)
                     session.end(call, "It did not start.")
         return {}
+
+    async def _use(self, session: GuardedSession, agent: GuardedAgent, event: PluginEvent) -> dict[str, Any]:
+        command = event.arguments.get("command")
+        use = GuardedUse(
+            id=event.call,
+            tool=event.tool,
+            arguments=event.arguments,
+            command=command if event.tool == SHELL and isinstance(command, str) else "",
+            changes=event.tool not in READING,
+        )
+        verdict = await session.permit(agent, use)
+        changed = {} if verdict.arguments is None else {"arguments": verdict.arguments}
+        return {"refused": verdict.refused, **changed}
 
     async def _spawn(self, session: GuardedSession, agent: GuardedAgent, event: PluginEvent) -> dict[str, Any]:
         if event.call in self._calls.get(event.session, ()):  # the plugin is there for the user and for the project

@@ -1,12 +1,15 @@
-// Tells the guard of Remit what the agents of OpenCode do, and asks it before one of them starts another.
+// Tells the guard of Remit what the agents of OpenCode do, and asks it before one uses a tool or starts another.
 // Written by `remit guard opencode`; `remit guard opencode --undo` removes it.
+import { existsSync } from "node:fs";
+
 const SOCKET = "@SOCKET@";
+// This file is there while the team has rules about tools.
+const JUDGED = "@JUDGED@";
 const SILENT = "the guard does not answer, so no sub-agent may start. To start it: remit guard serve";
+const UNJUDGED = "the guard does not answer, and the team has rules about tools. To start it: remit guard serve";
 // A person may take an hour to answer.
 const ANSWER_MS = 3_540_000;
 const METER_MS = 8_000;
-// The tools that change files.
-const EDITING = ["edit", "write", "patch", "apply_patch"];
 
 async function send(event, limit) {
   const reply = await fetch("http://guard/hooks/opencode", {
@@ -85,13 +88,16 @@ export const RemitGuard = async ({ client, directory }) => {
       throw new Error(`Remit: ${stopped}`);
     },
     "tool.execute.before": async ({ tool, sessionID: session, callID: call }, { args }) => {
-      if (tool === "bash") {
-        const shell = { event: "shell", session, command: String(args.command ?? "") };
-        const { refused } = await tell(shell, ANSWER_MS).catch(() => ({}));
+      if (tool !== "task") {
+        const silent = { refused: existsSync(JUDGED) ? UNJUDGED : "" };
+        const use = { event: "tool", session, call, tool, arguments: args ?? {} };
+        const { refused, arguments: changed } = await tell(use, ANSWER_MS).catch(() => silent);
         if (refused) throw new Error(`Remit: ${refused}`);
+        if (!changed) return;
+        for (const name of Object.keys(args)) delete args[name];
+        Object.assign(args, changed);
+        return;
       }
-      if (EDITING.includes(tool)) await meter({ event: "edit", session });
-      if (tool !== "task") return;
       await meter({ event: "call", session }); // so that the guard knows what was spent
       const about = { kind: args.subagent_type ?? "general", title: args.description ?? "", task: args.prompt ?? "" };
       const spawn = { event: "spawn", session, call, resumes: args.task_id ?? "", ...about };
