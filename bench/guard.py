@@ -46,8 +46,9 @@ async def _measure(folder: Path) -> list[Figure]:
         return done
 
     def meter() -> object:
-        body = event("PreToolUse", tool_name="Bash", tool_use_id="t", tool_input={})
-        return subprocess.run([script, "claude-code", "meter", "8"], input=body, check=True, capture_output=True)
+        used = {"tool_name": "Bash", "tool_use_id": f"t{next(number)}", "tool_input": {"command": "ls"}}
+        body = event("PreToolUse", **used)
+        return subprocess.run([script, "claude-code", "tool", "60"], input=body, check=True, capture_output=True)
 
     # Gemini CLI tells the whole request before each call of its model: a long conversation, and what it read.
     long_request = event("BeforeModel", llm_request={"messages": [{"role": "user", "content": "x" * 5_000}] * 100})

@@ -1,15 +1,27 @@
 """The guard as a process: in the background, alone, and started by the system."""
 
 import asyncio
+import json
+import signal
 import socket
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientError, ClientSession, UnixConnector
 
 from claude_hooks import ClaudeCodeHooking, guarding, record
-from command_line import remit
+from command_line import document, remit
 from guard_desk import Desk
+from remit.runtime.approvers import decide
+from remit.runtime.ports import Decision
+from remit_guard import daemon
+from remit_guard.install import install
+from remit_guard.settings import GuardSettings
+from remit_guard.tools.claude_code import ClaudeCode
 
 
 def test_it_runs_in_the_background_once_and_is_stopped(tmp_path: Path) -> None:
@@ -111,3 +123,59 @@ async def test_questions_of_a_guard_that_was_killed_wait_no_longer(tmp_path: Pat
             assert len(await store.pending()) == 1
     async with guarding(tmp_path), record(tmp_path) as store:
         assert await store.pending() == []
+
+
+@contextmanager
+def asked(tmp_path: Path, desk: Desk) -> Generator[subprocess.Popen[bytes]]:
+    """Have a hook of the tool wait for a person."""
+    install(ClaudeCode(), tmp_path / "settings.json", tmp_path / "guard")
+    script = tmp_path / "guard" / "hook.sh"
+    script.write_text(script.read_text().replace("--speed-time 60", "--speed-time 2"))
+    given = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "claude -p x"}}
+    event = {"session_id": "s-1", "hook_event_name": "PreToolUse", "transcript_path": str(tmp_path / "s-1.jsonl")}
+    hook = subprocess.Popen(
+        [script, "claude-code", "spawn", "3000"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert hook.stdin is not None
+    hook.stdin.write(json.dumps({**event, **given}).encode())
+    hook.stdin.close()
+    hook.stdin = None
+    while not document("pending", "list", "--store", desk.store, folder=tmp_path)["questions"]:
+        assert hook.poll() is None
+        time.sleep(0.1)
+    yield hook
+    hook.wait()
+
+
+def test_a_hook_waits_for_a_person_and_not_for_a_guard_that_hangs(tmp_path: Path) -> None:
+    """Its patience is for silence: the guard is heard while it asks, and its answer is the same after a while."""
+    desk = Desk(tmp_path)
+    with desk.guard(shell="ask", notify="false") as guard, asked(tmp_path, desk) as hook:
+        guard.send_signal(signal.SIGSTOP)
+        _, error = hook.communicate()
+        guard.send_signal(signal.SIGCONT)
+        assert hook.returncode == 2
+        assert b"the guard does not answer, so no sub-agent may start" in error
+
+
+async def test_an_answer_after_a_while_is_that_of_the_person_and_one_that_breaks_off_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "BEAT_S", 0.05)
+    given = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "claude -p x"}}
+    event = {"session_id": "s-1", "hook_event_name": "PreToolUse", "transcript_path": str(tmp_path / "s-1.jsonl")}
+    connector = UnixConnector(path=str(tmp_path / "guard" / "guard.sock"))
+    async with ClientSession("http://guard", connector=connector) as web:
+        async with guarding(tmp_path, GuardSettings(shell="ask", notify=False)), record(tmp_path) as store:
+            async with web.post("/hooks/claude-code", json={**event, **given}) as reply:
+                assert await reply.content.readexactly(2 * len(daemon.BEAT)) == 2 * daemon.BEAT
+                (question,) = await store.pending()
+                await decide(store, question.id, Decision(agreed=False, by="ada"))
+                answer = json.loads(await reply.read())
+            assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+            late = await web.post("/hooks/claude-code", json={**event, **given, "tool_use_id": "u"})
+        with pytest.raises(ClientError):
+            await late.read()

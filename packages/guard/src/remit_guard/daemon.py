@@ -158,6 +158,11 @@ STOP_S = 5
 APPROVAL_MS = 55 * 60_000
 # How often a hook that was given up is looked at: it may come to ask a person only then.
 LEFT_S = 1
+# A hook that waits for a person hears from the guard this often, and gives a guard up that it hears nothing of.
+BEAT_S = 10
+# JSON may begin with spaces. They are more than a byte for each second, the least that `curl` takes for an answer.
+BEAT = b" " * 64
+_JSON = (b"content-type", b"application/json")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -206,8 +211,15 @@ class GuardApp:
         answering = asyncio.create_task(self._answer(scope["method"], scope["path"], await _body(receive)))
         self._answering.add(answering)
         leaving = asyncio.create_task(_wait_for_disconnect(receive))
+        begun = False
         try:
-            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, leaving}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            while not (answering.done() or leaving.done()):
+                if not begun:
+                    begun = True
+                    await send({"type": "http.response.start", "status": 200, "headers": [_JSON]})
+                await send({"type": "http.response.body", "body": BEAT, "more_body": True})
+                await asyncio.wait({answering, leaving}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
             while not answering.done():
                 # The tool has given the hook up. What it told is noted all the same, but nobody needs to be asked.
                 if self._service.is_asking(answering):
@@ -218,8 +230,11 @@ class GuardApp:
             answering.cancel()
             self._answering.discard(answering)
         status, body = (503, b'{"error": "the guard is stopped"}') if answering.cancelled() else answering.result()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if not begun:
+            headers = [_JSON, (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+        elif status != 200:
+            return  # an answer that breaks off is none
         await send({"type": "http.response.body", "body": body})
 
     def stop(self) -> None:

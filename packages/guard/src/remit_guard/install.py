@@ -22,9 +22,10 @@ SCRIPT = """\
 # Asks the guard of Remit. With "spawn", nothing starts without its answer; with "meter", the tool goes on; with "tool",
 # it goes on unless the team has rules about tools.
 # --disable: a ~/.curlrc could change or drop the answer, and tools take what they cannot read for a yes.
-answer=$(curl --disable --silent --fail --max-time "$3" --unix-socket {socket} \\
+# --speed-time: while a person is asked, the guard sends spaces; one that hangs sends nothing.
+answer=$(curl --disable --silent --fail --max-time "$3" --speed-limit 1 --speed-time 60 --unix-socket {socket} \\
   --header 'Content-Type: application/json' --data-binary @- "http://guard/hooks/$1") &&
-  {{ printf '%s' "$answer"; exit 0; }}
+  {{ printf '%s' "${{answer#"${{answer%%[! ]*}}"}}"; exit 0; }}
 code=$?
 case $2 in
   spawn) what='no sub-agent may start' ;;

@@ -7,20 +7,35 @@ const SOCKET = "@SOCKET@";
 const JUDGED = "@JUDGED@";
 const SILENT = "the guard does not answer, so no sub-agent may start. To start it: remit guard serve";
 const UNJUDGED = "the guard does not answer, and the team has rules about tools. To start it: remit guard serve";
-// A person may take an hour to answer.
+// A person may take an hour to answer. Meanwhile the guard sends spaces; one that hangs sends nothing.
 const ANSWER_MS = 3_540_000;
+const SILENCE_MS = 60_000;
 const METER_MS = 8_000;
 
 async function send(event, limit) {
-  const reply = await fetch("http://guard/hooks/opencode", {
-    unix: SOCKET,
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(event),
-    signal: AbortSignal.timeout(limit),
-  });
-  if (!reply.ok) throw new Error(`the guard answered ${reply.status}`);
-  return reply.json();
+  const silent = new AbortController();
+  const giveUp = () => silent.abort(new Error("the guard does not answer"));
+  let silence = setTimeout(giveUp, SILENCE_MS);
+  try {
+    const reply = await fetch("http://guard/hooks/opencode", {
+      unix: SOCKET,
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(event),
+      signal: AbortSignal.any([silent.signal, AbortSignal.timeout(limit)]),
+    });
+    if (!reply.ok) throw new Error(`the guard answered ${reply.status}`);
+    const decoder = new TextDecoder();
+    let text = "";
+    for await (const part of reply.body) {
+      clearTimeout(silence);
+      silence = setTimeout(giveUp, SILENCE_MS);
+      text += decoder.decode(part, { stream: true });
+    }
+    return JSON.parse(text);
+  } finally {
+    clearTimeout(silence);
+  }
 }
 
 function spent({ input = 0, output = 0, reasoning = 0, cache = {} }) {
