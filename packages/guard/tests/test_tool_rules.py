@@ -87,6 +87,24 @@ async def test_a_rule_refuses_the_use_of_a_tool_by_its_arguments_and_its_agent(t
     ]
 
 
+def test_what_rules_say_is_explained_and_nothing_runs(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").write_text(RULES)
+    for agent, tool, arguments, code, said in (
+        ("claude-code", "Bash", {"command": "rm -rf shop"}, 4, "refused: nothing is deleted like that\n"),
+        ("Explore", "WebFetch", {}, 0, "allowed\n"),
+        ("general-purpose", "WebFetch", {}, 4, "refused: the team does not let general-purpose use WebFetch\n"),
+        (
+            "claude-code",
+            "mcp__bank__pay",
+            {"amount": 900},
+            4,
+            "a person is asked: May claude-code use mcp__bank__pay?\n",
+        ),
+    ):
+        done = remit("guard", "explain", agent, tool, "--input", json.dumps(arguments), folder=tmp_path)
+        assert (done.returncode, done.stdout) == (code, said), done.stderr
+
+
 @pytest.mark.parametrize("agreed", [True, False])
 async def test_a_person_is_asked_once_and_may_change_the_arguments(tmp_path: Path, agreed: bool) -> None:
     """Hooks in the files of the user and of the project tell of the same use."""

@@ -171,6 +171,52 @@ def serve(detach: bool, installs: bool, prints: bool, team_file: Path | None, ov
 
 
 @guard.command()
+@click.argument("agent")
+@click.argument("tool")
+@click.option("--input", "given", metavar="JSON", default="{}", help="Arguments: JSON, @FILE, or - for stdin.")
+@team_options
+def explain(agent: str, tool: str, given: str, team_file: Path | None, overrides: tuple[str, ...]) -> None:
+    """Explain what `[[guard.rules]]` say about the use of TOOL by AGENT. Nothing runs or is recorded.
+
+    AGENT is a coding tool, as `claude-code`, or a kind of its sub-agents. The exit code is 0 if the use would be
+    allowed, 4 if a person would be asked first, and otherwise that of the refusal.
+
+    \b
+    Example:
+      remit guard explain claude-code Bash --input '{"command": "git push --force"}'
+    """
+    from remit.policy.guards import judge
+    from remit.policy.verdict import Ask, Facts, Refuse
+    from remit.protocol.envelope import VERSION, Request
+    from remit.protocol.errors import TABLE, Code
+    from remit.protocol.remit import Remit
+    from remit.runtime.brief import as_arguments
+    from remit_cli.drive.order import read_task
+    from remit_cli.places import current_user
+
+    _, arguments = read_task(None, given, None)
+    remit = Remit(user=current_user(), depth=0, max_depth=0, time_ms=0, tokens=0)
+    request = Request(
+        version=VERSION,
+        id="explained",
+        origin=agent,
+        target=tool,
+        remit=remit,
+        input=as_arguments(tool, arguments),
+        act="tool",
+    )
+    match judge(request, Facts(target=None), _order(team_file, overrides).rules.tool_guards):
+        case Refuse(fault=why):
+            print_text(f"refused: {why.message}")
+            raise SystemExit(TABLE[why.code].exit_code)
+        case Ask(question=question):
+            print_text(f"a person is asked: {question}")
+            raise SystemExit(TABLE[Code.APPROVAL_DECLINED].exit_code)
+        case _:
+            print_text("allowed")
+
+
+@guard.command()
 def stop() -> None:
     """Stop the guard: no sub-agent starts any more in the tools that have it, and no tool is used if it has rules.
 
