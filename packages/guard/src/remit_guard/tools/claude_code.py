@@ -16,20 +16,16 @@ from remit_guard.service import GuardService
 from remit_guard.session import GuardedAgent, GuardedSession
 from remit_guard.tokens import TokenUse, day_of, model_name
 from remit_guard.tool_use import GuardedUse
-from remit_guard.tools.coding_tool import Answering, CodingTool
+from remit_guard.tools.coding_tool import Answering, HookedTool
 from remit_guard.tools.json_lines import (
     GrowingFile,
     ToolHook,
     count,
     denied,
-    has_hooks,
     open_file,
     pre_tool_answer,
     settings_of,
     table,
-    with_hooks,
-    without_hooks,
-    written,
 )
 
 # The tool writes a message 30 to 90 ms after its hooks run.
@@ -177,10 +173,11 @@ HOOKS = (
 )
 
 
-class ClaudeCode(CodingTool):
+class ClaudeCode(HookedTool):
     """Claude Code: hooks in its settings."""
 
     name = TOOL
+    hooks = HOOKS
     title = "Claude Code"
     command = "claude"
     tried = ("2.1.326",)
@@ -189,19 +186,6 @@ class ClaudeCode(CodingTool):
         if project is not None:
             return project / ".claude" / "settings.local.json"
         return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "settings.json"
-
-    def changes(self, path: Path) -> str:
-        events = ", ".join(dict.fromkeys(hook.event for hook in HOOKS))
-        return f"This adds hooks to {path}: {events}.\nThey ask the guard by curl."
-
-    def put_in(self, text: str | None, folder: Path) -> str:
-        return with_hooks(text, folder, TOOL, HOOKS)
-
-    def take_out(self, text: str, folder: Path) -> str | None:
-        return written(without_hooks(settings_of(text), folder))
-
-    def is_in(self, text: str, folder: Path) -> bool:
-        return has_hooks(text, folder, TOOL, HOOKS)
 
     def obstacle(self, path: Path, folder: Path) -> str:  # noqa: ARG002 - it holds for all hooks
         for each in (path, path.with_name("settings.json"), self.path(None)):

@@ -21,20 +21,16 @@ from remit_guard.service import GuardService
 from remit_guard.session import GuardedAgent, GuardedSession
 from remit_guard.tokens import TokenUse, day_of, model_name
 from remit_guard.tool_use import GuardedUse
-from remit_guard.tools.coding_tool import Answering, CodingTool
+from remit_guard.tools.coding_tool import Answering, HookedTool
 from remit_guard.tools.json_lines import (
     GrowingFile,
     ToolHook,
     count,
     denied,
-    has_hooks,
     open_file,
     pre_tool_answer,
     settings_of,
     table,
-    with_hooks,
-    without_hooks,
-    written,
 )
 
 
@@ -263,10 +259,11 @@ HOOKS = (
 )
 
 
-class Codex(CodingTool):
+class Codex(HookedTool):
     """Codex: hooks in a file of its own, which its user has to trust."""
 
     name = TOOL
+    hooks = HOOKS
     title = "Codex"
     tried = ("0.169.0",)
 
@@ -274,22 +271,12 @@ class Codex(CodingTool):
         return (_home() if project is None else project / ".codex") / "hooks.json"
 
     def changes(self, path: Path) -> str:
-        events = ", ".join(dict.fromkeys(hook.event for hook in HOOKS))
         shared = "" if path.parent == _home() else "\nThe file belongs to the project: whoever has the project gets it."
         return (
-            f"This adds hooks to {path}: {events}.\nThey ask the guard by curl.{shared}\n"
+            f"{super().changes(path)}{shared}\n"
             "Codex runs them only when you have trusted them: start `codex`, and choose "
             "“Trust all and continue”, or type /hooks. Until then it leaves them out without a word."
         )
-
-    def put_in(self, text: str | None, folder: Path) -> str:
-        return with_hooks(text, folder, TOOL, HOOKS)
-
-    def take_out(self, text: str, folder: Path) -> str | None:
-        return written(without_hooks(settings_of(text), folder))
-
-    def is_in(self, text: str, folder: Path) -> bool:
-        return has_hooks(text, folder, TOOL, HOOKS)
 
     def obstacle(self, path: Path, folder: Path) -> str:
         settings, project = _home() / "config.toml", path.parent.parent

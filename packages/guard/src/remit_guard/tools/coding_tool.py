@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from remit_guard.service import GuardService
+from remit_guard.tools.json_lines import ToolHook, has_hooks, settings_of, with_hooks, without_hooks, written
 
 Answering = Callable[[bytes], Awaitable[dict[str, Any]]]
 """Answers one event of a tool, as its hook or plugin sends it."""
@@ -49,3 +50,24 @@ class CodingTool(ABC):
     @abstractmethod
     def answering(self, service: GuardService, user: str) -> Answering:
         """Return what answers the events of all sessions."""
+
+
+class HookedTool(CodingTool):
+    """A coding tool that runs commands at certain events: the hooks of its settings."""
+
+    hooks: ClassVar[tuple[ToolHook, ...]]
+    second: ClassVar[int] = 1
+    """One second in the unit of its limits."""
+
+    def changes(self, path: Path) -> str:
+        events = ", ".join(dict.fromkeys(hook.event for hook in self.hooks))
+        return f"This adds hooks to {path}: {events}.\nThey ask the guard by curl."
+
+    def put_in(self, text: str | None, folder: Path) -> str:
+        return with_hooks(text, folder, self.name, self.hooks, second=self.second)
+
+    def take_out(self, text: str, folder: Path) -> str | None:
+        return written(without_hooks(settings_of(text), folder))
+
+    def is_in(self, text: str, folder: Path) -> bool:
+        return has_hooks(text, folder, self.name, self.hooks, second=self.second)

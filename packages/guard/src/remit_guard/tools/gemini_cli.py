@@ -14,17 +14,13 @@ from remit_guard.service import GuardService
 from remit_guard.session import GuardedSession
 from remit_guard.tokens import TokenUse, day_of, model_name
 from remit_guard.tool_use import GuardedUse
-from remit_guard.tools.coding_tool import Answering, CodingTool
+from remit_guard.tools.coding_tool import Answering, HookedTool
 from remit_guard.tools.json_lines import (
     GrowingFile,
     ToolHook,
     count,
-    has_hooks,
     settings_of,
     table,
-    with_hooks,
-    without_hooks,
-    written,
 )
 
 
@@ -87,8 +83,6 @@ OF_SERVERS = "mcp_"
 TITLE_CHARACTERS = 100
 _COMMENT = re.compile(r'(?P<string>"(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
-# Its limits are in milliseconds.
-_SECOND = 1_000
 HOOKS = (
     ToolHook("SessionStart"),
     ToolHook("BeforeAgent"),
@@ -101,10 +95,12 @@ HOOKS = (
 )
 
 
-class GeminiCli(CodingTool):
+class GeminiCli(HookedTool):
     """Gemini CLI: hooks in its settings."""
 
     name = TOOL
+    hooks = HOOKS
+    second = 1_000
     title = "Gemini CLI"
     command = "gemini"
     tried = ("0.61.0",)
@@ -114,11 +110,7 @@ class GeminiCli(CodingTool):
         return above / ".gemini" / "settings.json"
 
     def changes(self, path: Path) -> str:
-        events = ", ".join(dict.fromkeys(hook.event for hook in HOOKS))
-        return (
-            f"This adds hooks to {path}: {events}.\n"
-            "They ask the guard by curl. Gemini CLI runs hooks only in folders that you trust."
-        )
+        return f"{super().changes(path)} Gemini CLI runs hooks only in folders that you trust."
 
     def put_in(self, text: str | None, folder: Path) -> str:
         if not _runs_hooks(settings_of(text), folder):
@@ -129,14 +121,11 @@ class GeminiCli(CodingTool):
                     suggestion='Remove "enabled" and "disabled" from "hooksConfig".',
                 )
             )
-        return with_hooks(text, folder, TOOL, HOOKS, second=_SECOND)
-
-    def take_out(self, text: str, folder: Path) -> str | None:
-        return written(without_hooks(settings_of(text), folder))
+        return super().put_in(text, folder)
 
     def is_in(self, text: str, folder: Path) -> bool:
         plain = _without_comments(text)
-        return has_hooks(plain, folder, TOOL, HOOKS, second=_SECOND) and _runs_hooks(settings_of(plain), folder)
+        return super().is_in(plain, folder) and _runs_hooks(settings_of(plain), folder)
 
     def answering(self, service: GuardService, user: str) -> Answering:
         hooks = GeminiCliHooks(service, user)
