@@ -13,7 +13,7 @@ from remit.runtime.approvers import decide
 from remit.runtime.ports import Decision
 from remit.stores.sqlite import SqliteStore
 from remit_guard.daemon import running_guard
-from remit_guard.settings import GuardSettings
+from remit_guard.settings import NO_RULES, GuardRules, GuardSettings
 
 SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
 
@@ -115,10 +115,12 @@ class ClaudeCodeHooking:
 
 
 @asynccontextmanager
-async def guarding(folder: Path, settings: GuardSettings = SMALL) -> AsyncGenerator[ClientSession]:
+async def guarding(
+    folder: Path, settings: GuardSettings = SMALL, rules: GuardRules = NO_RULES
+) -> AsyncGenerator[ClientSession]:
     (folder / "guard").mkdir(exist_ok=True)
     async with (
-        running_guard(folder / "guard", lambda _: settings, "ada") as path,
+        running_guard(folder / "guard", lambda _: settings, "ada", rules=rules) as path,
         ClientSession("http://guard", connector=UnixConnector(path=str(path))) as web,
     ):
         yield web

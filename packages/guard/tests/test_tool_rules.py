@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,17 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, UnixConnector
+from msgspec import convert
 
 from claude_hooks import ClaudeCodeHooking, guarding, record
 from command_line import remit
 from guard_desk import Desk
 from opencode_events import OpenCodeTelling
+from remit.runtime.approvers import decide
+from remit.runtime.ports import Decision
+from remit_guard import session
 from remit_guard.install import install
+from remit_guard.section import GuardSection
 from remit_guard.settings import GuardSettings
 from remit_guard.tools.claude_code import ClaudeCode
 from waiting import eventually
@@ -85,6 +91,23 @@ async def test_a_rule_refuses_the_use_of_a_tool_by_its_arguments_and_its_agent(t
         ("claude-code", "WebFetch", False),
         ("general-purpose", "WebFetch", True),
     ]
+
+
+async def test_an_answer_is_for_one_use_even_if_another_has_the_same_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some models count their calls anew in each message."""
+    monkeypatch.setattr(session, "AGAIN_S", 0.0)
+    team = convert(tomllib.loads(RULES)["guard"], GuardSection)
+    async with guarding(tmp_path, GuardSettings(notify=False), team.team_rules()) as web, record(tmp_path) as store:
+        tool = OpenCodeTelling(web)
+        assert (await tool.use("top", "bash", "call_0", command="ls"))["refused"] == ""
+        assert "nothing is deleted" in (await tool.use("top", "bash", "call_0", command="rm -rf shop"))["refused"]
+        for _ in range(2):
+            use = asyncio.create_task(tool.use("top", "bank_pay", "call_0", to="bob", amount=900))
+            (question,) = await eventually(store.pending)
+            await decide(store, question.id, Decision(agreed=True, by="ada"))
+            assert (await use)["refused"] == ""
 
 
 def test_what_rules_say_is_explained_and_nothing_runs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ runs it, so that depth, fan-out, tokens and time are judged by the same guards a
 """
 
 import asyncio
+import hashlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from datetime import date
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
@@ -32,8 +34,9 @@ TASK_CHARACTERS = 4_000
 REPORTED_SHARE = 0.005
 # What is shown of a shell command: a few lines.
 COMMAND_CHARACTERS = 400
-# Uses of tools whose answers are kept: hooks in several files tell of one within a moment.
-MOST_USES = 100
+# For how long the answer to the use of a tool is kept: hooks in several files tell of it at the same time. Models may
+# give the same id to what they do next.
+AGAIN_S = 2.0
 
 _REPORT = "Do not go on; report what you have."
 _OVER = f"The time of this session is over, or it was cancelled. {_REPORT}"
@@ -125,8 +128,8 @@ class GuardedSession:
         """How often a person did not."""
         self._guards = guards
         """What judges each use of a tool; empty: nothing does, and each is only recorded."""
-        self._uses: dict[str, asyncio.Future[UseVerdict]] = {}
-        """What the last uses of tools were answered, by their ids."""
+        self._uses: dict[bytes, asyncio.Future[UseVerdict]] = {}
+        """What uses of tools that were just told of are answered."""
         self._days = days
         self._day_limits = settings.day_limits(project)
         self._by_day: dict[date, int] = {}
@@ -242,15 +245,17 @@ class GuardedSession:
 
     async def permit(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
         """Judge the use of a tool before it happens; a use that several hooks tell of is judged once."""
-        if (earlier := self._uses.get(use.id)) is not None:
+        if not use.id:
+            return await self._verdict(agent, use)
+        key, loop = hashlib.sha256(msgspec.json.encode((agent.kind, use))).digest(), asyncio.get_running_loop()
+        if (earlier := self._uses.get(key)) is not None:
             return await asyncio.shield(earlier)
-        mine = self._uses[use.id or uuid4().hex] = asyncio.get_running_loop().create_future()
-        while len(self._uses) > MOST_USES:
-            del self._uses[next(iter(self._uses))]
+        mine = self._uses[key] = loop.create_future()
         try:
             mine.set_result(await self._verdict(agent, use))
         finally:
             mine.cancel()  # if there was no answer
+            loop.call_later(AGAIN_S, self._uses.pop, key, None)
         return mine.result()
 
     async def _verdict(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
