@@ -20,7 +20,7 @@ SOURCE = ".source"
 TROUBLE = ".trouble"
 """The file that says why an editable install has no console, or an old one."""
 
-# Some hundred packages from a registry; on a busy machine the type check takes longest.
+# Some hundred packages from a registry, on a busy machine.
 SECONDS = 900
 # What npm says if there is no registry for it.
 UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "network")
