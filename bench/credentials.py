@@ -11,9 +11,9 @@ from hashlib import sha256
 from biscuit_auth import Biscuit, PublicKey
 
 from harness import Figure, at_most, best_of, best_of_each, cpu_seconds, main, sized, timed
+from remit.ports import OutgoingRequest
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
-from remit.runtime.ports import OutgoingRequest
 from remit_server.transports.credentials.chain import attenuate, mint, read_chain
 from remit_server.transports.credentials.keys import HubKey, Pair, is_signed
 from remit_server.transports.credentials.proof import CredentialChain, Proofs, Statement, Verified, prove

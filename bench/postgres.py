@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from harness import Figure, at_least, main, sized
+from remit.ports import Store
 from remit.protocol.records import Kind
-from remit.runtime.ports import Store
 from remit.stores.sqlite import SqliteStore
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.samples import LONG_MS, a_request, a_response, progress

@@ -22,13 +22,13 @@ from msgspec.structs import replace
 
 from harness import Figure, at_least, cpu_seconds, main, sized
 from remit import Answer, Brief, Capability, Hub, Limits
+from remit.ports import AcceptedRequest, OutgoingRequest
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import AcceptedRequest, OutgoingRequest
 from remit.stores.sqlite import SqliteStore
 from remit_server import connect
 from remit_server.server import fast_loop

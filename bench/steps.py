@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import Figure, at_least, cpu_seconds, main, sized
 from remit import Brief, Capability, Hub, Step, Workflow
-from remit.runtime.ports import Store
+from remit.ports import Store
 from remit.stores.sqlite import SqliteStore
 from remit_cluster.postgres.store import PostgresStore
 from remit_orchestrator import add_workflow

@@ -8,10 +8,10 @@ from importlib import import_module
 
 from python_source import ClassText, FieldText, FunctionText, ValueText, read_class, read_name
 from remit.agents.cards import AgentOptions, RemoteOptions
+from remit.ports.brief import CallOptions
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call
 from remit.protocol.submission import AskOptions
-from remit.runtime.brief import CallOptions
 from remit_models.mcp.hub_servers import McpOptions
 from remit_otel.hub_telemetry import TelemetryOptions
 from remit_server.client.connection import SubmissionOptions

@@ -28,6 +28,7 @@ LABELS = {
     "transports": "in process",
     "agents": "functions, programs",
     "runtime": "how a delegation is carried out",
+    "ports": "what agents get, stores promise",
     "policy": "what is allowed: guards, budgets",
     "words": "names and texts in plain words",
     "protocol": "requests, responses, errors",

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from remit.ports import FACTS, AcceptedRequest, SealedValue, Store
 from remit.protocol.envelope import Note, Request
 from remit.protocol.records import Kind
 from remit.runtime.audit import AuditVerdict
-from remit.runtime.ports import FACTS, AcceptedRequest, SealedValue, Store
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_cli.upkeep.sqlite import SqliteUpkeep
 from remit_cli.upkeep.store_upkeep import StoreUpkeep

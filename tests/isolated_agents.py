@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from remit.policy.aggregate import Blend
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Call, ContextFilter, Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.brief import Brief
 
 # ── that answer ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from itk_instructions import FILE, FINISHED, MEDIA_TYPE, Instruction, holds
 from remit import Answer, Brief, File, Hub, Limits, Progress, Rate
+from remit.ports import Store
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Store
 from remit_server import Exposure, PublicAccess, connect_a2a
 from remit_server.a2a.grpc_server import GrpcListener
 from remit_server.app import Api

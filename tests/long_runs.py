@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
+from remit.ports import Store
 from remit.protocol.envelope import VERSION, Request, Response, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
-from remit.runtime.ports import Store
 from remit.runtime.root_request import new_run_id
 
 WIDTH = 99

@@ -12,9 +12,9 @@ from aiohttp import ClientError, ClientSession, DummyCookieJar, web
 from yarl import URL
 
 from remit import Answer, Brief, Hub, Limits
+from remit.ports import OutgoingRequest
 from remit.protocol.envelope import Request
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import OutgoingRequest
 from remit_server import connect
 from remit_server.a2a.routes import Exposure
 from remit_server.app import Api

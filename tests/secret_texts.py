@@ -4,10 +4,10 @@ import time
 
 from msgspec.structs import replace
 
+from remit.ports import AcceptedRequest, Store
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Note
 from remit.protocol.records import Kind
-from remit.runtime.ports import AcceptedRequest, Store
 from remit_testing.samples import LONG_MS, a_question, a_request, a_response, progress
 
 

@@ -1,6 +1,6 @@
 """A store that counts how often its hub looked for what others left behind."""
 
-from remit.runtime.ports import OrphanedRun
+from remit.ports import OrphanedRun
 from remit.stores.sqlite import SqliteStore
 from waiting import eventually
 

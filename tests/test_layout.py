@@ -1,4 +1,4 @@
-"""What the modules of the runtime keep to, read from their source."""
+"""What the modules of the runtime and its ports keep to, read from their source."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 import remit.runtime
 from layout import PACKAGES, against_arrows, import_levels
 
-ROOT = Path(remit.runtime.__file__).parent
+ROOT = Path(remit.runtime.__file__).parents[1]
 
 
 @cache
@@ -18,7 +18,8 @@ def trees() -> dict[str, ast.Module]:
     """Return the syntax trees of all modules by path."""
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(ROOT.rglob("*.py"))
+        for folder in ("ports", "runtime")
+        for path in sorted((ROOT / folder).rglob("*.py"))
     }
 
 
@@ -51,7 +52,7 @@ def test_only_the_frame_itself_changes_its_state() -> None:
         for target in targets_in(tree)
         if isinstance(target, ast.Attribute) and target.attr == "state"
     ]
-    assert [path for path, _ in places] == ["frames.py"]
+    assert [path for path, _ in places] == ["runtime/frames.py"]
 
 
 def test_a_reader_climbs_few_levels_of_imports() -> None:
@@ -64,11 +65,10 @@ def test_a_package_imports_what_it_asks_for_and_no_other(package: str) -> None:
 
 
 def test_the_facts_for_the_guards_are_made_where_a_request_is_admitted() -> None:
-    package = ROOT.parent
     # Parsing every module takes seconds.
-    texts = {path: text for path in package.rglob("*.py") if "Facts(" in (text := path.read_text(encoding="utf-8"))}
+    texts = {path: text for path in ROOT.rglob("*.py") if "Facts(" in (text := path.read_text(encoding="utf-8"))}
     makers = {
-        path.relative_to(package).as_posix()
+        path.relative_to(ROOT).as_posix()
         for path, text in texts.items()
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Facts"

@@ -10,9 +10,9 @@ import pytest
 from doc_pages import ROOT, page_text
 from page_python import TOPICS, heading
 from remit.policy.guards import GUARDS, LAST
+from remit.ports.brief import Brief
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.records import Kind
-from remit.runtime.brief import Brief
 from remit_cli.config.origins import NAME as NAME_VARIABLE
 from remit_cli.config.team import team_schema
 from remit_cli.config.team_search import TRUST_VARIABLE

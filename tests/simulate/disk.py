@@ -6,10 +6,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from remit.ports import StoreError
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Record
-from remit.runtime.ports import StoreError
 from remit_testing.memory import MemoryStore
 from simulate.loop import SimulatedLoop, SimulatedProcess
 
@@ -74,7 +74,7 @@ def unavailable() -> StoreError:
 
 
 class SimulatedStore:
-    """Implements `remit.runtime.ports.Store` for one process, on a store in memory that all processes share."""
+    """Implements `remit.ports.Store` for one process, on a store in memory that all processes share."""
 
     full = False
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from remit.ports.store import unknown_outcome
 from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
@@ -15,7 +16,6 @@ from remit.runtime.delegation import replay, response
 from remit.runtime.delegation.admission import Admission
 from remit.runtime.delegation.approval import Approvals
 from remit.runtime.journal import JournalStep
-from remit.runtime.ports.store import unknown_outcome
 from remit.runtime.root_runs import RootRecords
 from remit_cluster.nats.agent import BusAgent
 from remit_cluster.nats.cancels import BusCancels

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
+from remit.ports import AcceptedRequest, Decision, Store, StoreError, TakenRequest
+from remit.ports.brief import Brief
 from remit.protocol.envelope import USER, Call, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
@@ -25,11 +27,9 @@ from remit.protocol.records import Kind, Record
 from remit.runtime import root_request
 from remit.runtime.approvers import answer
 from remit.runtime.aside import Aside
-from remit.runtime.brief import Brief
 from remit.runtime.clock import LoopClock
 from remit.runtime.engine import Watchdog
 from remit.runtime.frames import Frame
-from remit.runtime.ports import AcceptedRequest, Decision, Store, StoreError, TakenRequest
 from remit.runtime.root_runs import LEASE_MS
 from remit_cli.config import composition
 from remit_cli.config.code import find_code

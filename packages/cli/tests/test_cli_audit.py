@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from command_line import REMIT, document, environment, remit
 from forged_records import rehash, sql
 from remit import Brief, Hub
+from remit.ports import NumberedRecord
 from remit.protocol.records import Kind, SharedStep
-from remit.runtime.ports import NumberedRecord
 from remit.stores.sqlite import SqliteStore
 from remit_testing.samples import a_step, progress
 from waiting import PATIENCE_S

@@ -12,7 +12,7 @@ from remit_cli.main import groups
 
 # What takes longest to import.
 EVENT_LOOP = {"asyncio", "ssl", "concurrent.futures"}
-HUB = {"remit.hub.hub", "remit.runtime.engine", "remit.runtime.brief"}
+HUB = {"remit.hub.hub", "remit.runtime.engine", "remit.ports.brief"}
 TEAM_CHECKS = {"remit_cli.config.load", "remit_cli.config.team"}
 SERVER = {"aiohttp", "starlette", "uvicorn", "remit_server.app"}
 OTHERS = {"rich", "prompt_toolkit", "cryptography", "jsonschema_rs", "phonenumbers", "pydantic", "mcp", "opentelemetry"}

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from aged_databases import NOW_MS, START_MS, AgedDatabase, aged
 from ages import Clock, ask
 from postgres_server import PASSWORD, SITE, USER, shared_server
+from remit.ports import StoreError
 from remit.protocol.errors import Code
-from remit.runtime.ports import StoreError
 from remit_cli.audit import audit
 from remit_cli.store import store, users
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from command_line import make_team, remit
 from remit import Events, Notice
-from remit.runtime.ports import ControlCommand
+from remit.ports import ControlCommand
 from remit_cli.config import composition
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team

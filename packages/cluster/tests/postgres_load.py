@@ -2,8 +2,8 @@
 
 import asyncio
 
+from remit.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.protocol.records import Kind
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.samples import LONG_MS, a_request, a_response, progress
 from waiting import eventually

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import ClientSession, UnixConnector
 
+from remit.ports import Decision
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision
 from remit.stores.sqlite import SqliteStore
 from remit_guard.daemon import running_guard
 from remit_guard.settings import NO_RULES, GuardRules, GuardSettings

@@ -11,8 +11,8 @@ from aiohttp import ClientSession, UnixConnector
 
 from claude_hooks import ClaudeCodeHooking, answered, guarding, record
 from guard_desk import Desk
+from remit.ports import Decision, Question
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision, Question
 from remit_guard.commands.guarding import show_question
 from remit_guard.daemon import desktop_command, notify
 from remit_guard.settings import GuardSettings

@@ -16,8 +16,8 @@ from aiohttp import ClientError, ClientSession, UnixConnector
 from claude_hooks import ClaudeCodeHooking, guarding, record
 from command_line import document, remit
 from guard_desk import Desk
+from remit.ports import Decision
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision
 from remit_guard import daemon
 from remit_guard.install import install
 from remit_guard.settings import GuardSettings

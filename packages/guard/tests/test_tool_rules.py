@@ -17,8 +17,8 @@ from claude_hooks import ClaudeCodeHooking, guarding, record
 from command_line import remit
 from guard_desk import Desk
 from opencode_events import OpenCodeTelling
+from remit.ports import Decision
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision
 from remit_guard import session
 from remit_guard.install import install
 from remit_guard.section import GuardSection

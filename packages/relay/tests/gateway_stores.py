@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from gateways import NAME, id_of
 from postgres_server import shared_server
-from remit.runtime.ports import Clock
+from remit.ports import Clock
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.listener import GatewayListener
 from remit_relay.gateway.ports import (

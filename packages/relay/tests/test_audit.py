@@ -17,11 +17,11 @@ from checkout import TESTS
 from devices import introduce, sealer
 from pairs import Pair, together
 from recorded import recorded, steps
+from remit.ports import NumberedRecord, StoreError
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, SharedStep
 from remit.runtime.audit import Tampering
-from remit.runtime.ports import NumberedRecord, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_redaction.pipeline import detector_pipeline
 from remit_relay.bridge.ports import Draft, DraftFailure, PromptRequest

@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from commands import run_program
+from remit.ports import StoreError
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import StoreError
 from remit_relay.device.state import MOST_AT_ONCE, Commits, DeviceFile, FailedWork, FileChanges, Work
 from waiting import PATIENCE_S
 

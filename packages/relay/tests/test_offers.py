@@ -14,9 +14,9 @@ from devices import gateway, introduce, linked, sealer
 from gateways import code_of
 from remit import Brief, Hub
 from remit.policy.budget import Window
+from remit.ports import StoreError
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import StoreError
 from remit_relay.device.peers import Peers
 from remit_relay.device.state import DeviceFile
 from remit_relay.e2e.channel import MessageCipher

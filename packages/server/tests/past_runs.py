@@ -1,12 +1,12 @@
 """Runs of past days in a store, for tests of what is summed up of them."""
 
+from remit.ports import Store
 from remit.protocol.envelope import MODEL, VERSION, Request, Response, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Store
 
 HOUR_MS = 3_600_000
 MODELS = ("acme:large", "acme:small")

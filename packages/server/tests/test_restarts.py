@@ -22,9 +22,9 @@ from checkout import TESTS
 from commands import popen
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
 from remit.policy.verdict import ALLOW
+from remit.ports import Decision
 from remit.runtime import root_runs
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision
 from remit.stores.audit import verify_file
 from remit.stores.connection import SqliteConnection
 from remit.stores.sqlite import SqliteStore

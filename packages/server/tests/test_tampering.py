@@ -15,9 +15,9 @@ import meddling
 from commands import start_program
 from meddling import Bank, Keys, Meddle, Meddler, Message, back_hub, front_hub, served
 from remit import Code, Hub
+from remit.ports import OutgoingRequest
 from remit.protocol.codec import encode
 from remit.protocol.records import Notice
-from remit.runtime.ports import OutgoingRequest
 from remit_server import serve
 from remit_server.refusals import DOOR
 from remit_server.transports.credentials.proof import content_digest

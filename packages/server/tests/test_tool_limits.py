@@ -9,10 +9,10 @@ from aiohttp import ClientSession
 
 from meddling import Keys, served
 from remit import Brief, Hub, RemitError
+from remit.ports import OutgoingRequest
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit
-from remit.runtime.ports import OutgoingRequest
 from serving import client_of, posted, serving
 
 MakeHub = Callable[..., Hub]

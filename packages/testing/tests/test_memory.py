@@ -2,8 +2,8 @@
 
 import gc
 
+from remit.ports import Store
 from remit.protocol.records import Kind
-from remit.runtime.ports import Store
 from remit_testing.conformance import StoreConformance
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import progress

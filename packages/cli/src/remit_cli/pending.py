@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from remit.ports import Decision, Question
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Decision, Question
 from remit.runtime.question_view import described_file, marked, view_of
 from remit_cli.completion import question_ids
 from remit_cli.options import (

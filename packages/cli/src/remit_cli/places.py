@@ -16,12 +16,12 @@ import click
 import msgspec
 
 from remit.plugin import brought, named
+from remit.ports import Decision, Question, RunSummary, Store, StoreError
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.audit import AuditVerdict, ChainRow, RemovedRow
-from remit.runtime.ports import Decision, Question, RunSummary, Store, StoreError
 from remit.runtime.signing import Checkpoint
 from remit.stores import STORE_PATH, reader, side_tables
 from remit.stores.audit import FileChain, Linked, Proof, StoredChain

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from remit.agents.cards import AgentOptions
     from remit.hub.hub import Hub
-    from remit.runtime.brief import Agent
+    from remit.ports.brief import Agent
 
 
 def isolated_agent(

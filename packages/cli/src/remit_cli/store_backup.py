@@ -11,10 +11,10 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
+from remit.ports import StoreError, unknown_outcome
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, read_request
-from remit.runtime.ports import StoreError, unknown_outcome
 from remit.runtime.signing import CheckpointKey, encode_checkpoint, read_key
 from remit.stores.audit import digest_of
 from remit.stores.checkpoints import checkpoint_path, key_path, read_checkpoints, read_mark

@@ -39,9 +39,9 @@ from remit import (
 )
 from remit.agents.function import AgentFunction
 from remit.policy.aggregate import Blend
+from remit.ports.brief import AvailableAgent, OwnTool, Work
 from remit.protocol.envelope import Forwarded, Json
 from remit.protocol.records import StepPlan
-from remit.runtime.brief import AvailableAgent, OwnTool, Work
 from remit.runtime.text_reader import text_reader
 from remit_cli.processes.process import ProcessAgent
 from samples import a_request, a_response

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit import Code, Hub, RemitError, Status
-from remit.runtime.ports import Decision, Question
+from remit.ports import Decision, Question
 from remit_cli.config.composition import Reloaded, hub_of, reload
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team

@@ -21,10 +21,10 @@ from doc_pages import page_text
 from remit import Code, RemitError
 from remit.plugin import install_command
 from remit.policy.reception import Sender
+from remit.ports import OutgoingRequest
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
-from remit.runtime.ports import OutgoingRequest
 from remit_cli.config.load import load_team
 from remit_cli.config.peers import addressee_of, authenticator_of, credential_headers_of, unservable
 from remit_cli.config.team import Team, team_schema

@@ -42,8 +42,8 @@ from remit import (
 )
 from remit.policy.redaction import strike
 from remit.policy.verdict import Refuse, Sealing
+from remit.ports import Decision, Question
 from remit.protocol.codec import digest, encode
-from remit.runtime.ports import Decision, Question
 from remit_otel import send_telemetry
 from remit_otel.spans import Spans
 from remit_redaction.pipeline import detector_pipeline

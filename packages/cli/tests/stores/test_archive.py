@@ -10,8 +10,8 @@ import pytest
 
 from ages import DAY_MS, START_MS, days, upkeep
 from commands import popen
+from remit.ports import StoreError
 from remit.protocol.errors import Code
-from remit.runtime.ports import StoreError
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.retention import Retention

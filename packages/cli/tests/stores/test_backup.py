@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from commands import popen
+from remit.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.runtime.audit import Tampering
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.stores.opening import restoring_path
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_cli.store_backup import back_up, restore

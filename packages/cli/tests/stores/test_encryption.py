@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from remit.ports import StoreError
 from remit.protocol.envelope import ContextFilter
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import StoreError
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader
 from remit.stores.retention import Retention

@@ -16,10 +16,7 @@ from msgspec.structs import replace
 
 from ages import DAY_MS, START_MS, days, upkeep
 from postgres_server import PASSWORD, PostgresServer, shared_server
-from remit.protocol.envelope import ContextFilter, Note
-from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import AuditVerdict
-from remit.runtime.ports import (
+from remit.ports import (
     AcceptedRequest,
     Decision,
     DuplicateRequest,
@@ -28,6 +25,9 @@ from remit.runtime.ports import (
     Store,
     StoreError,
 )
+from remit.protocol.envelope import ContextFilter, Note
+from remit.protocol.records import ChainBreak, Kind
+from remit.runtime.audit import AuditVerdict
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection
 from remit.stores.opening import copying_path

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from aged_databases import AgedDatabase
 from postgres_server import SITE, shared_server
+from remit.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.protocol.errors import Code
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit_cli.store_backup import Restored
 from remit_cluster.postgres.commands.backup import back_up, restore
 from remit_cluster.postgres.connection import DatabaseAddress

@@ -10,9 +10,9 @@ import pytest
 
 from postgres_load import Load
 from postgres_server import PostgresServer
+from remit.ports import AcceptedRequest, StoreError
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import AcceptedRequest, StoreError
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.samples import LONG_MS, a_request, code_of, progress
 from waiting import eventually

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from postgres_server import PASSWORD, PostgresServer, shared_server
-from remit.runtime.ports import StoreError
+from remit.ports import StoreError
 from remit_cluster.postgres.schema import MIGRATIONS
 from remit_cluster.postgres.store import PostgresStore
 

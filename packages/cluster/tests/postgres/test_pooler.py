@@ -12,7 +12,7 @@ import pytest
 from pgbouncer import PgBouncer, Unavailable
 from postgres_load import Load
 from postgres_server import shared_server
-from remit.runtime.ports import Store, StoreError
+from remit.ports import Store, StoreError
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.conformance import StoreConformance
 from remit_testing.samples import LONG_MS, a_request, a_response

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from postgres_server import shared_server
-from remit.runtime.ports import Store
+from remit.ports import Store
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.conformance import StoreConformance
 

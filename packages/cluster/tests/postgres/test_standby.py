@@ -10,9 +10,9 @@ import pytest
 
 from postgres_load import Load
 from postgres_server import PostgresServer, shared_server
+from remit.ports import StoreError
 from remit.protocol.errors import Code
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.ports import StoreError
 from remit_cluster.postgres.connection import DatabaseAddress
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.samples import progress

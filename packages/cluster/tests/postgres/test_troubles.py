@@ -13,9 +13,9 @@ import pytest
 
 from postgres_load import Load
 from postgres_server import PostgresServer, shared_server
+from remit.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit.protocol.errors import Code
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest, StoreError
 from remit_cluster.postgres.connection import READERS, DatabaseAddress, PgConnection
 from remit_cluster.postgres.store import PostgresStore
 from remit_testing.samples import LONG_MS, OVER_MS, a_request, a_response, code_of, progress

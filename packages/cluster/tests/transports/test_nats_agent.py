@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from remit.ports import StoreError
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 from remit.runtime.shared_requests import HandedOver
 from remit_cluster.nats import agent
 from remit_cluster.nats.agent import BusAgent

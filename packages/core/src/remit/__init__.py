@@ -34,10 +34,10 @@ _HOMES = {
     ),
     "remit.protocol.remit": ("Priority", "Remit"),
     "remit.runtime.approvers": ("AllowList", "InboxApprover", "deny", "first_of"),
-    "remit.runtime.brief": ("Brief",),
+    "remit.ports.brief": ("Brief",),
     "remit.runtime.events": ("Events",),
     "remit.runtime.audit": ("AuditVerdict",),
-    "remit.runtime.ports": ("Approver", "Decision", "Question"),
+    "remit.ports": ("Approver", "Decision", "Question"),
     "remit.runtime.question_view": ("ShownQuestion", "view_of"),
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip

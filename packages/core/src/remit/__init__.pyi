@@ -15,6 +15,10 @@ from remit.policy.verdict import Guard as Guard
 from remit.policy.verdict import Refuse as Refuse
 from remit.policy.verdict import Rewrite as Rewrite
 from remit.policy.verdict import Verdict as Verdict
+from remit.ports import Approver as Approver
+from remit.ports import Decision as Decision
+from remit.ports import Question as Question
+from remit.ports.brief import Brief as Brief
 from remit.protocol.card import AgentCard as AgentCard
 from remit.protocol.card import Capability as Capability
 from remit.protocol.card import Rate as Rate
@@ -62,11 +66,7 @@ from remit.runtime.approvers import InboxApprover as InboxApprover
 from remit.runtime.approvers import deny as deny
 from remit.runtime.approvers import first_of as first_of
 from remit.runtime.audit import AuditVerdict as AuditVerdict
-from remit.runtime.brief import Brief as Brief
 from remit.runtime.events import Events as Events
-from remit.runtime.ports import Approver as Approver
-from remit.runtime.ports import Decision as Decision
-from remit.runtime.ports import Question as Question
 from remit.runtime.question_view import ShownQuestion as ShownQuestion
 from remit.runtime.question_view import view_of as view_of
 from remit.stores.sqlite import SqliteStore as SqliteStore

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from remit.agents.function import AgentFunction
     from remit.hub.hub import Hub
     from remit.policy.verdict import Detector, Guard
+    from remit.ports import Companion, Store, Summarizer
+    from remit.ports.brief import Agent
     from remit.protocol.card import AgentCard
-    from remit.runtime.brief import Agent
-    from remit.runtime.ports import Companion, Store, Summarizer
     from remit.runtime.text_reader import TextReader
 
 GROUP = "remit.plugins"

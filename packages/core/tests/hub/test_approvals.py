@@ -29,10 +29,10 @@ from remit import (
     fault,
 )
 from remit.policy.verdict import Finding
+from remit.ports import Decision, Question
 from remit.protocol.card import Capability
 from remit.protocol.records import Approval
 from remit.runtime.approvers import NOBODY_ASKED, AllowList, InboxApprover, decide, deny, first_of
-from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock, a_request

@@ -27,7 +27,7 @@ from remit import (
     Status,
     Verdict,
 )
-from remit.runtime.ports import Question
+from remit.ports import Question
 from remit_testing.samples import ManualClock
 from samples import code_of
 from waiting import PATIENCE_S

@@ -10,8 +10,7 @@ import apsw
 import pytest
 
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status, Verdict
-from remit.runtime import root_runs
-from remit.runtime.ports import (
+from remit.ports import (
     AcceptedRequest,
     ControlCommand,
     Decision,
@@ -20,7 +19,8 @@ from remit.runtime.ports import (
     ReusedProof,
     SingleUseProof,
 )
-from remit.runtime.ports.store import ControlAction
+from remit.ports.store import ControlAction
+from remit.runtime import root_runs
 from remit.stores.sqlite import SqliteStore
 from samples import code_of
 from waiting import PATIENCE_S, eventually

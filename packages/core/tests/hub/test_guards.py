@@ -24,7 +24,7 @@ from remit import (
     Verdict,
     fault,
 )
-from remit.runtime.ports import Approver, Question
+from remit.ports import Approver, Question
 
 
 class Team:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Verdict
+from remit.ports import ControlCommand, Decision
 from remit.runtime import clock, leases, root_runs
-from remit.runtime.ports import ControlCommand, Decision
 from remit.stores.sqlite import SqliteStore
 from remit.stores.transaction import Transaction
 from waiting import eventually

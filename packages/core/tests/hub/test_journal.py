@@ -23,11 +23,11 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Answer, Ask, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
+from remit.ports import StoreError
+from remit.ports.store import ANYONES, Submitted
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.runtime import root_runs
-from remit.runtime.ports import StoreError
-from remit.runtime.ports.store import ANYONES, Submitted
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import OVER_MS, a_request, a_response

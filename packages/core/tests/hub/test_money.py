@@ -7,9 +7,9 @@ import pytest
 
 from remit import Answer, Brief, Code, Hub, Limits, RemitError, Response, Status, Usage
 from remit.policy.limits import AtRunLimit
+from remit.ports import Question
 from remit.protocol.records import Notice
 from remit.runtime.approvers import InboxApprover
-from remit.runtime.ports import Question
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from waiting import PATIENCE_S

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from remit import Brief, Code, Hub, Kind, Limits, Notice, Response
+from remit.ports import Decision, Question
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
-from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from samples import a_remit, a_request, code_of

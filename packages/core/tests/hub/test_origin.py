@@ -7,7 +7,7 @@ import pytest
 
 import faulty_code
 from remit import AgentCard, Brief, Code, Fault, Hub, Origin, Request, Response, SourceLine, Status
-from remit.runtime.ports import Remote, RemoteHandle
+from remit.ports import Remote, RemoteHandle
 
 RAISED_AT = Path(faulty_code.__file__).read_text().splitlines().index('    raise LookupError(f"{name}: {SECRET}")') + 1
 

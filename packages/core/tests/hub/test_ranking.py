@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from remit import Ask, Brief, Call, Capability, Code, Facts, Hub, Ranked, RemitError, Request, Verdict, fault
 from remit.policy.routing import TrackRecord, mean
 from remit.policy.verdict import ALLOW
+from remit.ports import StoreError
 from remit.protocol.records import Record
 from remit.runtime.delegation import routing
 from remit.runtime.delegation.routing import NEWEST, tracks
-from remit.runtime.ports import StoreError
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
 from samples import arguments_of

@@ -24,8 +24,8 @@ from remit import (
     fault,
 )
 from remit.policy.verdict import Finding, Rewrite
+from remit.ports import Question
 from remit.protocol.records import Approval
-from remit.runtime.ports import Question
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remit import ALLOW, Ask, Brief, Code, Decision, Facts, Hub, RemitError, Request, ToolUse, Verdict
 from remit.policy.verdict import Finding, Rewrite
-from remit.runtime.ports import Question
+from remit.ports import Question
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]

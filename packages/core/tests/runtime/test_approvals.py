@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit import Code, RemitError
+from remit.ports import Decision, Question, StoreError
 from remit.protocol.errors import fault
 from remit.runtime.approvers import (
     MOST_PAUSE_S,
@@ -24,7 +25,6 @@ from remit.runtime.approvers import (
     find,
     first_of,
 )
-from remit.runtime.ports import Decision, Question, StoreError
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import a_request
 from waiting import PATIENCE_S

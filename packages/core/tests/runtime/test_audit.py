@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from commands import popen
+from remit.ports import StoreError
 from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, Tampering, leaf, link, verify
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import (
     Checkpoint,
     CheckpointKey,

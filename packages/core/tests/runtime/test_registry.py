@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from remit import AgentCard, Brief, Capability, Code, Fault, Hub, Problem, Rate, RemitError
+from remit.ports import Remote
 from remit.protocol.envelope import Answer
-from remit.runtime.ports import Remote
 from remit.runtime.registry import Registry
 from remit_testing.memory import MemoryStore
 

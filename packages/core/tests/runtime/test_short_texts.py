@@ -17,6 +17,7 @@ from remit.policy.limits import Limits
 from remit.policy.repeats import call_key_of
 from remit.policy.verdict import Facts, Rewrite
 from remit.policy.weight import is_short_text
+from remit.ports.agents import RegisteredAgent
 from remit.protocol.card import AgentCard, Rate
 from remit.protocol.envelope import Request
 from remit.protocol.lifecycle import DelegationState, IllegalMoveError, Status
@@ -33,7 +34,6 @@ from remit.runtime.delegation.dispatch import (
 )
 from remit.runtime.frames import Frame, PassedCall, Run
 from remit.runtime.ledger import Ledger
-from remit.runtime.ports.agents import RegisteredAgent
 from samples import a_card, a_remit, a_request
 
 

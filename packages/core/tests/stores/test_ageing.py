@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.runtime.ports import Decision, SealedValue, Store
+from remit.ports import Decision, SealedValue, Store
 from remit.stores.sqlite import SqliteStore
 from remit_testing import MemoryStore
 from remit_testing.samples import LONG_MS, a_question, a_request, a_response

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from remit.ports import AcceptedRequest, DuplicateRequest, Store
 from remit.runtime.clock import LEAST_JUMP_MS, MOST_PAUSE_MS, Jumps
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest, Store
 from remit.stores.sqlite import SqliteStore
 from remit_testing import MemoryStore
 from remit_testing.samples import a_request, a_response

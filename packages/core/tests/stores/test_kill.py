@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from remit.ports import DuplicateRequest
 from remit.protocol.envelope import Request
-from remit.runtime.ports import DuplicateRequest
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
 from remit_testing.samples import LONG_MS, a_question, a_request, a_response
 from stores.victim import decision, edited, secrets

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from commands import run_program
 from remit.policy.context import message_of, messages_from_records, select
+from remit.ports import Store, TokenCounter
 from remit.protocol.envelope import ContextFilter, Message, Request, View
 from remit.protocol.records import Body, Kind, Record
-from remit.runtime.ports import Store, TokenCounter
 from remit.stores import messages as index
 from remit.stores.connection import SqliteConnection, connect_reader
 from remit.stores.database import Query, SqliteDatabase, ask, at_once

@@ -8,9 +8,9 @@ from typing import Any
 import apsw
 import pytest
 
+from remit.ports import Decision, NumberedRecord, RunScope, SealedValue
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
-from remit.runtime.ports import Decision, NumberedRecord, RunScope, SealedValue
 from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader
 from remit.stores.database import SqliteDatabase, at_once

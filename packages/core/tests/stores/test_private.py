@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_testing.samples import progress
 

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from commands import popen
+from remit.ports import Decision, OrphanedRun, SealedValue
 from remit.protocol.records import Kind
-from remit.runtime.ports import Decision, OrphanedRun, SealedValue
 from remit.stores.connection import connect_reader
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
@@ -67,7 +67,7 @@ _DECIDE = (
     _OPEN
     + """
 async def work(store, name):
-    from remit.runtime.ports import Decision
+    from remit.ports import Decision
     for question in await store.pending():
         if await store.decide(question.id, Decision(agreed=True, by=name)):
             print(question.id, name, flush=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.runtime.ports import OrphanedRun, Store
+from remit.ports import OrphanedRun, Store
 from remit.stores.sqlite import Durability, SqliteStore
 from remit_testing.conformance import StoreConformance
 from remit_testing.samples import LONG_MS, OVER_MS, a_request, a_response

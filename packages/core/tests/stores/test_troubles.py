@@ -12,9 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
+from remit.ports import AcceptedRequest, StoreError
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import AcceptedRequest, StoreError
 from remit.stores.connection import SqliteConnection, connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_testing.samples import LONG_MS, a_request, a_response, code_of, progress, texts

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from remit.ports import StoreError
 from remit.protocol.records import Kind
-from remit.runtime.ports import StoreError
 from remit.stores import schema
 from remit.stores.connection import connect_reader
 from remit.stores.schema import KINDS, MIGRATIONS

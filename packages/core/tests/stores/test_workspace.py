@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from properties import share
 from remit.policy.budget import estimate
+from remit.ports import Workspace
 from remit.protocol.errors import Code, RemitError
-from remit.runtime.ports import Workspace
 from remit.stores import workspace as module
 from remit.stores.workspace import Folder
 

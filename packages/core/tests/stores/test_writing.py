@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from remit.ports import AcceptedRequest, DuplicateRequest
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Notice, Progress, Record, ToolUse
-from remit.runtime.ports import AcceptedRequest, DuplicateRequest
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.sqlite import SqliteStore
 from remit_testing.samples import LONG_MS, a_request, a_response, code_of, progress, texts

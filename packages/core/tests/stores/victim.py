@@ -16,9 +16,9 @@ import sys
 
 from msgspec.structs import replace
 
+from remit.ports import AcceptedRequest, Decision, SealedValue
 from remit.protocol.envelope import Request
 from remit.protocol.records import Kind
-from remit.runtime.ports import AcceptedRequest, Decision, SealedValue
 from remit.stores.sqlite import SqliteStore
 from remit_testing.samples import LONG_MS, a_question, a_request, a_response, progress
 

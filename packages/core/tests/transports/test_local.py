@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from remit import Code, Priority, Remit, RemitError, Request, Response, Status
 from remit.policy.shares import HEAD_START
+from remit.ports import Handler, NobodyServesError, Slot
 from remit.protocol.envelope import VERSION
-from remit.runtime.ports import Handler, NobodyServesError, Slot
 from remit.transports.local import COME_BACK_MS, LocalTransport
 from waiting import PATIENCE_S
 

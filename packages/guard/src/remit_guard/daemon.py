@@ -15,9 +15,9 @@ import msgspec
 
 from remit.hub.hub import Hub
 from remit.policy.limits import Limits
+from remit.ports import Approver, Decision, Question
 from remit.protocol.errors import RemitError
 from remit.runtime.approvers import InboxApprover
-from remit.runtime.ports import Approver, Decision, Question
 from remit_guard.days import DayLedger
 from remit_guard.lock import only_guard
 from remit_guard.places import days_of, guard_store, heard_of, judged_of, socket_of

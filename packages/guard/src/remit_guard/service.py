@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from remit.hub.hub import Hub
 from remit.policy.guards import fan_out
 from remit.policy.verdict import ALLOW, Facts, Refuse, Verdict
+from remit.ports.brief import Brief
 from remit.protocol.envelope import USER, Answer, Request
 from remit.protocol.errors import Fault, RemitError
-from remit.runtime.brief import Brief
 from remit_guard.days import DayLedger
 from remit_guard.session import GuardedAgent, GuardedSession
 from remit_guard.settings import NO_RULES, GuardRules, GuardSettings

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from remit.hub.hub import Hub
 from remit.policy.guards import judge
 from remit.policy.verdict import Ask, Facts, Guard, Refuse
+from remit.ports.brief import Brief, as_arguments
 from remit.protocol.envelope import MODEL, Answer, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.brief import Brief, as_arguments
 from remit_guard.days import DayLedger, DayLimit, DayTotal
 from remit_guard.settings import GuardSettings
 from remit_guard.shell_commands import started_tool

@@ -30,10 +30,10 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from remit.policy.budget import LEAST_OUTPUT, estimate
+from remit.ports.brief import Brief
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.brief import Brief
 from remit_models.model_output import NAME as STRUCTURED
 from remit_models.model_output import written_calls
 from remit_models.providers import cut_short

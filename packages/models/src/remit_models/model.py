@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
 from remit.plugin import install_command
+from remit.ports import Summarizer
+from remit.ports.brief import HISTORY_TOKENS, Brief
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Answer, Message, Usage
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.lent_models import SAMPLER, Completion, Sampler
-from remit.runtime.ports import Summarizer
 from remit.runtime.registry import team_invalid
 from remit_models.prompting import ModelPrompt, prompt_of
 

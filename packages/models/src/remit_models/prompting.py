@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
+from remit.ports.brief import HISTORY_TOKENS, Brief
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Message, Note, Source
 from remit.protocol.files import File
-from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.sessions import NOTE_LENGTH
 
 _HEADINGS = {"fact": "Known", "decision": "Decided", "constraint": "Must hold", "answer": "Already answered"}

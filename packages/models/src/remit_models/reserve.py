@@ -8,9 +8,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from remit.policy.budget import estimate
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.brief import Brief
 from remit_models.prompting import ModelPrompt
 
 T = TypeVar("T")

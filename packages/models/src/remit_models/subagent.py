@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from remit.policy.context import ROLES
 from remit.policy.reception import context_cut
+from remit.ports.brief import Brief
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault, in_sentences
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count
-from remit.runtime.brief import Brief
 from remit_models.reserve import time_to_keep_ms
 
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from remit.agents.cards import Arguments
+from remit.ports.brief import Brief
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, RemitError
-from remit.runtime.brief import Brief
 from remit.runtime.schemas import schema_for_models
 from remit_models.subagent import SubAgentToolArgs, list_agents, sub_agent
 

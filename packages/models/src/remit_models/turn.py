@@ -25,11 +25,11 @@ from pydantic_core import SchemaValidator, core_schema
 
 from remit.agents.cards import Arguments
 from remit.policy.redaction import TOKEN
+from remit.ports.brief import Brief
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import MODEL, Answer, Json, Message, Usage
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.brief import Brief
 from remit.runtime.schemas import misfits
 from remit_models.metering import Metered, prompt_tokens, spent
 from remit_models.model_output import DESCRIPTION, PREAMBLE, SCHEMA, answer_of, may_be_call, written_calls

@@ -12,9 +12,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from checkout import TESTS
 from remit import Brief, Hub
+from remit.ports import Decision, Question
 from remit.protocol.records import Approval, Progress
 from remit.runtime.lent_models import ToolCaller
-from remit.runtime.ports import Decision, Question
 from remit_models import ModelAgent
 from remit_models.mcp import add_mcp
 from remit_models.mcp.server_requests import DECLINED, fill_form

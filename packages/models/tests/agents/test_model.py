@@ -21,7 +21,7 @@ from openai_server import Drop, Garbage, Hang, OpenAIServer, Reply, Request, cal
 from openai_server import Status as HttpStatus
 from remit import Brief, Capability, Code, Delta, Fault, Hub, Limits, RemitError, Response, Status, Usage
 from remit.plugin import install_command
-from remit.runtime.ports import Question
+from remit.ports import Question
 from remit_models import ModelAgent, summarizer
 from remit_server.model_prices import PriceBook
 from remit_testing import ManualClock, MemoryStore

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Decision, Hub, Question, Response
-from remit.runtime.ports import Approver
+from remit.ports import Approver
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 

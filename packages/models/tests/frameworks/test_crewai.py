@@ -19,8 +19,8 @@ with warnings.catch_warnings():
 
 from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Decision, Hub, Question, Response, Status
+from remit.ports import Approver
 from remit.protocol.records import Delta
-from remit.runtime.ports import Approver
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Code, Decision, Hub, Question, Response, Status
 from remit.policy.verdict import Guard
-from remit.runtime.ports import Approver
+from remit.ports import Approver
 from remit_cli import Rule, guard_of
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore

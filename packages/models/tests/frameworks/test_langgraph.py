@@ -24,8 +24,8 @@ import remit
 from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Answer, Code, Decision, Hub, Response, Status
 from remit.policy.verdict import Guard
+from remit.ports import Approver
 from remit.protocol.records import Delta
-from remit.runtime.ports import Approver
 from remit_cli import Rule, guard_of
 from remit_models.frameworks.langgraph import hub_tools
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT

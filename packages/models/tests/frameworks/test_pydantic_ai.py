@@ -40,8 +40,8 @@ from command_line import REMIT, environment
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
 from remit import Answer, Code, Decision, Hub, Question, Response, Usage
 from remit.policy.verdict import Guard
+from remit.ports import Approver
 from remit.protocol.records import Delta
-from remit.runtime.ports import Approver
 from remit_cli import Rule, guard_of
 from remit_models.frameworks.pydantic_ai import adapt
 from remit_server.model_prices import Price, PriceBook

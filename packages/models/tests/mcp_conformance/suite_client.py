@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from aiohttp import ClientSession
 
 from remit import Brief, Hub
+from remit.ports import Decision, Question
 from remit.protocol.envelope import Json
-from remit.runtime.ports import Decision, Question
 from remit_models.mcp import add_mcp
 from remit_models.mcp.hub_servers import McpOptions
 from remit_testing.memory import MemoryStore

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
+from remit.ports.brief import Agent
 from remit.protocol.card import AgentCard, Capability, Confirmation
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.orchestration import DECISION_MS, THRESHOLDS, Thresholds
-from remit.runtime.brief import Agent
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:

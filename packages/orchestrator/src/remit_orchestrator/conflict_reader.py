@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from remit.agents.threads import Threads
 from remit.plugin import install_command
 from remit.policy.budget import estimate, grant_time_ms
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.orchestration import ENTAILMENT_THRESHOLD
-from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 from remit.words.components import Component, Findings
 from remit_models.model import ModelAgent

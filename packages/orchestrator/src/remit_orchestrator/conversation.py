@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from remit.policy.redaction import TOKEN
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability, Schema
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
-from remit.runtime.brief import Brief
 from remit.runtime.schemas import misfits
 from remit.words.components import cut, in_words, said_shortly, squeezed
 from remit_orchestrator.text.field_values import find_values

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Answer, Json, Note
-from remit.runtime.brief import Brief
 from remit_orchestrator.conversation import Conversation, KnownAnswer, question_key
 from remit_orchestrator.text.classification import ClassifiedText
 from remit_orchestrator.text.constraints import demands_of

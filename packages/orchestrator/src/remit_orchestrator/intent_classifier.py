@@ -13,12 +13,12 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from remit.policy.budget import estimate
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.orchestration import Thresholds
-from remit.runtime.brief import Brief
 from remit_models.model import ModelAgent
 from remit_models.prompting import ModelPrompt
 from remit_orchestrator.conversation import fits

@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.orchestration import Thresholds, Workflow
 from remit.runtime.aside import aside
-from remit.runtime.brief import Brief
 from remit_orchestrator.conversation import (
     Conversation,
     FilledInputs,

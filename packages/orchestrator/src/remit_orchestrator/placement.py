@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.routing import Ranked
+from remit.ports.brief import Agent, Brief
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import HANDLING, Answer, Call, Json
 from remit.protocol.orchestration import THRESHOLDS, Thresholds
-from remit.runtime.brief import Agent, Brief
 from remit_orchestrator.text.classification import ScoredCapability, Scorer
 
 

@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Response
 from remit.protocol.orchestration import Step
-from remit.runtime.brief import Brief
 from remit.words.components import capital
 from remit_orchestrator.text.conditions import Ruling
 from remit_orchestrator.text.intent import DetectedIntent, Label, Planned, PlannedPart, words_for

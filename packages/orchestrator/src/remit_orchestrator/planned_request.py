@@ -10,11 +10,11 @@ from typing import Literal, cast
 
 from msgspec.structs import replace
 
+from remit.ports.brief import Brief
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.errors import RemitError
 from remit.protocol.orchestration import Step, Workflow
-from remit.runtime.brief import Brief
 from remit_orchestrator.conversation import Conversation, FilledInputs, fits, merged_input
 from remit_orchestrator.plan_state import (
     PART,

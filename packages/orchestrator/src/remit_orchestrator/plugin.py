@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from remit.hub.hub import Hub
+    from remit.ports.brief import Agent
     from remit.protocol.card import AgentCard
-    from remit.runtime.brief import Agent
     from remit_orchestrator.rule_reader import RuleReader
 
 

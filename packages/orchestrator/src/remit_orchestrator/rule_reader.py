@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Blend
+from remit.ports import Store, Summarizer, TokenCounter
+from remit.ports.agents import ConversationReader
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Answer, Json, Response
-from remit.runtime.ports import Store, Summarizer, TokenCounter
-from remit.runtime.ports.agents import ConversationReader
 from remit.words.components import Component, Findings
 from remit.words.failures import plain_part, plain_warning, with_plain_summary
 from remit.words.names import hidden_names, without_names

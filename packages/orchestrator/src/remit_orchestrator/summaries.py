@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from remit.ports import Store, Summarizer, TokenCounter
+from remit.ports.agents import Payer
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note
-from remit.runtime.ports import Store, Summarizer, TokenCounter
-from remit.runtime.ports.agents import Payer
 from remit.words.components import Component
 from remit_orchestrator.text.faithfulness import check
 from remit_orchestrator.text.grounding import unfounded

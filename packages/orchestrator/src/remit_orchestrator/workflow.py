@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.records import StepPlan
-from remit.runtime.brief import Brief
 from remit.words.components import Findings
 from remit_orchestrator.conflict_reader import ConflictReader
 from remit_orchestrator.text.conflicts import find

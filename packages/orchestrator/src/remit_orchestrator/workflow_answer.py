@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import estimate, grant_time_ms
+from remit.ports.brief import Brief
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.files import fitting
 from remit.protocol.orchestration import Step, Workflow
-from remit.runtime.brief import Brief
 from remit.words.components import Findings, capital
 from remit.words.failures import plain_part
 from remit.words.names import unified, without_names

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 import isolated_agents
 from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Request, Response, Status, fault
 from remit.policy.breaker import Phase
+from remit.ports import Remote, RemoteHandle
 from remit.protocol.card import AgentCard
 from remit.protocol.orchestration import Step, Workflow
 from remit.runtime.delegation.routing import tracks
-from remit.runtime.ports import Remote, RemoteHandle
 from remit_orchestrator import add_workflow
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock, a_response

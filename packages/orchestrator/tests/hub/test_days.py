@@ -14,10 +14,10 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, InboxApprover, Limits, Response, Status, Step, Workflow
+from remit.ports import Decision, Question
 from remit.runtime import root_runs
 from remit.runtime.approvers import decide
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from remit_cli import Rule, guard_of
 from remit_orchestrator import add_workflow

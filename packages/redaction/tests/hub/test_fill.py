@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from remit import Brief, Hub, RemitError
 from remit.policy.verdict import Finding
-from remit.runtime.ports import Decision, Question
+from remit.ports import Decision, Question
 from remit_redaction import detector_pipeline
 from waiting import PATIENCE_S
 

@@ -331,7 +331,7 @@ async def test_an_agent_that_blocks_the_loop_past_its_deadline_ends_as_a_time_ou
 async def test_a_large_call_of_an_agent_is_asked_of_a_person_and_goes_on(make_hub: MakeHub) -> None:
     from remit import Ask, Facts, Verdict
     from remit.policy.verdict import ALLOW
-    from remit.runtime.ports import Question
+    from remit.ports import Question
 
     shown: list[Question] = []
 

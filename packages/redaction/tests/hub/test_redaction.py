@@ -39,9 +39,9 @@ from remit import (
 from remit.policy.limits import Limits
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Finding
+from remit.ports import Decision, Question
 from remit.protocol.codec import encode
 from remit.runtime import leases, root_runs
-from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from remit_redaction.pipeline import detector_pipeline
 from waiting import PATIENCE_S, eventually

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from remit.hub.hub import Hub
 from remit.policy.budget import Window
+from remit.ports import Remote, RemoteHandle, StoreError
 from remit.protocol.card import Rate
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import VERSION, Answer, AnswerContent, Request, Response, Usage, fields_of
@@ -22,7 +23,6 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
-from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.peers import PeerDevice
 from remit_relay.e2e.channel import MessageCipher, Opened

@@ -14,12 +14,12 @@ from msgspec import Struct, structs
 
 from remit.hub.hub import Hub
 from remit.policy.budget import Window, count, wait_ms
+from remit.ports import RunScope, StoreError
 from remit.protocol.card import Rate
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.active_runs import ActiveRun
-from remit.runtime.ports import RunScope, StoreError
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.e2e.channel import MessageCipher, Opened
 from remit_relay.messages import audit, types

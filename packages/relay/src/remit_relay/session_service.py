@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from remit.policy.budget import Window
 from remit.policy.verdict import Detector
+from remit.ports import StoreError
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep
 from remit.runtime.clock import sleep_to_tick
-from remit.runtime.ports import StoreError
 from remit_relay.bridge.ports import AskUser, Draft, DraftFailure, LocalAgent, Mode
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.peers import PeerDevice

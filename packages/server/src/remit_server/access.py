@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from remit.policy.reception import Permission, Sender
+from remit.ports import ANYONES, RunScope, RunSummary, SingleUseProof
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
-from remit.runtime.ports import ANYONES, RunScope, RunSummary, SingleUseProof
 from remit_server.transports.credentials.incoming import unfit
 from remit_server.transports.credentials.keys import Pair
 

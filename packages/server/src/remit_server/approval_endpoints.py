@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
+from remit.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit.protocol.codec import checked, encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import Approval, Kind, Record, request_in
 from remit.runtime.approvers import answer
-from remit.runtime.ports import ANYONES, Decision, Question, RecordFilter, RunSummary
 from remit.runtime.question_view import view_of
 from remit_server.access import may_see, visible
 from remit_server.documents.api import ANSWER, ANSWER_SEVERAL, APPROVAL, APPROVALS, REVEAL, ApprovalQuery

@@ -9,12 +9,12 @@ from typing import Annotated, Literal, TypedDict
 from msgspec import Struct
 
 from remit.policy.reception import Permission, Sender
+from remit.ports import RecordFilter, Store
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, outward
 from remit.runtime.audit import AuditFinding, AuditVerdict
 from remit.runtime.audit.chain import AuditedChain, KeepsChain
-from remit.runtime.ports import RecordFilter, Store
 from remit.runtime.signing import Checkpoint
 from remit_server.access import OPERATION
 from remit_server.bodies import Receive, Scope, Send, headers_of

@@ -11,6 +11,7 @@ from remit.policy.context import PASSED_NOTES, matches, message_of
 from remit.policy.reception import powers_of
 from remit.policy.redaction import TEXT_FIELDS, kind_of
 from remit.policy.restoring import tokens_in
+from remit.ports import Store
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import ContextFilter, Known, Message, Request, Response, Usage, View
 from remit.protocol.errors import Fault
@@ -26,7 +27,6 @@ from remit.protocol.records import (
 )
 from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.audit.chain import KeepsChain
-from remit.runtime.ports import Store
 from remit.runtime.run_tree import Node, Tree
 from remit_server.delegation_views import (
     ApprovalView,

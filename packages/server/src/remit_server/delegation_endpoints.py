@@ -6,6 +6,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from remit.policy.reception import Permission, peer_name, peer_of
+from remit.ports import RunSummary, SingleUseProof, StoreError
 from remit.protocol.codec import decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -13,7 +14,6 @@ from remit.protocol.records import outline
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import SHORT_BACKLOG, Events
-from remit.runtime.ports import RunSummary, SingleUseProof, StoreError
 from remit_server.access import OPERATION, asked_for, may_see
 from remit_server.bodies import (
     Headers,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
 from remit.policy.shares import SharedTotal, ShareOwner
+from remit.ports import RunScope, RunSummary, SingleUseProof, StoreError
 from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind, Notice, Record
@@ -17,7 +18,6 @@ from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.clock import LoopClock
 from remit.runtime.events import Events
-from remit.runtime.ports import RunScope, RunSummary, SingleUseProof, StoreError
 from remit.runtime.sessions import session_of
 from remit.runtime.shared_requests import CancelOrder
 from remit.transports.local import FairSlots

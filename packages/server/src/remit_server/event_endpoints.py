@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from msgspec import Struct
 
 from remit.policy.reception import Permission, Sender
+from remit.ports import ANYONES, Store, StoreError
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import Kind, Record, outward
-from remit.runtime.ports import ANYONES, Store, StoreError
 from remit_server.access import OPERATION, may_see, visible
 from remit_server.bodies import Headers, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.delegations import Delegations

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, NamedTuple, TypedDict, TypeVar
 
 from remit.policy.limits import Limits
 from remit.policy.reception import Permission, Sender
+from remit.ports import RunScope, Store
 from remit.protocol.records import Kind, Record
 from remit.runtime.agent_status import LiveRun
-from remit.runtime.ports import RunScope, Store
 from remit_server.access import visible
 from remit_server.delegations import Delegations
 from remit_server.documents.api import Parameter, parameters_of

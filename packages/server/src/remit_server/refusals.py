@@ -19,11 +19,11 @@ from starlette.routing import Match, Route
 
 from remit.hub.hub import Hub
 from remit.policy.shares import SharedTotal, ShareOwner
+from remit.ports import Clock
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.records import Kind, Notice
 from remit.runtime.aside import current_share
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Clock
 from remit_server.access import OPERATION
 from remit_server.bodies import ClientGone, Headers, Receive, Scope, Send, failure_body, headers_of, send_fault
 from remit_server.documents.api import ApiOperation

@@ -5,8 +5,8 @@ from typing import Any, Unpack, cast, get_args
 
 from remit.agents.cards import RemoteOptions, refuse_unknown, remote_card
 from remit.hub.hub import Hub
+from remit.ports import Credential
 from remit.protocol.problems import did_you_mean
-from remit.runtime.ports import Credential
 from remit.runtime.registry import team_invalid
 from remit_server.dialects.a2a.types import Binding, PushConfig
 from remit_server.transports.http import HubPeer

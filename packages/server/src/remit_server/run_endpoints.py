@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from remit.policy.reception import Permission, Sender
 from remit.policy.redaction import TOKEN
+from remit.ports import ANYONES, RunScope, RunSummary, StoreError
 from remit.protocol.codec import encode
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -16,7 +17,6 @@ from remit.protocol.records import Kind, Notice
 from remit.protocol.remit import lower
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import ANYONES, RunScope, RunSummary, StoreError
 from remit.runtime.redactor import has_tokens_in
 from remit.runtime.root_request import new_run_id
 from remit.runtime.shared_requests import CancelOrder

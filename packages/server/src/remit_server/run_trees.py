@@ -5,13 +5,13 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
+from remit.ports import RunScope, RunSummary, Store
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record, Refusal
 from remit.runtime.aside import aside
-from remit.runtime.ports import RunScope, RunSummary, Store
 from remit.runtime.run_tree import Node, Tree
 from remit_server.documents.api_values import PublicRun
 from remit_server.documents.common import shown_as

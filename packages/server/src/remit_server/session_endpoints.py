@@ -7,12 +7,12 @@ from msgspec import Struct
 
 from remit.hub.hub import Hub
 from remit.policy.reception import Permission, Sender
+from remit.ports import RecordFilter, SessionFilter, SessionSummary
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, Refusal
-from remit.runtime.ports import RecordFilter, SessionFilter, SessionSummary
 from remit_server.access import visible
 from remit_server.delegations import Delegations
 from remit_server.documents.api import SESSION, SESSIONS, ApiOperation, PageQuery, Parameter, SessionQuery

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from remit import Answer, Brief, Capability, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
+from remit.ports import Remote, RemoteHandle, StoreError
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import VERSION, Request
 from remit.runtime import root_runs
-from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit_server.transports.remote_calls import refused
 from remit_testing.samples import ManualClock
 from waiting import PATIENCE_S

@@ -19,9 +19,9 @@ from aiohttp import web
 
 from a2a_grpc import GrpcAlone
 from remit import AgentCard, Brief, Code, Hub, RemitError, Response, Status
+from remit.ports import Departure, Remote, RemoteHandle
 from remit.protocol.envelope import Request
 from remit.runtime import root_runs
-from remit.runtime.ports import Departure, Remote, RemoteHandle
 from remit_server import connect, connect_a2a, serve
 from remit_server.a2a import agent as a2a
 from remit_server.a2a.agent import A2aPeer

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from commands import popen
 from programs import with_tests_on_path
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Limits, Request, Response, Status, Verdict
+from remit.ports import Decision, Question, Remote, RemoteHandle, StoreError
 from remit.protocol.errors import fault
 from remit.protocol.records import Approval
 from remit.runtime import root_runs
 from remit.runtime.approvers import decide
-from remit.runtime.ports import Decision, Question, Remote, RemoteHandle, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_server.transports.remote_calls import refused
 from sweeps import SweptStore

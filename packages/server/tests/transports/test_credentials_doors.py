@@ -21,11 +21,11 @@ import chains
 from chains import NOW_MS, Way
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
+from remit.ports import OutgoingRequest
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.remit import Grant, Remit
 from remit.protocol.submission import Submission
-from remit.runtime.ports import OutgoingRequest
 from remit_server.transports.credentials.incoming import (
     Authenticator,
     Bearers,
@@ -765,7 +765,7 @@ def test_without_the_extra_tokens_work_and_credentials_say_what_to_install() -> 
         from remit.protocol.errors import RemitError
         from remit.protocol.remit import Remit
         from remit.protocol.submission import Submission
-        from remit.runtime.ports import OutgoingRequest
+        from remit.ports import OutgoingRequest
         from remit_server.transports.credentials.incoming import Authenticator, KnownSender
         from remit_server.transports.credentials.keys import HubKey
         from remit_server.transports.credentials.outgoing import Addressee, CredentialHeaders

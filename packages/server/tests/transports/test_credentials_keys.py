@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from chains import NOW_MS, Way, a_hop, credential_of
 from properties import share
+from remit.ports import OutgoingRequest
 from remit.protocol.errors import Code, Fault, RemitError
-from remit.runtime.ports import OutgoingRequest
 from remit_server.transports.credentials import incoming as module
 from remit_server.transports.credentials.incoming import Share, Spending
 from remit_server.transports.credentials.keys import HubKey, Pair, fingerprint, is_signed, public_of, written

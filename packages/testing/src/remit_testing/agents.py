@@ -21,12 +21,12 @@ from unittest import SkipTest
 
 # The public `Hub`: these tests must not depend on its internals.
 import remit
+from remit.ports.brief import Brief
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
-from remit.runtime.brief import Brief
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
 

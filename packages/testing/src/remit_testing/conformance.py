@@ -22,4 +22,4 @@ class StoreConformance(
     ConversationConformance,
     ListingConformance,
 ):
-    """The promises of `remit.runtime.ports.Store`, one test each."""
+    """The promises of `remit.ports.Store`, one test each."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from remit.policy.budget import estimate
-from remit.runtime.ports import TokenCounter
+from remit.ports import TokenCounter
 from remit.stores.opening import FileQuery
 from remit.stores.sqlite import SqliteStore
 from remit.stores.writer import Item, StoreWriter

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
+from remit.ports import Decision, Question, Store, StoreError
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress, Record, SharedStep
 from remit.protocol.remit import Remit
-from remit.runtime.ports import Decision, Question, Store, StoreError
 
 # Far longer than any test takes, and zero: a lease that has not expired, and one that has.
 LONG_MS = 3_600_000
@@ -129,7 +129,7 @@ class StoreCase:
 
 
 class ManualClock:
-    """A clock that stands still until `advance` is called; implements `remit.runtime.ports.Clock`.
+    """A clock that stands still until `advance` is called; implements `remit.ports.Clock`.
 
     Deadlines, rates and breakers of a hub made with `Hub(clock=ManualClock())` then wait for the test. The date starts
     at *wall_ms*, or today: a store has a clock of its own, and would forget outcomes that look old to it.

@@ -15,9 +15,9 @@ from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
 from remit.plugin import install_command, named
 from remit.policy.verdict import Guard
+from remit.ports import Approver, ControlCommand, Decision, Question, Store
 from remit.protocol.card import CONCURRENCY
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
-from remit.runtime.ports import Approver, ControlCommand, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 from remit.stores.retention import RetainingStore
 from remit.stores.sqlite import SqliteStore

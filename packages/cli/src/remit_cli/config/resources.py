@@ -7,9 +7,9 @@ from typing import Any
 from remit.plugin import brought, install_command
 from remit.policy.budget import estimate
 from remit.policy.verdict import Detector
+from remit.ports import Store, TokenCounter
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
-from remit.runtime.ports import Store, TokenCounter
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import known_secret
 from remit_cli.config.code import code_at, find_code

@@ -11,13 +11,13 @@ from typing import cast
 
 import msgspec
 
+from remit.ports import Decision, Question
 from remit.protocol.card import Schema
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Json
 from remit.protocol.errors import RemitError
 from remit.protocol.forms import field_value, form_lines
 from remit.runtime.approvers import check_edits, check_form
-from remit.runtime.ports import Decision, Question
 from remit.runtime.question_view import ALSO_SENT, described_file, marked, view_of
 from remit.words.terminal import one_line, several_lines
 from remit_cli.show.display import Display

@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 
 from remit.hub.hub import Hub
 from remit.policy.limits import Limits
-from remit.runtime.brief import Brief
+from remit.ports.brief import Brief
 from remit.stores.connection import connect_writer
 from remit_server import connect, serve
 from remit_server.documents.common import BenchFigure, BenchReport

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
+from remit.ports import RunSummary, Store, StoreError
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.lifecycle import Status
-from remit.runtime.ports import RunSummary, Store, StoreError
 from remit.runtime.redactor import Redactor
 from remit.runtime.root_runs import LEASE_MS
 from remit.runtime.run_tree import Tree

@@ -15,10 +15,10 @@ import click
 import msgspec
 
 from remit.hub.hub import Hub
+from remit.ports import RunSummary
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Fault, RemitError
 from remit.protocol.records import Record, Refusal
-from remit.runtime.ports import RunSummary
 from remit_cli.config.load import load_team
 from remit_cli.drive import running
 from remit_cli.drive.order import Order

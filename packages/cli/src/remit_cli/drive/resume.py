@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from remit.hub.hub import Hub
 from remit.policy.redaction import TOKEN
+from remit.ports import RunSummary
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
@@ -17,7 +18,6 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.protocol.submission import AskOptions
-from remit.runtime.ports import RunSummary
 from remit.runtime.redactor import Redactor, has_tokens_in
 from remit.runtime.root_runs import LEASE_MS
 from remit.runtime.run_tree import Node, Tree, TreeApproval

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import click
 
 from remit.hub.hub import Hub
+from remit.ports import Approver
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Approval, Record
-from remit.runtime.ports import Approver
 from remit.runtime.run_tree import Tree
 from remit.words.names import hidden_names, without_names
 from remit.words.terminal import one_line

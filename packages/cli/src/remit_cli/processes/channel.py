@@ -6,13 +6,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
+from remit.ports.brief import AvailableAgent
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import encode, plain
 from remit.protocol.envelope import ContextFilter, Forwarded, Json, Note, Request, Strategy
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.records import StepPlan
 from remit.protocol.remit import Count
-from remit.runtime.brief import AvailableAgent
 
 # Four times the largest envelope: room for the responses of a fan-out, but not for a data set.
 MAX_FRAME_BYTES = 16 * 1024 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 from remit.agents.cards import AgentOptions, Sandbox, names_of
 from remit.agents.function import function_of
 from remit.hub.hub import Hub
-from remit.runtime.brief import Agent
+from remit.ports.brief import Agent
 from remit.runtime.registry import team_invalid
 
 

@@ -12,9 +12,9 @@ from msgspec import Raw
 
 from remit.agents.function import AgentFunction
 from remit.policy.aggregate import Combined
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
-from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 from remit_cli.processes.channel import (
     NOT_SAYABLE,

@@ -22,6 +22,16 @@ from msgspec.structs import replace
 from remit.agents.function import agent_from
 from remit.agents.threads import Threads
 from remit.policy.aggregate import Blend, Combined
+from remit.ports import Agent
+from remit.ports.brief import (
+    AvailableAgent,
+    Brief,
+    OwnTool,
+    Work,
+    plain_arguments,
+    plain_changes,
+    plain_finding,
+)
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import plain
 from remit.protocol.envelope import (
@@ -40,17 +50,7 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, StepPlan, read_body
-from remit.runtime.brief import (
-    AvailableAgent,
-    Brief,
-    OwnTool,
-    Work,
-    plain_arguments,
-    plain_changes,
-    plain_finding,
-)
 from remit.runtime.origin import failure_of_tool, origin_of, worded
-from remit.runtime.ports import Agent
 from remit.runtime.text_reader import text_reader
 from remit_cli.processes.channel import (
     LENGTH,

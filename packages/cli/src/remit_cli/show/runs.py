@@ -10,12 +10,12 @@ from typing import IO, Literal
 import click
 from msgspec.structs import replace
 
+from remit.ports import RunSummary
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response, Usage
 from remit.protocol.errors import TABLE, Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record, Refusal, ToolUse
-from remit.runtime.ports import RunSummary
 from remit.runtime.run_tree import Node, Tree
 from remit.words.failures import plain_failure, with_plain_summary
 from remit.words.names import revealing, without_names

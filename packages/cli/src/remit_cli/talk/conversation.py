@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from remit.hub.hub import Hub
 from remit.policy.budget import amounts
 from remit.policy.limits import Limits
+from remit.ports import Decision, Question, Store
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response, Usage
 from remit.protocol.errors import TABLE, Code, RemitError, fault
@@ -25,7 +26,6 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
 from remit.runtime.approvers import InboxApprover
-from remit.runtime.ports import Decision, Question, Store
 from remit.runtime.redactor import Redactor
 from remit.runtime.run_tree import Tree
 from remit.runtime.sessions import session_of

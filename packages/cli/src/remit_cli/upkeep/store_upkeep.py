@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from remit.ports import StoreError
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, Removal
 from remit.runtime.audit import ChainRow, RemovedRow
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores.audit import StoredChain
 from remit.stores.database import FORGOTTEN, KEPT, SqlConnection

@@ -5,9 +5,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from remit.ports import FACTS, Question, StoreError
 from remit.protocol.errors import Code, fault
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import FACTS, Question, StoreError
 from remit.stores.database import KEPT, OPEN, SqlConnection
 from remit.stores.schema import KIND_OF
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.ports import StoreError
 from remit.protocol.errors import fault, in_sentences
 from remit.runtime.audit import AuditVerdict
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey
 from remit.stores.checkpoints import key_path
 from remit.stores.connection import write_private

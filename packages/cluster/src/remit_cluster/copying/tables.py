@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint
 from remit.stores.checkpoints import Mark
 from remit.stores.schema import RUNNING

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from remit.ports import HostingHub, Remote, RemoteHandle, StoreError
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.records import Approval, Delta, Progress
-from remit.runtime.ports import HostingHub, Remote, RemoteHandle, StoreError
 from remit.runtime.shared_requests import HandedOver, SharedRequests
 from remit.transports.local import COME_BACK_MS
 from remit_server.transports.remote_calls import CANCEL_S, is_known_there, lost, outgoing, refused, shielded

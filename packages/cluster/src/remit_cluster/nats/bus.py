@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from remit.hub.hub import Hub
+from remit.ports import HostingHub
 from remit.protocol.card import QUEUE, AgentCard
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
-from remit.runtime.ports import HostingHub
 from remit.runtime.registry import NAME
 from remit_cluster.nats.agent import BusAgent, RunNews
 from remit_cluster.nats.cancels import BusCancels

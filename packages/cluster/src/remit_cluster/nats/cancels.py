@@ -11,9 +11,9 @@ from typing import Protocol
 import msgspec
 from nats.aio.msg import Msg
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import StoreError
 from remit.runtime.shared_requests import CancelOrder, SharedRequests
 from remit_cluster.nats.connection import LOST, BusSettings, Connection, in_words
 from remit_cluster.nats.proofs import BusProofs

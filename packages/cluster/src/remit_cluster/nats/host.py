@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 import msgspec
 from nats.aio.msg import Msg
 
+from remit.ports import OrphanedRun
 from remit.protocol.codec import encode as encode_value
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Approval, Delta, Progress, Record
 from remit.runtime.events import Events
-from remit.runtime.ports import OrphanedRun
 from remit.runtime.shared_requests import SharedRequests
 from remit_cluster.nats.connection import LOST, Connection, in_words
 from remit_cluster.nats.proofs import BusProofs

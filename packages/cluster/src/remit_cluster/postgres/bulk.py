@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from remit.runtime.ports import TakenRequest
+from remit.ports import TakenRequest
 from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, OPEN, OVER
 from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write
 from remit.stores.schema import FORGOTTEN, RUNNING

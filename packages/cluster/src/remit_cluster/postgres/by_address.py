@@ -4,8 +4,8 @@ from pathlib import Path
 
 from remit.plugin import install_command
 from remit.policy.budget import estimate
+from remit.ports import Store, StoreError, TokenCounter
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import Store, StoreError, TokenCounter
 
 
 def postgres_store(

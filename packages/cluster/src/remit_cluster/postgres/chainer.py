@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from heapq import merge
 from typing import NamedTuple
 
+from remit.ports import StoreError
 from remit.runtime.audit import GENESIS, link
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey
 from remit_cluster.postgres.checkpoints import seal_if_due
 from remit_cluster.postgres.connection import TROUBLE, Connections, PgConnection

@@ -1,8 +1,8 @@
 """The signed checkpoints of the chain, in a table: any hub that has the key signs."""
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, CheckpointKey, sign
 from remit.stores.checkpoints import Mark, head_break, mark_breaks
 from remit_cluster.postgres.connection import PgConnection

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from remit.ports import RunEpoch, StoreError
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.audit import Tampering
-from remit.runtime.ports import RunEpoch, StoreError
 from remit.stores.database import NOW_MS, Entry
 from remit.stores.group_commit import resolve
 from remit.stores.opening import STORE

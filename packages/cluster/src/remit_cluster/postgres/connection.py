@@ -11,8 +11,8 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import msgspec
 from msgspec import Struct
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 
 # A server that is there answers within milliseconds; one across an ocean within a second.
 CONNECT_SECONDS = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from remit.runtime.ports import Store
+    from remit.ports import Store
 
 
 def stores() -> "Mapping[str, Callable[..., Store]]":

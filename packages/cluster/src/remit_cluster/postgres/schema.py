@@ -2,8 +2,8 @@
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 from remit.stores.schema import TABLES
 from remit_cluster.postgres.connection import DatabaseAddress, PgConnection
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from remit.policy.budget import estimate
+from remit.ports import OrphanedRun, StoreError, TokenCounter
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import OrphanedRun, StoreError, TokenCounter
 from remit.runtime.signing import CheckpointKey, open_key, read_key
 from remit.stores import reader
 from remit.stores.audit import Proof, SqlChain, StoredChain
@@ -45,7 +45,7 @@ _wall_ms = LoopClock().wall_ms
 
 
 class PostgresStore(SqlStore[PgWriter]):
-    """Everything a team of hubs remembers, in the database at *url*; implements `remit.runtime.ports.Store`, which
+    """Everything a team of hubs remembers, in the database at *url*; implements `remit.ports.Store`, which
     says what each method promises.
 
     Use it from one event loop. The tables are in the schema `remit`, and are created by whoever comes first. All hubs

@@ -8,13 +8,7 @@ wrong, the transaction is rolled back and its items are written one by one.
 from collections.abc import Sequence
 from typing import Any
 
-from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, fault
-from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, read_request
-from remit.runtime.audit import leaf
-from remit.runtime.ports import (
+from remit.ports import (
     MOST_EPOCHS,
     AcceptedRequest,
     DuplicateRequest,
@@ -25,6 +19,12 @@ from remit.runtime.ports import (
     Submitted,
     TakenRequest,
 )
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, read_request
+from remit.runtime.audit import leaf
 from remit.stores import reader, requests
 from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, Entry, SqlConnection
 from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write, is_old

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from remit.ports import StoreError
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body
-from remit.runtime.ports import StoreError
 from remit.stores.database import FORGOTTEN, KEPT
 from remit.stores.user_keys import (
     NOBODY,

@@ -10,8 +10,8 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from remit.ports import StoreError
 from remit.protocol.envelope import Response
-from remit.runtime.ports import StoreError
 from remit.stores.group_commit import resolve
 from remit.stores.sql_store import OutcomeWaits
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from remit.runtime.ports import StoreError
+from remit.ports import StoreError
 from remit.stores.group_commit import MAX_BATCH, resolve
 from remit.stores.requests import JournalWrite, Write
 from remit.stores.writer import IDLE_SECONDS, SOON_SECONDS, WAKE_AT, notice_of

@@ -14,6 +14,8 @@ from remit.agents.threads import Threads
 from remit.agents.typed import is_stream, read_arguments, signature_of
 from remit.plugin import brought
 from remit.policy.weight import is_light, is_light_value
+from remit.ports import Agent, Tool
+from remit.ports.brief import Brief
 from remit.protocol.card import Sees, ToolCard
 from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json
@@ -21,8 +23,6 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.typed import Member, TypeMismatch, object_schema
 from remit.runtime.aside import aside
-from remit.runtime.brief import Brief
-from remit.runtime.ports import Agent, Tool
 from remit.runtime.registry import team_invalid
 
 AgentFunction = Callable[Concatenate[Brief, ...], object]

@@ -9,8 +9,8 @@ from typing import Literal
 
 from remit.plugin import install_command
 from remit.policy.budget import estimate
+from remit.ports import TokenCounter
 from remit.protocol.errors import RemitError
-from remit.runtime.ports import TokenCounter
 from remit.runtime.registry import team_invalid
 
 log = logging.getLogger("remit")

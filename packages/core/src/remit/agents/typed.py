@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Union, cast, get_args, get_origin, get_type_
 from msgspec.structs import replace
 
 from remit.policy.restoring import explain_tokens
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability, Schema
 from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json, Response
@@ -25,7 +26,6 @@ from remit.protocol.typed import (
     read_as,
     schema_of,
 )
-from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 
 # Types that an agent may return instead of a result.

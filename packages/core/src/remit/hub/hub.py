@@ -26,6 +26,25 @@ from remit.policy.limits import Limits
 from remit.policy.reception import Sender
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
+from remit.ports import (
+    Agent,
+    Approver,
+    Clock,
+    Companion,
+    ControlCommand,
+    Decision,
+    OtherHubs,
+    Question,
+    Remote,
+    SingleUseProof,
+    Store,
+    Summarizer,
+    TokenCounter,
+    Tool,
+    Workspace,
+)
+from remit.ports.agents import ConversationReader
+from remit.ports.brief import Brief
 from remit.protocol.card import AgentCard, Authority, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
@@ -45,31 +64,12 @@ from remit.runtime.agent_status import (
 )
 from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import InboxApprover, decide, find, reveal
-from remit.runtime.brief import Brief
 from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
 from remit.runtime.engine import Lifecycle, engine_of
 from remit.runtime.events import BACKLOG, Events, Outflow
 from remit.runtime.ledger import Ledger
 from remit.runtime.metrics import HubMetrics
-from remit.runtime.ports import (
-    Agent,
-    Approver,
-    Clock,
-    Companion,
-    ControlCommand,
-    Decision,
-    OtherHubs,
-    Question,
-    Remote,
-    SingleUseProof,
-    Store,
-    Summarizer,
-    TokenCounter,
-    Tool,
-    Workspace,
-)
-from remit.runtime.ports.agents import ConversationReader
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, guards_with, preview, preview_use
 from remit.runtime.purse import Prices, priced
 from remit.runtime.redactor import Redactor

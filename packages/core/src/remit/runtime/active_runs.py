@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar, cast
 
+from remit.ports import RunScope
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
-from remit.runtime.ports import RunScope
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from remit.policy.restoring import restore, tokens_in
 from remit.policy.weight import is_light_request
+from remit.ports import Approver, Decision, Inbox, Question, Store, StoreError
 from remit.protocol.codec import checked, encode
 from remit.protocol.envelope import Call, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -19,7 +20,6 @@ from remit.protocol.files import texts_of
 from remit.protocol.forms import filled_fields
 from remit.protocol.records import Kind, Notice
 from remit.runtime.aside import aside
-from remit.runtime.ports import Approver, Decision, Inbox, Question, Store, StoreError
 from remit.runtime.redactor import Redactor
 from remit.runtime.schemas import misfits
 

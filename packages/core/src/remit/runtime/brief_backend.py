@@ -12,6 +12,7 @@ from remit.policy.budget import estimate
 from remit.policy.reception import here, peer_of
 from remit.policy.redaction import strike
 from remit.policy.weight import is_light
+from remit.ports.brief import AvailableAgent, OwnTool, Work, plain_finding
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
 from remit.protocol.envelope import (
@@ -33,7 +34,6 @@ from remit.protocol.records import Kind, Progress, Record, StepPlan
 from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
 from remit.runtime.aside import aside, stepping_aside
-from remit.runtime.brief import AvailableAgent, OwnTool, Work, plain_finding
 from remit.runtime.brief_tools import (
     MAX_PROGRESS_READ,
     MAX_PROGRESS_TEXT,

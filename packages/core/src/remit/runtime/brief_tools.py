@@ -12,6 +12,8 @@ from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
 from remit.policy.verdict import Ask, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light
+from remit.ports import Tool
+from remit.ports.brief import OwnTool, as_arguments, plain_arguments
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -20,7 +22,6 @@ from remit.protocol.records import Kind, StepPlan, ToolUse
 from remit.protocol.remit import terms_of
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.brief import OwnTool, as_arguments, plain_arguments
 from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.admission import facts_of_tool, use_of_tool
@@ -29,7 +30,6 @@ from remit.runtime.delegation.response import isolated, presentable, revealed
 from remit.runtime.frames import Frame
 from remit.runtime.lent_models import TOOL_CALLER, ToolCaller
 from remit.runtime.origin import failure_of_tool, origin_of, places, worded
-from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.schemas import misfits
 

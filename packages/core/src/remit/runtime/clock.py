@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from remit.runtime.ports import Clock
+from remit.ports import Clock
 
 # How often a store notes the wall clock: often enough to tell a restart from a pause, rarely enough for the disk.
 SEEN_EVERY_MS = 60_000

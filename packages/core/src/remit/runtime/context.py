@@ -9,18 +9,18 @@ from msgspec import Struct, field
 from remit.policy.limits import Limits
 from remit.policy.restoring import HubWarning
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing
+from remit.ports import Approver, Clock, Store, Transport
+from remit.ports.brief import Brief
 from remit.protocol.card import AgentCard, Schema
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
 from remit.runtime.answer_cache import Cache
-from remit.runtime.brief import Brief
 from remit.runtime.events import Outflow
 from remit.runtime.frames import Frame, RoutedCall, Run
 from remit.runtime.journal import JournalStep
 from remit.runtime.ledger import Ledger
 from remit.runtime.lent_models import LentModels
-from remit.runtime.ports import Approver, Clock, Store, Transport
 from remit.runtime.purse import Prices
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry

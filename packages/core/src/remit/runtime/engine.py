@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from remit.policy import redaction
+from remit.ports import Companion, Remote
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief_backend import LocalBriefBackend
@@ -23,7 +24,6 @@ from remit.runtime.execution import Executor
 from remit.runtime.frames import Frame
 from remit.runtime.incoming import IncomingRequests
 from remit.runtime.leases import Leases
-from remit.runtime.ports import Companion, Remote
 from remit.runtime.root_runs import RootRecords, RootRuns
 from remit.runtime.shared_requests import SharedLimits, SharedRequests
 

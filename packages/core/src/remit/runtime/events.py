@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from remit.policy.redaction import Held, KnownValuesDetector, settled
 from remit.policy.restoring import restore
 from remit.policy.weight import LIGHT, is_light
+from remit.ports.agents import Clock
+from remit.ports.store import Recorder
 from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record, outcome_in
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, TextFlow
-from remit.runtime.ports.agents import Clock
-from remit.runtime.ports.store import Recorder
 
 log = logging.getLogger("remit")
 

@@ -17,6 +17,8 @@ from remit.policy.weight import (
     is_light_response,
     is_short_text_answer,
 )
+from remit.ports import Departure, Remote, Slot
+from remit.ports.brief import Brief, BriefBackend
 from remit.protocol.envelope import Answer, Call, Json, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
@@ -25,7 +27,6 @@ from remit.protocol.remit import meet_tools
 from remit.protocol.trace import trace_id
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.brief import Brief, BriefBackend
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.response import (
     answered,
@@ -39,7 +40,6 @@ from remit.runtime.delegation.response import (
 )
 from remit.runtime.frames import Frame, SlotGivenUp, give_up_slot, regain_slot
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
-from remit.runtime.ports import Departure, Remote, Slot
 from remit.runtime.purse import priced
 from remit.runtime.schemas import misfits
 

@@ -15,14 +15,14 @@ from remit.policy.budget import fair_share, settle
 from remit.policy.limits import Limits
 from remit.policy.repeats import CallKey, EarlierAnswer, PastCall
 from remit.policy.verdict import Guard, Sealing
+from remit.ports.brief import Agent
+from remit.ports.remote import Departure, Remote, Slot
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import MOVES, DelegationState, IllegalMoveError, Status
 from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.answer_cache import Lookup
-from remit.runtime.brief import Agent
-from remit.runtime.ports.remote import Departure, Remote, Slot
 from remit.runtime.purse import Purse, price_of
 
 NOTHING = Usage()

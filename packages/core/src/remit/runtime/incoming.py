@@ -21,6 +21,7 @@ from remit.policy.peer_calls import (
     with_call,
 )
 from remit.policy.reception import Sender, receive, remarks, trace_of
+from remit.ports import SingleUseProof
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Fault, RemitError
@@ -29,7 +30,6 @@ from remit.protocol.remit import Grant, Remit
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.context import RuntimeContext
-from remit.runtime.ports import SingleUseProof
 from remit.runtime.root_request import new_run_id
 from remit.runtime.sessions import resumed
 

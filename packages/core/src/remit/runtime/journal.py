@@ -7,6 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.restoring import restore
+from remit.ports.remote import Departure
+from remit.ports.store import Journal
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Call, Json, Request, Response
@@ -14,8 +16,6 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.frames import Run
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports.remote import Departure
-from remit.runtime.ports.store import Journal
 
 
 class JournalStep(Struct, frozen=True, omit_defaults=True):

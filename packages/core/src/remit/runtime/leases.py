@@ -10,6 +10,15 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from remit.policy.restoring import restore
+from remit.ports import (
+    ControlCommand,
+    OrphanedRun,
+    RegisteredAgent,
+    Remote,
+    RunScope,
+    StoreError,
+    unknown_outcome,
+)
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Progress
@@ -19,15 +28,6 @@ from remit.runtime.clock import sleep_to_tick
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import (
-    ControlCommand,
-    OrphanedRun,
-    RegisteredAgent,
-    Remote,
-    RunScope,
-    StoreError,
-    unknown_outcome,
-)
 from remit.runtime.redactor import has_tokens
 from remit.runtime.root_runs import CLOSING, RootRecords
 

@@ -16,12 +16,12 @@ from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import Window
 from remit.policy.reception import trace_of
 from remit.policy.routing import Candidate, Ranked, TrackRecord
+from remit.ports.agents import RegisteredAgent
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Remit
 from remit.runtime.frames import Frame, Tally
-from remit.runtime.ports.agents import RegisteredAgent
 
 # Runs of other hubs whose delegations are counted here; a hub has fewer in flight. Each takes about 300 bytes.
 MOST_TALLIES = 10_000

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+from remit.ports import MOST_LOOKED_AT, MOST_READ, ListedRecords, RecordFilter, SessionFilter, SessionSummary
 from remit.protocol.records import Record, agent_of
-from remit.runtime.ports import MOST_LOOKED_AT, MOST_READ, ListedRecords, RecordFilter, SessionFilter, SessionSummary
 
 # As many rows as stores return at once.
 _AT_ONCE = 100

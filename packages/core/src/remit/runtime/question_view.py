@@ -13,11 +13,11 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
+from remit.ports import Question
 from remit.protocol.codec import encode
 from remit.protocol.envelope import USER, Json, Request
 from remit.protocol.files import File
 from remit.protocol.forms import form_lines
-from remit.runtime.ports import Question
 
 # A longer text in a sentence, and a longer file, is cut; the part or the file itself has all of it, or its digest.
 _MOST_WORDS = 120

@@ -13,6 +13,7 @@ from remit.policy.redaction import TOKEN, Held, KnownValuesDetector, Raw, everyt
 from remit.policy.restoring import of_kinds, restore
 from remit.policy.verdict import Detector, Sealing
 from remit.policy.weight import is_light, is_light_request
+from remit.ports.store import FACTS, SealedValue, Vault
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -21,7 +22,6 @@ from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.keys import HubKeys
 from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
-from remit.runtime.ports.store import FACTS, SealedValue, Vault
 
 log = logging.getLogger("remit")
 

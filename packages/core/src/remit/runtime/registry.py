@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from remit.ports.agents import RegisteredAgent, Tool
+from remit.ports.brief import Agent
+from remit.ports.remote import OtherHubs, Remote
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import LONGEST_NAME
-from remit.runtime.brief import Agent
-from remit.runtime.ports.agents import RegisteredAgent, Tool
-from remit.runtime.ports.remote import OtherHubs, Remote
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that needs quoting there.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")

@@ -15,6 +15,18 @@ from remit.policy.reception import peer_of
 from remit.policy.shares import ShareOwner
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
+from remit.ports import (
+    FIRST_EPOCH,
+    USED,
+    AcceptedRequest,
+    DuplicateRequest,
+    Remote,
+    ReusedProof,
+    RunScope,
+    SingleUseProof,
+    StoreError,
+    Submitted,
+)
 from remit.protocol.codec import digest, encode
 from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -28,18 +40,6 @@ from remit.runtime.delegation.approval import PersonDeclined
 from remit.runtime.delegation.recording import DelegationRefusals
 from remit.runtime.delegation.response import brief_fault, needs_wording
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import (
-    FIRST_EPOCH,
-    USED,
-    AcceptedRequest,
-    DuplicateRequest,
-    Remote,
-    ReusedProof,
-    RunScope,
-    SingleUseProof,
-    StoreError,
-    Submitted,
-)
 from remit.runtime.redactor import made_whole
 from remit.runtime.text_reader import text_reader
 

@@ -11,6 +11,8 @@ from remit.policy.context import check, fit, newest, notes_for
 from remit.policy.reception import is_marked_for_another, named_by_peer, of_user, speaker_of
 from remit.policy.redaction import strike
 from remit.policy.weight import is_light, is_light_request
+from remit.ports.agents import Clock, ConversationReader, TokenCounter, Workspace
+from remit.ports.store import MOST_NOTES, Archive, RunEpoch, SessionOwner, Store
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, RemitError, fault
@@ -18,8 +20,6 @@ from remit.protocol.files import texts_of
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports.agents import Clock, ConversationReader, TokenCounter, Workspace
-from remit.runtime.ports.store import MOST_NOTES, Archive, RunEpoch, SessionOwner, Store
 
 # A sentence or two: longer texts are documents and belong in an answer.
 NOTE_LENGTH = 300

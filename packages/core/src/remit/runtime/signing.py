@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from remit.ports import StoreError
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

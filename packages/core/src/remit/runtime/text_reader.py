@@ -6,10 +6,10 @@ from typing import Protocol
 
 from remit.plugin import brought
 from remit.policy.aggregate import Blend
+from remit.ports.agents import ConversationReader, Payer, Summarizer, TokenCounter
+from remit.ports.store import Store
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Answer, Json, Note, Response
-from remit.runtime.ports.agents import ConversationReader, Payer, Summarizer, TokenCounter
-from remit.runtime.ports.store import Store
 from remit.words.components import Component, Findings
 
 

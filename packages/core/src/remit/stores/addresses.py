@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from remit.plugin import brought
+from remit.ports import Store, StoreError, TokenCounter
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import Store, StoreError, TokenCounter
 from remit.stores import STORE_PATH
 
 # A store is imported once it is used: a program that only names `Hub` does not wait for it.

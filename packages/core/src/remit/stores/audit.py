@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 import msgspec
 
+from remit.ports import StoreError
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind, Removal
 from remit.runtime.audit import GENESIS, AuditVerdict, ChainRow, RemovedRow, Unsigned, leaf, verify
 from remit.runtime.audit.chain import ChainLink, Watch, intact_rows, watched
 from remit.runtime.audit.verification import accepted_keys
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, VerifiedMark, read_key, sign_verified
 from remit.stores.checkpoints import (
     EVERY,

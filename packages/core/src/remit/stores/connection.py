@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, cast
 import apsw
 import msgspec
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 
 Durability = Literal["power", "process"]
 

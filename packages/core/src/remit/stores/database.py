@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from remit.ports import RunEpoch
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Body, Kind
-from remit.runtime.ports import RunEpoch
 from remit.stores.connection import SqliteConnection
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores.checkpoints import Checkpoints, key_path
 from remit.stores.connection import Durability, SqliteConnection, connect_writer, translate, write_lock

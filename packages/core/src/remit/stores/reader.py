@@ -6,13 +6,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, fault
-from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Notice, Record, read_body, read_request, read_response
-from remit.runtime.listing import is_wanted
-from remit.runtime.ports import (
+from remit.ports import (
     ANYONES,
     MOST_READ,
     DuplicateRequest,
@@ -26,6 +20,12 @@ from remit.runtime.ports import (
     SessionSummary,
     StoreError,
 )
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice, Record, read_body, read_request, read_response
+from remit.runtime.listing import is_wanted
 from remit.stores.database import FORGOTTEN, KEPT, NOW_MS, OPEN, SqlConnection
 from remit.stores.schema import KIND_OF, KINDS
 

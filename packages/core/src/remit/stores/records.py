@@ -6,9 +6,9 @@ from operator import itemgetter
 
 import msgspec
 
+from remit.ports import RecordFilter
 from remit.protocol.codec import encode
 from remit.protocol.records import SAID, Kind, Record
-from remit.runtime.ports import RecordFilter
 from remit.stores.database import SqlConnection
 from remit.stores.reader import NEWEST_OF_SESSIONS, Conditions, record_of
 from remit.stores.schema import KINDS

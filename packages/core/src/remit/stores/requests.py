@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, fault
-from remit.protocol.records import read_request
-from remit.runtime.ports import (
+from remit.ports import (
     NumberedRecord,
     OrphanedRun,
     SingleUseProof,
@@ -15,6 +11,10 @@ from remit.runtime.ports import (
     TakenRequest,
     silent_outcome,
 )
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import read_request
 from remit.stores import reader, side_tables
 from remit.stores.database import KEPT, KEPT_OPEN, OPEN, SqlChange
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from remit.plugin import brought, install_command, named
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
 from remit.runtime.keys import HubKeys
-from remit.runtime.ports import StoreError
 
 DAY_MS = 24 * 3_600_000
 

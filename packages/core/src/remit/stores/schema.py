@@ -5,9 +5,9 @@ from pathlib import Path
 
 import apsw
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind
-from remit.runtime.ports import StoreError
 from remit.stores.connection import SqliteConnection, write_lock
 from remit.stores.database import in_sqlite
 

@@ -6,9 +6,9 @@ from typing import cast
 
 import msgspec
 
+from remit.ports import FACTS, ControlAction, ControlCommand, Question, RunEpoch, SealedValue, SessionOwner
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Note
-from remit.runtime.ports import FACTS, ControlAction, ControlCommand, Question, RunEpoch, SealedValue, SessionOwner
 from remit.stores.database import KEPT, KEPT_OPEN, NOW_MS, SqlChange, SqlConnection
 from remit.stores.reader import owner
 from remit.stores.schema import DAY_MS

@@ -13,15 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import apsw
 import msgspec
 
-from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
-from remit.protocol.errors import Code, fault
-from remit.protocol.records import Body, Kind, Record
-from remit.runtime.audit import AuditVerdict
-from remit.runtime.audit.chain import AuditedChain
-from remit.runtime.keys import HubKeys
-from remit.runtime.listing import list_records
-from remit.runtime.ports import (
+from remit.ports import (
     ANYONES,
     MOST_FACTS,
     MOST_NOTES,
@@ -48,6 +40,14 @@ from remit.runtime.ports import (
     TakenRequest,
     TokenCounter,
 )
+from remit.protocol.codec import encode
+from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.audit import AuditVerdict
+from remit.runtime.audit.chain import AuditedChain
+from remit.runtime.keys import HubKeys
+from remit.runtime.listing import list_records
 from remit.runtime.signing import CheckpointKey
 from remit.stores import reader, requests, side_tables
 from remit.stores.database import NOW_MS, OPEN, Entry, Query, SqlChange
@@ -175,7 +175,7 @@ class OutcomeWaits:
 
 
 class SqlStore(ABC, Generic[W]):
-    """The part of `remit.runtime.ports.Store` that is the same in either engine, and says what each method promises."""
+    """The part of `remit.ports.Store` that is the same in either engine, and says what each method promises."""
 
     chain: AuditedChain
     _key: CheckpointKey

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import apsw
 
 from remit.policy.budget import estimate
+from remit.ports import OrphanedRun, StoreError, Submitted, TokenCounter
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.clock import Jumps
-from remit.runtime.ports import OrphanedRun, StoreError, Submitted, TokenCounter
 from remit.stores import reader
 from remit.stores.audit import BUSY_SECONDS, FileChain, Proof, SqlChain, StoredChain, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
@@ -40,7 +40,7 @@ def _wall_ms() -> int:
 
 
 class SqliteStore(SqlStore[StoreWriter]):
-    """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
+    """Everything a hub remembers, in the file at *path*; implements `remit.ports.Store`.
 
     Use it from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
     *make_key*, a store whose key is missing is not opened; else a new key is made. What *retention* no longer keeps is

@@ -7,14 +7,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
-from remit.protocol.errors import Code, fault
-from remit.protocol.lifecycle import Status
-from remit.protocol.records import Body, Kind, Record
-from remit.runtime.audit import GENESIS, leaf, link
-from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
-from remit.runtime.ports import (
+from remit.ports import (
     FIRST_EPOCH,
     MOST_EPOCHS,
     AcceptedRequest,
@@ -25,6 +18,13 @@ from remit.runtime.ports import (
     Submitted,
     TakenRequest,
 )
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.audit import GENESIS, leaf, link
+from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.stores import reader, requests
 from remit.stores.connection import SqliteConnection
 from remit.stores.database import KEPT, KEPT_OPEN, OPEN, OVER, Entry, SqlChange, SqlConnection, SqliteDatabase, at_once

@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from remit.ports import TokenCounter
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import TokenCounter
 
 # A longer name is not a name but a text.
 _LONGEST = 100

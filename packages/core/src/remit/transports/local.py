@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 
 from remit.policy.shares import FairQueue, ShareOwner
+from remit.ports import Handler, NobodyServesError
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Priority
 from remit.runtime.aside import current_share
-from remit.runtime.ports import Handler, NobodyServesError
 
 # The retry advice of a full queue; the duration of the work is unknown, so there is no better guess.
 COME_BACK_MS = 1_000

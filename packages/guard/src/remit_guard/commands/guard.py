@@ -187,10 +187,10 @@ def explain(agent: str, tool: str, given: str, team_file: Path | None, overrides
     """
     from remit.policy.guards import judge
     from remit.policy.verdict import Ask, Facts, Refuse
+    from remit.ports.brief import as_arguments
     from remit.protocol.envelope import VERSION, Request
     from remit.protocol.errors import TABLE, Code
     from remit.protocol.remit import Remit
-    from remit.runtime.brief import as_arguments
     from remit_cli.drive.order import read_task
     from remit_cli.places import current_user
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
+from remit.ports import Question
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Question
 from remit.words.terminal import several_lines
 from remit_cli.config.team import Team
 from remit_cli.drive.login_service import LoginService

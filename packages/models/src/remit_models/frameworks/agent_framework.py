@@ -11,9 +11,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import Bounds, RefusedToolError, capped, plain, tokens_of
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer

@@ -13,10 +13,10 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from remit.ports.brief import Brief
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
-from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import MAX_MODEL_CALLS, Bounds, RefusedToolError, ToolFailure, tokens_of
 from remit_models.prompting import ModelPrompt
 

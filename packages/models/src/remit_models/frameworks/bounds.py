@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.budget import LEAST_OUTPUT, estimate
+from remit.ports.brief import HISTORY_TOKENS, Brief, as_arguments
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json, Source, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.plain import written
 from remit.runtime.aside import stepping_aside
-from remit.runtime.brief import HISTORY_TOKENS, Brief, as_arguments
 from remit.runtime.origin import failure_of_tool, worded
 from remit_models.model_output import answer_of
 from remit_models.prompting import ModelPrompt, prompt_of

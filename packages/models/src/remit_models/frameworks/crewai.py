@@ -14,12 +14,12 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from remit.agents.threads import Threads
+from remit.ports.brief import Brief
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, fault
 from remit.runtime.aside import stepping_aside
-from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import Bounds, OwnToolInProgress, plain, tokens_of
 from remit_models.prompting import ModelPrompt
 from remit_models.toolbox import ToolOffer

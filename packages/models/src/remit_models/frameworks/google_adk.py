@@ -10,9 +10,9 @@ from contextlib import aclosing, suppress
 from importlib import import_module
 from typing import Any, cast
 
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code
-from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import (
     MAX_MODEL_CALLS,
     Bounds,

@@ -17,11 +17,11 @@ from importlib import import_module
 from typing import Any, cast
 from uuid import UUID
 
+from remit.ports.brief import Brief
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json, Usage
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import (
     MAX_MODEL_CALLS,
     Bounds,

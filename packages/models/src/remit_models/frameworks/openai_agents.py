@@ -12,9 +12,9 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Any
 
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Usage
 from remit.protocol.errors import Code, RemitError
-from remit.runtime.brief import Brief
 from remit.runtime.origin import worded
 from remit_models.frameworks.bounds import Bounds, RefusedToolError, RunningTool, ToolFailure, capped, plain, tokens_of
 from remit_models.prompting import ModelPrompt

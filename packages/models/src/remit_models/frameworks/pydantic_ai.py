@@ -32,9 +32,9 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition, ToolDenied
 
+from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Json, Message, Usage
 from remit.protocol.errors import RemitError
-from remit.runtime.brief import Brief
 from remit_models.frameworks.bounds import Bounds, RefusedToolError, capped, plain
 from remit_models.metering import price_name, prompt_tokens, spent
 from remit_models.prompting import ModelPrompt

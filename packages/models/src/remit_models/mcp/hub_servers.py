@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from remit.agents.cards import listed, refuse_unknown, seen_by_server
 from remit.hub.hub import Hub
-from remit.runtime.brief import Brief
+from remit.ports.brief import Brief
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no MCP servers

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from remit.agents.program import RestartPause
 from remit.plugin import install_command
+from remit.ports import Tool
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Tool
 from remit.runtime.schemas import misfits
 from remit_models.mcp.logins import login_file
 from remit_models.mcp.pins import Pin, ToolPins, pin_of

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from remit.policy.routing import TrackRecord
+from remit.ports import StoreError
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call, Request
 from remit.protocol.orchestration import THRESHOLDS
 from remit.protocol.records import Record
 from remit.runtime.delegation.routing import NEWEST, tracks
-from remit.runtime.ports import StoreError
 from remit_cli.config.team import Team
 from remit_cli.places import place_of, reading
 from remit_orchestrator.adding import trainer

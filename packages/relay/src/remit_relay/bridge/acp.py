@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 from remit.agents.program import Program
 from remit.plugin import install_command
+from remit.ports import Clock
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny
 from remit_relay.bridge.supervised_agent import AgentLink, SupervisedAgent
 

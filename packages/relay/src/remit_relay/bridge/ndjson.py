@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from remit.agents.piped_process import LAST_WORDS_S, LineSplitter, OverlongLine
 from remit.agents.program import Program
+from remit.ports import Clock
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import (
     RESPONSE,
     WITH_TOOLS_MS,

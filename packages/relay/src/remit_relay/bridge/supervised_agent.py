@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from remit.agents.piped_process import PipedProcess, start
 from remit.agents.program import Program, RestartPause, user_program_variables
+from remit.ports import Clock
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Clock
 from remit_relay.bridge.ports import WITH_TOOLS_MS, Draft, DraftFailure, PromptRequest, shown, time_limit_s
 
 # ── the process ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,9 +14,9 @@ from typing import ParamSpec, TypeVar
 
 from msgspec import Struct
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.clock import sleep_to_tick
-from remit.runtime.ports import StoreError
 from remit_relay import wire
 from remit_relay.client.connection import GatewayConnection, PresenceBook
 from remit_relay.client.queues import Outcome

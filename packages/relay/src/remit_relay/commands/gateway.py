@@ -9,8 +9,8 @@ import click
 from msgspec import ValidationError, convert, structs
 
 from remit.plugin import install_command
+from remit.ports import StoreError
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import StoreError
 from remit_cli.config.checks import secret_of
 from remit_cli.config.team_search import make_private
 from remit_cli.config.values import DatabaseUrl, Duration, duration, duration_ms

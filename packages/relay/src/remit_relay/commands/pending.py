@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from remit.runtime.ports import Decision
+from remit.ports import Decision
 from remit_relay.device.state import DEVICE_FILE
 from remit_server.documents.shared import SharedDraft
 

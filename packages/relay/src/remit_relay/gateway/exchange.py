@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from typing import Literal
 
-from remit.runtime.ports import Clock
+from remit.ports import Clock
 from remit_relay.gateway.connection import DeliveryRoute, DeviceConnection
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.ports import (

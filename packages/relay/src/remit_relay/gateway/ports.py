@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from remit.runtime.ports import Clock
+from remit.ports import Clock
 from remit_relay.gateway.limits import DAY_S, GatewayLimits
 from remit_relay.wire import AllowSenders, BundleReply, Delivery, Denied, Done, Expired, Fetch, Publish, Put, Refused
 

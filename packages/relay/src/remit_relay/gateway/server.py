@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from remit.ports import Clock
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Clock
 from remit.stores.connection import Durability
 from remit_relay.device.identity import device_id
 from remit_relay.gateway.connection import DeviceConnection

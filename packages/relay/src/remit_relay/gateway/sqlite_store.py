@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 
+from remit.ports import Clock, StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import Clock, StoreError
 from remit.stores.connection import TROUBLE, Durability, translate, write_lock
 from remit.stores.database import Query, at_once
 from remit.stores.group_commit import GroupCommit, resolve

@@ -17,10 +17,10 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from remit.policy.reception import Sender
+from remit.ports import StoreError
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock, sleep_to_tick
-from remit.runtime.ports import StoreError
 from remit_relay.client.connection import GatewayConnection
 from remit_relay.local_api.access import (
     MOST_BODY,

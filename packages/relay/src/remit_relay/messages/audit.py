@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.verdict import Detector
+from remit.ports import NumberedRecord, Recorder, StoreError
 from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, SharedFile, SharedStep
 from remit.runtime.clock import until_tick
-from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 from remit_relay.device.state import DeviceFile, FileChanges
 from remit_relay.session.moves import AskPerson, Permit, Send
 from remit_relay.session.profile import AttachedFile, Attachment

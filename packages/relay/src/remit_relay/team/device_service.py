@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from remit.hub.hub import Hub
 from remit.policy.verdict import Detector
+from remit.ports import Recorder
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.protocol.records import SharedStep
 from remit.runtime.clock import LoopClock, sleep_to_tick
-from remit.runtime.ports import Recorder
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of
 from remit_cli.config.resources import detector_of, store_of

@@ -8,12 +8,12 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import urlsplit
 
+from remit.ports import Credential, Departure, OutgoingRequest, Remote, RemoteHandle
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.files import MAX_FILES_JSON
 from remit.protocol.records import Approval
-from remit.runtime.ports import Credential, Departure, OutgoingRequest, Remote, RemoteHandle
 from remit_server.a2a.grpc_calls import GrpcCaller, GrpcChannels, grpc_url
 from remit_server.a2a.http_calls import (
     A2aCallee,

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from remit.ports import OutgoingRequest
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import SMALL_BODY, aside
-from remit.runtime.ports import OutgoingRequest
 from remit_server.a2a.grpc_messages import (
     STATUS,
     GrpcMethod,

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from remit.ports import OutgoingRequest
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.ports import OutgoingRequest
 from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
 from remit_server.dialects.a2a.types import METHODS
 from remit_server.transports.addresses import OutboundClient

@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender, there
+from remit.ports import RecordFilter, RunState, RunSummary
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Progress, Refusal
 from remit.protocol.submission import Submission
-from remit.runtime.ports import RecordFilter, RunState, RunSummary
 from remit.words.names import hidden_names
 from remit_server.access import asked_for, may_see, visible
 from remit_server.bodies import Headers, Receive

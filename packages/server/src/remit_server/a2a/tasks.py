@@ -7,12 +7,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender
+from remit.ports import SessionOwner
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
-from remit.runtime.ports import SessionOwner
 from remit.runtime.sessions import resumed
 from remit.words.names import hidden_names
 from remit_server.a2a.guests import Guests, OpenTasks, is_guest

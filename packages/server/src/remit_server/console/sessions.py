@@ -24,8 +24,8 @@ import msgspec
 from msgspec import Struct
 
 from remit.policy.reception import Sender
+from remit.ports import Counters
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Counters
 
 # A person signs in and out some times a day. More than this within a month is a script that went wrong.
 MOST = 5_000

@@ -16,10 +16,10 @@ from aiohttp import (
 )
 from msgspec.structs import replace
 
+from remit.ports.brief import Brief
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.envelope import Answer, AnswerContent, Request, Response, fields_of
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.runtime.brief import Brief
 from remit_server.dialects import NAMES, find
 from remit_server.dialects.exchange import Dialect, ForeignMessage, retry_after_ms
 from remit_server.dialects.librarian import Librarian

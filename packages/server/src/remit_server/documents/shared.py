@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from remit.runtime.ports import Decision, Question
+from remit.ports import Decision, Question
 from remit_server.documents.common import AtMs, RunId, State
 
 DeviceId = Annotated[str, Meta(description="The device id, derived from its key.")]

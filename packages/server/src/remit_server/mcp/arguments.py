@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from remit.ports import Question, RunSummary
 from remit.protocol.codec import convert, text_of
 from remit.protocol.envelope import Artifact, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name
-from remit.runtime.ports import Question, RunSummary
 from remit.runtime.schemas import schema_for_models
 from remit.words.failures import plain_failure, with_plain_summary
 from remit_server.documents.api_values import FailureBody, PublicCard

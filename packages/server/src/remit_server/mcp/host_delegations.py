@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from remit.policy.reception import Sender
+from remit.ports import Question, RunSummary
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind, Notice, Progress, Record, Refusal, ToolUse, outward
@@ -16,7 +17,6 @@ from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
 from remit.runtime.lent_models import Sampler
-from remit.runtime.ports import Question, RunSummary
 from remit_server.access import asked_for, visible
 from remit_server.agent_endpoints import public
 from remit_server.bodies import Headers

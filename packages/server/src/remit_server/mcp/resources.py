@@ -11,12 +11,12 @@ import mcp_types as types
 from mcp import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from remit.ports import RunSummary
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Artifact
 from remit.protocol.errors import RemitError
 from remit.protocol.files import File
 from remit.protocol.records import outward
-from remit.runtime.ports import RunSummary
 from remit_server.documents.api_values import PublicCard
 from remit_server.documents.runs import record_line
 from remit_server.mcp import arguments

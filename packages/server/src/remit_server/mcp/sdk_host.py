@@ -10,11 +10,11 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from remit.ports import Question
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Json, Message
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.lent_models import Completion, Sampler
-from remit.runtime.ports import Question
 from remit.words.terminal import several_lines
 from remit_server.mcp.host_delegations import Caller, HostReply, LogLine
 

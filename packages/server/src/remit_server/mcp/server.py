@@ -20,11 +20,11 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from remit import __version__
+from remit.ports import RunSummary
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Record
-from remit.runtime.ports import RunSummary
 from remit_server.bodies import Receive, Scope, Send
 from remit_server.delegations import Delegations, going_down
 from remit_server.mcp import arguments, resources

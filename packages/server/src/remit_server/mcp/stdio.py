@@ -17,10 +17,10 @@ from remit.agents.piped_process import LineSplitter, OverlongLine
 from remit.agents.threads import Threads
 from remit.hub.hub import Hub
 from remit.policy.reception import Sender
+from remit.ports import SingleUseProof
 from remit.protocol.envelope import Request
 from remit.protocol.remit import Grant
 from remit.protocol.submission import Submission
-from remit.runtime.ports import SingleUseProof
 from remit_server.bodies import Headers
 from remit_server.delegations import Delegations
 from remit_server.mcp.host_delegations import Caller, HostDelegations, McpOffer

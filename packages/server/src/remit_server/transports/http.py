@@ -19,6 +19,7 @@ from aiohttp import (
 )
 from msgspec.structs import replace
 
+from remit.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit.protocol.codec import decode_response, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -27,7 +28,6 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Progress, outcome_in
 from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
-from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit_server.transports.addresses import in_parts, no_hub
 from remit_server.transports.credentials.outgoing import ReplyCheck, reply_check, unproven
 from remit_server.transports.credentials.proof import REPLY_PROOF

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from remit.ports import Departure, RemoteHandle, unknown_outcome
 from remit.protocol.envelope import VERSION, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
-from remit.runtime.ports import Departure, RemoteHandle, unknown_outcome
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientResponse, ConnectionTimeoutError

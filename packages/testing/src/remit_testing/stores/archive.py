@@ -4,11 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Request
-from remit.protocol.errors import Code
-from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Notice
-from remit.runtime.ports import (
+from remit.ports import (
     MOST_FACTS,
     RecordFilter,
     RunScope,
@@ -19,6 +15,10 @@ from remit.runtime.ports import (
     SessionSummary,
     Store,
 )
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice
 from remit_testing.samples import (
     LONG_MS,
     OVER_MS,

@@ -4,14 +4,14 @@ import asyncio
 
 from msgspec.structs import replace
 
-from remit.protocol.errors import Code
-from remit.runtime.ports import (
+from remit.ports import (
     FACTS,
     ControlCommand,
     Decision,
     SealedValue,
     Store,
 )
+from remit.protocol.errors import Code
 from remit_testing.samples import (
     LONG_MS,
     OVER_MS,

@@ -5,16 +5,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import ContextFilter, Message, Note, Request, View
-from remit.protocol.errors import Code
-from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, Removal, ToolUse
-from remit.runtime.ports import (
+from remit.ports import (
     MOST_NOTES,
     DuplicateRequest,
     NumberedRecord,
     SessionOwner,
     Store,
 )
+from remit.protocol.envelope import ContextFilter, Message, Note, Request, View
+from remit.protocol.errors import Code
+from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, Removal, ToolUse
 from remit_testing.samples import (
     LONG_MS,
     PATIENCE,

@@ -4,11 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Note
-from remit.protocol.errors import Code
-from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Notice, Record
-from remit.runtime.ports import (
+from remit.ports import (
     MOST_EPOCHS,
     AcceptedRequest,
     DuplicateRequest,
@@ -21,6 +17,10 @@ from remit.runtime.ports import (
     Submitted,
     TakenRequest,
 )
+from remit.protocol.envelope import Note
+from remit.protocol.errors import Code
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice, Record
 from remit_testing.samples import (
     LONG_MS,
     OVER_MS,

@@ -26,13 +26,13 @@ from unittest import SkipTest
 import remit
 from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
+from remit.ports.brief import Brief
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Answer, Artifact, ContextFilter, Handoff, Request, Response, Source, Usage
 from remit.protocol.errors import Code
 from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record
-from remit.runtime.brief import Brief
 from remit_testing.memory import MemoryStore
 
 # Only a call that hangs takes this long.

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
+from remit.ports.brief import HISTORY_TOKENS
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.orchestration import (
@@ -20,7 +21,6 @@ from remit.protocol.orchestration import (
     Workflow,
 )
 from remit.protocol.remit import Count
-from remit.runtime.brief import HISTORY_TOKENS
 from remit_cli.config.values import (
     AgentName,
     Callee,

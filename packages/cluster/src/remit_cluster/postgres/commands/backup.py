@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.connection import sync, write_private
 from remit.stores.database import NOW_MS

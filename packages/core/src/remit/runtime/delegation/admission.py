@@ -16,6 +16,7 @@ from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light_request, texts_of_request
+from remit.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -26,7 +27,6 @@ from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Allowance, Frame, Run
-from remit.runtime.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
 from remit.runtime.purse import Purse
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.schemas import unfit_input

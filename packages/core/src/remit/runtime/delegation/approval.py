@@ -11,6 +11,7 @@ from remit.policy.redaction import strike
 from remit.policy.restoring import restore
 from remit.policy.verdict import Ask, Sealing
 from remit.policy.weight import is_light_request
+from remit.ports import Approver, Decision, Question, StoreError
 from remit.protocol.card import Schema
 from remit.protocol.codec import checked, digest, encode
 from remit.protocol.envelope import Json, Request
@@ -22,7 +23,6 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.response import presentable, revealed
 from remit.runtime.frames import Frame, Run, SlotGivenUp
-from remit.runtime.ports import Approver, Decision, Question, StoreError
 from remit.runtime.schemas import check_schema, misfits
 
 log = logging.getLogger("remit")

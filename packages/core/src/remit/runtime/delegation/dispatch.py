@@ -16,6 +16,7 @@ from remit.policy.redaction import is_clean
 from remit.policy.repeats import CallKey, beside_of, call_key_of, is_outdated
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite
 from remit.policy.weight import LIGHT_TO_ENCODE, is_light_call, is_light_request, is_short_text
+from remit.ports import RegisteredAgent, Remote, SessionOwner
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import NOBODY, VERSION, Call, Json, Request, Response
@@ -34,7 +35,6 @@ from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.tasks import CachedAnswers, DelegationTasks
 from remit.runtime.frames import Frame, PassedCall, PlaceInQueue, RoutedCall, SlotGivenUp
 from remit.runtime.journal import JournalStep
-from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner
 from remit.runtime.purse import cost_granted, cost_wanted, funded
 from remit.runtime.sessions import ViewRequest, session_of
 

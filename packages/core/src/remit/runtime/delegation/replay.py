@@ -5,6 +5,7 @@ import logging
 from msgspec.structs import replace
 
 from remit.policy.repeats import EarlierAnswer, beside_of, call_key_of
+from remit.ports import Departure, RegisteredAgent, Remote
 from remit.protocol.envelope import Call, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
@@ -15,7 +16,6 @@ from remit.runtime.delegation.admission import Admission
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
 from remit.runtime.frames import Frame, Run
-from remit.runtime.ports import Departure, RegisteredAgent, Remote
 
 log = logging.getLogger("remit")
 

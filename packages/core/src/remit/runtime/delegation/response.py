@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from remit.policy.restoring import of_kinds, restore
 from remit.policy.weight import is_light, is_short_text_answer
+from remit.ports.store import unknown_outcome
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import MAX_BYTES, checked
 from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
@@ -17,7 +18,6 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.plain import write
 from remit.runtime.frames import Frame
 from remit.runtime.origin import MAX_WORDS
-from remit.runtime.ports.store import unknown_outcome
 from remit.runtime.schemas import MAX_MISFITS
 
 MAX_NAME = 100

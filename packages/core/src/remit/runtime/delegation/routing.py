@@ -13,6 +13,7 @@ from remit.policy.budget import FLOOR_MS
 from remit.policy.limits import Limits
 from remit.policy.repeats import call_keys_of
 from remit.policy.routing import TrackRecord, may_try_another
+from remit.ports import RegisteredAgent, Remote, SessionOwner, StoreError
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Call, Request, Response
 from remit.protocol.errors import Code, Fault
@@ -20,7 +21,6 @@ from remit.protocol.records import Record, Refusal
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Frame, RoutedCall, Run, leg_path
-from remit.runtime.ports import RegisteredAgent, Remote, SessionOwner, StoreError
 
 # About fifty outcomes of each agent are remembered, and an outcome is two records: this is enough for ten agents.
 # Reading it takes 20 ms in a thread, and processing it 4.

@@ -13,6 +13,7 @@ from remit.policy.breaker import PROBE_NOTICE, key_of
 from remit.policy.redaction import Held, Raw, is_plain, strike
 from remit.policy.verdict import Sealing
 from remit.policy.weight import LIGHT, is_light_response
+from remit.ports import NobodyServesError, Remote
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
@@ -26,7 +27,6 @@ from remit.runtime.delegation import repeats
 from remit.runtime.delegation.repeats import watch
 from remit.runtime.delegation.response import ended_response, for_record, stopped
 from remit.runtime.frames import Frame, SlotGivenUp
-from remit.runtime.ports import NobodyServesError, Remote
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 

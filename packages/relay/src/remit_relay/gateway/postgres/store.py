@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from remit.runtime.ports import Clock
+from remit.ports import Clock
 from remit.stores.database import NOW_MS
 from remit.stores.group_commit import resolve
 from remit_cluster.postgres.connection import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from remit.ports import StoreError
 from remit.protocol.errors import Code, fault
-from remit.runtime.ports import StoreError
 from remit.stores.database import NOW_MS
 from remit_cluster.postgres.connection import Connections, DatabaseAddress, PgConnection
 from remit_cluster.postgres.schema import check_server

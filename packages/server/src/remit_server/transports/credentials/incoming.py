@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.reception import Permission, Sender, not_for
+from remit.ports import USED, SingleUseProof
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Grant, Name, Names, lower
 from remit.protocol.submission import Submission
-from remit.runtime.ports import USED, SingleUseProof
 from remit_server.transports.credentials.keys import HubKey, Pair
 from remit_server.transports.credentials.proof import (
     BEARER,

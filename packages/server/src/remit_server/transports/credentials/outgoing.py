@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from remit.ports import Credential, OutgoingRequest
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name
-from remit.runtime.ports import Credential, OutgoingRequest
 from remit_server.transports.credentials.incoming import RunCredentials
 from remit_server.transports.credentials.keys import HubKey, Pair, is_signed
 from remit_server.transports.credentials.proof import (

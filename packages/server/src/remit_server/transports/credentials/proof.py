@@ -16,9 +16,9 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 from msgspec import Meta, Struct
 
+from remit.ports import USED, OutgoingRequest, SingleUseProof
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Count, Grant, Name, Names, Tools
-from remit.runtime.ports import USED, OutgoingRequest, SingleUseProof
 from remit_server.transports.credentials.keys import Pair, is_signed, raw, written
 
 CREDENTIAL = "Remit-Credential"

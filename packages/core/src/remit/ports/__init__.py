@@ -1,9 +1,8 @@
-"""The extension points of the runtime and their promises."""
+"""What the runtime asks of its stores, transports, agents and other parts: protocols, and the values that they pass."""
 
 from typing import TYPE_CHECKING
 
-from remit.protocol.lazy_names import lazy_names
-from remit.runtime.ports.remote import (
+from remit.ports.remote import (
     Companion,
     Credential,
     Departure,
@@ -17,7 +16,7 @@ from remit.runtime.ports.remote import (
     Slot,
     Transport,
 )
-from remit.runtime.ports.store import (
+from remit.ports.store import (
     ANYONES,
     FACTS,
     FIRST_EPOCH,
@@ -67,14 +66,15 @@ from remit.runtime.ports.store import (
     silent_outcome,
     unknown_outcome,
 )
+from remit.protocol.lazy_names import lazy_names
 
 # Reading a store needs no agents, and the brief of an agent imports much of `policy`.
 if TYPE_CHECKING:
-    from remit.runtime.brief import Agent
-    from remit.runtime.ports.agents import Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
+    from remit.ports.agents import Clock, RegisteredAgent, Summarizer, TokenCounter, Tool, Workspace
+    from remit.ports.brief import Agent
 else:
     _AGENT_PORTS = ("Clock", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace")
-    __getattr__ = lazy_names(__name__, {"remit.runtime.brief": ("Agent",), "remit.runtime.ports.agents": _AGENT_PORTS})
+    __getattr__ = lazy_names(__name__, {"remit.ports.brief": ("Agent",), "remit.ports.agents": _AGENT_PORTS})
 
 __all__ = [
     "ANYONES",

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from remit.ports.brief import Agent
+from remit.ports.remote import Remote
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Json, Note, Usage
-from remit.runtime.brief import Agent
-from remit.runtime.ports.remote import Remote
 
 
 class Clock(Protocol):
