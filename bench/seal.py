@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 import relay
 from harness import Figure, at_least, at_most, cpu_seconds, main, sized
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 from remit_relay.client.connection import GatewayConnection
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.identity import choose_prekey

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 
 from python_source import ClassText, FieldText, FunctionText, ValueText, read_class, read_name
-from remit.agents.cards import AgentOptions, RemoteOptions
+from remit.agents.cards import RemoteOptions
 from remit.ports.brief import CallOptions
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call
@@ -35,8 +35,8 @@ TOPICS = {
     "python-hub": Topic(
         title="Python: the hub",
         intro="A hub holds agents and tools, runs requests and records them: see [Agents](../how-to/agents.md).",
-        names="Hub Limits BreakerSettings Events SqliteStore Ranked",
-        options=(AskOptions, AgentOptions),
+        names="Hub AgentOptions Limits BreakerSettings Events SqliteStore Ranked",
+        options=(AskOptions,),
     ),
     "python-agents": Topic(
         title="Python: agents",
@@ -101,7 +101,7 @@ TOPICS = {
         title="Python: guards, redaction, approvals",
         intro="What decides about a request: see [Guards](../explanation/guards.md), "
         "[Redaction](../explanation/redaction.md) and [Approvals](../how-to/approvals.md).",
-        names="Guard Facts Verdict Allow ALLOW Ask Refuse Rewrite Detector Finding "
+        names="Guard Facts Verdict Allow ALLOW Ask Refuse refuse Rewrite Detector Finding "
         "Approver Question ShownQuestion view_of Decision AllowList InboxApprover deny first_of",
     ),
     "python-redaction": Topic(
@@ -164,8 +164,9 @@ INDEX = """\
 # Python API
 
 Every public name, with the page that has its signature, its fields and their defaults. `import remit` loads nothing;
-a name is loaded when it is first used. Modules that are not named here may change at any time. A public name is removed
-one minor version after it began to warn with a `DeprecationWarning` ([Releasing](../how-to/releasing.md)).
+a name is loaded when it is first used. Modules that are not named here may change at any time;
+[Write a plugin](../how-to/plugins.md#what-it-may-use) names those for plugins. A public name is removed one minor
+version after it began to warn with a `DeprecationWarning` ([Releasing](../how-to/releasing.md)).
 
 These pages are made from the source; `make docs` makes them anew.
 """

@@ -23,6 +23,7 @@ LABELS = {
     "redaction": "personal data",
     "otel": "spans and metrics",
     "testing": "fakes and conformance suites",
+    "plugin": "where plugins extend it",
     "hub": "the Hub class that programs open",
     "stores": "SQLite",
     "transports": "in process",
@@ -32,7 +33,7 @@ LABELS = {
     "policy": "what is allowed: guards, budgets",
     "words": "names and texts in plain words",
     "protocol": "requests, responses, errors",
-    "plugin": "where plugins extend it",
+    "installed": "finds plugins",
 }
 
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from remit.ports.keys import HubKeys
 from remit.protocol.errors import Fault
-from remit.runtime.keys import HubKeys
 from remit_relay.client.connection import GatewayConnection, ReconnectDelays
 from remit_relay.client.delivery import MessageDelivery
 from remit_relay.device.state import DeviceFile

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from ages import DAY_MS, Clock, ask
 from remit.ports import FACTS, SealedValue, Store, StoreError
+from remit.ports.keys import HubKeys
+from remit.ports.upkeep import Erased, Pruned, RetainingStore, Retention
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Request
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.records import Kind, Refusal
 from remit.runtime.audit import AuditVerdict
-from remit.runtime.keys import HubKeys
-from remit.stores.retention import Erased, Pruned, RetainingStore, Retention
 from remit_cli.upkeep.store_upkeep import StoreUpkeep, subject_of
 from remit_testing.samples import a_request, a_response
 from waiting import eventually

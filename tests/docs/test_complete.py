@@ -129,7 +129,7 @@ def test_every_kind_of_event_every_metric_and_every_endpoint_has_its_row() -> No
 
 
 def test_nothing_says_to_install_remit_from_an_index() -> None:
-    """Pages install it from a checkout, and `remit.plugin.install_command` knows where an installed Remit came from."""
+    """Pages install it from a checkout, and `remit.installed` knows where an installed Remit came from."""
     files = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/src/**/*.py")]
     files += [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/*/src/**/*.toml"), *ROOT.glob("deploy/*")]
     pages = {file for file in files if file.is_file() and re.search(r"pip install '?remit\b", file.read_text("utf-8"))}

@@ -1,16 +1,16 @@
 """The plugin on the page "Write a plugin" does what the page says, installed beside Remit and unknown to it."""
 
 import json
-import subprocess
-import sys
+import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from command_line import environment
-from doc_pages import blocks, page_path
-from plugins import install_plugin
+from doc_pages import blocks, page_path, page_text
+from plugins import install_plugin, private_imports, run_python
+from remit import plugin
 
 REMIT = "from remit_cli.main import main; main(prog_name='remit')"
 SERVED = """
@@ -47,16 +47,30 @@ def folder(tmp_path: Path) -> Path:
 
 def python(folder: Path, code: str, *arguments: str) -> str:
     """Return what a program prints in the folder."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=folder,
-        env=environment(PYTHONPATH=str(folder)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(folder, "-c", code, *arguments)
     assert done.stdout, done.stderr
     return done.stdout
+
+
+def test_its_plugin_imports_what_the_page_names_and_no_other_module_of_remit(folder: Path) -> None:
+    imported = {path.name: private_imports(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")}
+    assert imported == {"remit_weather.py": set(), "weather_parts.py": set(), "weather_hub.py": set()}
+    assert private_imports("import remit.hub.hub\nfrom remit_server.bodies import send_value") == {
+        "remit.hub.hub",
+        "remit_server.bodies",
+    }
+
+
+def test_every_name_for_plugins_on_the_page_is_there() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| (.*) \|$", page_text("plugins"), re.MULTILINE)
+    assert {"remit", "remit.plugin", "remit.ports"} < {module for module, _ in rows}
+    named = [(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)]
+    assert [(module, name) for module, name in named if not hasattr(import_module(module), name)] == []
+
+
+def test_the_hooks_name_types_that_plugins_may_use() -> None:
+    source = Path(plugin.__file__).read_text(encoding="utf-8")
+    assert private_imports(source) == set()
 
 
 def test_the_commands_of_the_page_print_what_it_shows(folder: Path) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from command_line import environment
 from doc_pages import DOCS
 from fork_server import REMIT
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit_cli.docs import anchor_of, pages, part_of, sections
 from remit_cli.main import main
 from terminals import Terminal

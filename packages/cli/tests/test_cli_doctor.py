@@ -11,7 +11,7 @@ import pytest
 
 from command_line import document, make_team, remit
 from remit import Brief, Hub
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.stores.schema import APPLICATION_ID
 from remit.stores.sqlite import SqliteStore
 from remit_cli import doctor_checks

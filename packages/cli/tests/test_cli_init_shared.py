@@ -12,7 +12,7 @@ import pytest
 
 from command_line import REMIT, document, remit
 from doc_pages import page_text
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit_cli.config.load import load_team
 from remit_cli.init import KNOWN, LocalChoice, agent_lines, local_choices, profile_lines
 from remit_relay.team.device import create_device

@@ -17,7 +17,7 @@ from checkout import TESTS
 from command_line import REMIT, environment, remit
 from commands import popen
 from hosts import ERAS, Person, Progress, Whimsical, data, host_of, host_of_forked, text
-from remit.plugin import install_command
+from remit.installed import install_command
 from terminals import Terminal
 from waiting import PATIENCE_S, eventually
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import environment, make_team
-from plugins import install_plugin
-from remit.plugin import GROUP, installed_plugins
+from command_line import make_team
+from plugins import install_plugin, run_python
+from remit.installed import GROUP, installed_plugins
 
 COMMANDS = """
 from remit.plugin import CommandSpec
@@ -31,7 +31,7 @@ def checks():
     return ["weather_checks:check"]
 """
 CHECK = """
-from remit_server.documents.team import Check
+from remit_cli import Check
 
 def check(team):
     yield Check(state="problem", about="weather", says=f"it rains on {team.name}", todo="Take an umbrella.")
@@ -41,7 +41,7 @@ def team_hubs(team):
     return "weather_hubs:Hubs"
 """
 STATION = """
-from remit.protocol.card import AgentCard
+from remit import AgentCard
 
 class Hubs:
     def __init__(self, team):
@@ -55,14 +55,7 @@ PROGRAM = "from remit_cli.main import main; main(prog_name='remit')"
 
 def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder with a plugin."""
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=folder,
-        env=environment(PYTHONPATH=str(folder), **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python(folder, "-c", PROGRAM, *arguments, **variables)
 
 
 def test_plugins_are_found_as_python_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

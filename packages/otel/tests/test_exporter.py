@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from collector import Collector, rejecting, values_of
 from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.trace import place_of, span_id
 from remit_orchestrator import add_orchestrator, add_workflow
 from remit_otel import exporter, names, send_telemetry

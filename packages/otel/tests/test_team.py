@@ -7,7 +7,7 @@ import pytest
 
 from collector import Collector
 from remit import RemitError
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 

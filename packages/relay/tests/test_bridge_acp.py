@@ -12,7 +12,7 @@ import pytest
 
 from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, request
 from remit.agents.program import Program
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code, RemitError
 from remit_relay.bridge import acp as module
 from remit_relay.bridge import acp_turn

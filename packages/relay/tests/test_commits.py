@@ -11,7 +11,7 @@ import pytest
 
 from commands import run_program
 from remit.ports import StoreError
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 from remit_relay.device.state import MOST_AT_ONCE, Commits, DeviceFile, FailedWork, FileChanges, Work
 from waiting import PATIENCE_S
 
@@ -151,7 +151,7 @@ _WRITE = """
 import sys
 from pathlib import Path
 from remit_relay.device.state import DeviceFile
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 
 state = DeviceFile.open(Path(sys.argv[1]), HubKeys(b"k" * 32), "process")
 if sys.argv[2] == "undo":

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code, RemitError
 from remit_relay.device import state as device_files
 from remit_relay.device.identity import (

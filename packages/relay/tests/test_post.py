@@ -11,9 +11,9 @@ from msgspec import structs
 
 from devices import gateway, introduce, linked, sealer
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
 from remit.protocol.errors import Code, Fault, fault
 from remit.runtime.clock import sleep_to_tick
-from remit.runtime.keys import HubKeys
 from remit_relay.client import delivery as post_module
 from remit_relay.client.connection import GatewayConnection
 from remit_relay.client.delivery import MOST_KEYS, KeyPublisher, MessageDelivery

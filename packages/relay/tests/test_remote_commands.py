@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pairs import Pair, together
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 from remit_relay.device.state import DeviceFile
 from remit_relay.session import moves, repository
 from remit_relay.session.moves import SessionState

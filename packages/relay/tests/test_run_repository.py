@@ -12,7 +12,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from remit.ports import StoreError
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 from remit_relay.device.state import DeviceFile
 from remit_relay.session.repository import LONG, RunRepository
 from remit_relay.session.run import Overlay, PendingDraft, RejectedDraft, TimelineEntry

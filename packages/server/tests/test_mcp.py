@@ -13,7 +13,7 @@ from mcp import MCPError
 
 from hosts import ERAS, Absent, Person, Progress, data, host_at, text
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.reception import Permission, Sender
 from remit.policy.verdict import ALLOW
 from remit.protocol.codec import MAX_BYTES

@@ -1,21 +1,15 @@
 """Endpoints of an installed plugin that nobody here knows: who may use them, and what the document says of them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from plugins import install_plugin
-from programs import with_tests_on_path
+from plugins import install_plugin, run_python
 
 PLUGIN = """
 from msgspec import Struct
 
-from remit.policy.reception import Permission
-from remit_server.bodies import send_value
-from remit_server.operations import Operation
-from remit_server.refusals import SENDER
+from remit_server import SENDER, Operation, Permission, send_value
 
 class Response(Struct):  # a name that the document has already
     harbour: str
@@ -70,14 +64,8 @@ except RemitError as error:
 
 
 def found_with(folder: Path, agent: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, agent],
-        cwd=folder,
-        env=with_tests_on_path() | install_plugin(folder, "harbour", PLUGIN),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    install_plugin(folder, "harbour", PLUGIN)
+    done = run_python(folder, "-c", PROGRAM, agent)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 

@@ -263,13 +263,8 @@ def _find_offers(capability: str, cards: Iterable[AgentCard]) -> tuple[str, Sequ
     if capability in offered:
         return capability, offered[capability]
     near = did_you_mean(capability, offered) or f"; known capabilities: {', '.join(offered) or 'none'}"
-    raise RemitError(
-        fault(
-            Code.CAPABILITY_NOT_FOUND,
-            f"no agent offers `{capability}`{near}",
-            suggestion="List the capabilities of all agents with `remit agents list`.",
-        )
-    )
+    how = "List the capabilities of all agents with `remit agents list`."
+    raise RemitError(fault(Code.CAPABILITY_NOT_FOUND, f"no agent offers `{capability}`{near}", suggestion=how))
 
 
 def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:

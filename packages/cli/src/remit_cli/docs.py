@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from remit.plugin import as_installed
+from remit.installed import as_installed
 from remit_cli.completion import plain
 from remit_cli.options import json_option
 from remit_cli.show.screen import print_beside, print_json, styled, without_style

@@ -19,7 +19,7 @@ import click
 from msgspec.structs import replace
 
 from remit import __version__
-from remit.plugin import brought, install_command, named
+from remit.installed import brought, install_command, named
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import AuditVerdict, follows
 from remit.runtime.signing import read_key

@@ -1,6 +1,6 @@
 """Names the extra of Remit that brings what is missing here, so that an error says what to install."""
 
-from remit.plugin import install_command
+from remit.installed import install_command
 
 _SECTIONS = {"bus": "nats", "profiles": "relay", "relay": "relay", "shared": "relay", "telemetry": "otel"}
 _COMMANDS = {**dict.fromkeys(("devices", "pair", "relay", "share", "up"), "relay"), "worker": "nats"}

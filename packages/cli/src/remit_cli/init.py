@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 from msgspec import Struct
 
-from remit.plugin import as_installed, install_command
+from remit.installed import as_installed, install_command
 from remit_cli.options import json_option
 from remit_cli.show.screen import print_json
 

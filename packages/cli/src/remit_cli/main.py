@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from remit import __version__
-from remit.plugin import CommandSpec, brought, named
+from remit.installed import brought, named
+from remit.plugin import CommandSpec
 from remit_cli.extras import command_needs
 from remit_cli.options import AS_JSON, NAMED_TEAM, wants_colour
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from remit.plugin import NamedStore, brought, named
+from remit.installed import brought, named
+from remit.plugin import NamedStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,24 +184,16 @@ AS_JSON = "remit.as_json"
 
 def json_option(command: F) -> F:
     """Add `--json`."""
-    return click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        callback=_note_json,
-        help="Print one JSON document; see `remit docs cli-json`.",
-    )(command)
+    return _documents("--json", "as_json", "Print one JSON document; see `remit docs cli-json`.")(command)
 
 
 def jsonl_option(command: F) -> F:
     """Add `--jsonl`."""
-    return click.option(
-        "--jsonl",
-        "as_jsonl",
-        is_flag=True,
-        callback=_note_json,
-        help="Print JSON lines: one document per line, as they arrive.",
-    )(command)
+    return _documents("--jsonl", "as_jsonl", "Print JSON lines: one document per line, as they arrive.")(command)
+
+
+def _documents(flag: str, name: str, says: str) -> Callable[[F], F]:
+    return click.option(flag, name, is_flag=True, callback=_note_json, help=says)
 
 
 def _note_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: ARG001 - click's

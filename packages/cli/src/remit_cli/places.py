@@ -15,7 +15,7 @@ import apsw
 import click
 import msgspec
 
-from remit.plugin import brought, named
+from remit.installed import brought, named
 from remit.ports import Decision, Question, RunSummary, Store, StoreError
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
@@ -387,13 +387,8 @@ def known_agent(name: str, known: Iterable[str]) -> str:
     if name in known:
         return name
     near = did_you_mean(name, known) or f"; known agents: {', '.join(known) or 'none'}"
-    raise RemitError(
-        fault(
-            Code.AGENT_NOT_FOUND,
-            f"no such agent `{name}`{near}",
-            suggestion="List them with `remit agents list`.",
-        )
-    )
+    how = "List them with `remit agents list`."
+    raise RemitError(fault(Code.AGENT_NOT_FOUND, f"no such agent `{name}`{near}", suggestion=how))
 
 
 def current_user() -> str:

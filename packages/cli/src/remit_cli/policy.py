@@ -111,7 +111,7 @@ def explain(
       remit policy explain assistant tax "What can be claimed?" --capability CLAIM --input @receipts.json
       remit policy explain teller pay --tool --input '{"to": "bob", "amount": 500}'
     """
-    from remit.plugin import brought, named
+    from remit.installed import brought, named
     from remit.protocol.envelope import Call
     from remit_cli.config.composition import hub_of
     from remit_cli.drive.order import cost_in, read_task

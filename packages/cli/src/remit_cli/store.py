@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 from remit_cli.options import GivenStore, SubcommandGroup, json_option, out_option, store_options
 from remit_cli.places import Place, existing, opened_upkeep, reading, store_file, vault_key
 from remit_cli.show.runs import written_whole
@@ -22,7 +22,7 @@ from remit_server.documents.store import (
 )
 
 if TYPE_CHECKING:
-    from remit.stores.retention import Retention
+    from remit.ports.upkeep import Retention
     from remit_cli.upkeep.removal import SealedSegment
     from remit_cli.upkeep.store_upkeep import StoreUpkeep
 
@@ -279,7 +279,7 @@ def restore(file: Path, force: bool, resume: bool, keys_file: Path | None, as_js
 
 
 def _retention(keep: str | None, given: GivenStore) -> "Retention":
-    from remit.stores.retention import Retention
+    from remit.ports.upkeep import Retention
     from remit_cli.config.load import load_team
     from remit_cli.config.team_search import find_team
     from remit_cli.config.values import duration_ms

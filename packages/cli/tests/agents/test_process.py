@@ -37,12 +37,12 @@ from remit import (
     Usage,
     fault,
 )
-from remit.agents.function import AgentFunction
 from remit.policy.aggregate import Blend
+from remit.ports import AgentFunction
 from remit.ports.brief import AvailableAgent, OwnTool, Work
+from remit.ports.text_reader import text_reader
 from remit.protocol.envelope import Forwarded, Json
 from remit.protocol.records import StepPlan
-from remit.runtime.text_reader import text_reader
 from remit_cli.processes.process import ProcessAgent
 from samples import a_request, a_response
 from waiting import PATIENCE_S

@@ -15,7 +15,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from certificates import certificate
 from remit import RemitError
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.runtime.schemas import misfits
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit import RemitError
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit_cli.config.load import load_team
 
 FILE = Path(__file__).parent / "transcripts" / "errors_of_team_files.txt"

@@ -10,7 +10,7 @@ from checkout import TESTS
 from command_line import document
 from remit import RemitError
 from remit.agents.program import Program
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.runtime.clock import LoopClock
 from remit.runtime.schemas import misfits
 from remit_cli.config.load import load_team

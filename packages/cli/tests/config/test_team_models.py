@@ -16,7 +16,7 @@ from command_line import remit
 from onnx_files import write_entailment_model
 from openai_server import OpenAIServer, call, say
 from remit import RemitError
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit_cli.config.composition import hub_of, reload
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team

@@ -19,7 +19,7 @@ from joserfc.jwk import ECKey, KeySet
 
 from doc_pages import page_text
 from remit import Code, RemitError
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.reception import Sender
 from remit.ports import OutgoingRequest
 from remit.protocol.envelope import VERSION, Request

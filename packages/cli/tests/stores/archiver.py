@@ -7,7 +7,7 @@ line when it begins.
 import sys
 from pathlib import Path
 
-from remit.stores.retention import Retention
+from remit.ports.upkeep import Retention
 from remit_cli.store_archive import archive_segment
 from remit_cli.upkeep.sqlite import SqliteUpkeep
 

@@ -7,8 +7,8 @@ when it begins.
 import sys
 from pathlib import Path
 
-from remit.runtime.keys import HubKeys
-from remit.stores.retention import Retention
+from remit.ports.keys import HubKeys
+from remit.ports.upkeep import Retention
 from remit_cli.upkeep.sqlite import SqliteUpkeep
 
 DAY_MS = 24 * 3_600_000

@@ -11,10 +11,10 @@ import pytest
 from ages import DAY_MS, START_MS, days, upkeep
 from commands import popen
 from remit.ports import StoreError
+from remit.ports.upkeep import Retention
 from remit.protocol.errors import Code
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader, connect_writer
-from remit.stores.retention import Retention
 from remit.stores.sqlite import verify_file
 from remit_cli.store_archive import ArchiveVerdict, archive_segment, verify_archive
 

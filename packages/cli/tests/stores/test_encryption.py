@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
+from remit.ports.upkeep import Retention
 from remit.protocol.envelope import ContextFilter
-from remit.runtime.keys import HubKeys
 from remit.stores.audit import chain_rows
 from remit.stores.connection import connect_reader
-from remit.stores.retention import Retention
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.stores.user_keys import connect_plain
 from remit_cli.store_archive import archive_segment, verify_archive

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ages import DAY_MS, START_MS, AgedFile, Clock, ask, days, opened, upkeep
 from commands import popen
+from remit.ports.upkeep import Pruned, Retention
 from remit.protocol.codec import encode
 from remit.runtime.audit import AuditVerdict, Tampering, leaf, link
 from remit.runtime.audit.chain import sign_removal
@@ -17,7 +18,6 @@ from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.audit import FileChain
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.database import at_once
-from remit.stores.retention import Pruned, Retention
 from remit.stores.sqlite import verify_file
 from retention_suite import ALL, TEXTS, RetentionSuite, erased, exported
 

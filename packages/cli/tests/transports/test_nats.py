@@ -20,10 +20,10 @@ from nats_server import shared_server, team_name
 from remit import Brief, Code, Request, Response, Status
 from remit.policy.verdict import ALLOW, Ask, Facts, Verdict
 from remit.ports import RunScope
+from remit.ports.keys import HubKeys
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode as encode_value
 from remit.protocol.remit import Priority
-from remit.runtime.keys import HubKeys
 from remit.runtime.shared_requests import CancelOrder
 from remit_cli.places import reading
 from remit_cli.show.runs import find_run, tree_of

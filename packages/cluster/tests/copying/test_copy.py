@@ -25,13 +25,13 @@ from remit.ports import (
     Store,
     StoreError,
 )
+from remit.ports.upkeep import Retention
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.audit import AuditVerdict
 from remit.stores.checkpoints import checkpoint_path, key_path
 from remit.stores.connection import SqliteConnection
 from remit.stores.opening import copying_path
-from remit.stores.retention import Retention
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit_cli.store_backup import back_up, restore

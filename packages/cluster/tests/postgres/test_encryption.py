@@ -4,9 +4,9 @@ from pathlib import Path
 
 from aged_databases import AgedDatabase
 from postgres_server import shared_server
+from remit.ports.keys import HubKeys
+from remit.ports.upkeep import Retention
 from remit.protocol.envelope import ContextFilter
-from remit.runtime.keys import HubKeys
-from remit.stores.retention import Retention
 from remit_cluster.postgres.store import PostgresStore
 from secret_texts import ask, now_ms, texts_of, write
 

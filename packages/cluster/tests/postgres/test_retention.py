@@ -6,8 +6,8 @@ import pytest
 
 from aged_databases import NOW_MS, AgedDatabase, aged
 from ages import DAY_MS
+from remit.ports.upkeep import Retention
 from remit.runtime.audit import AuditVerdict, Tampering, leaf
-from remit.stores.retention import Retention
 from retention_suite import ALL, TEXTS, RetentionSuite, pruned
 
 

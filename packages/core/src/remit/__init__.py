@@ -9,7 +9,7 @@ from remit.protocol.lazy_names import lazy_names
 __version__ = "0.1.0"
 
 _HOMES = {
-    "remit.agents.cards": ("Sandbox",),
+    "remit.agents.cards": ("AgentOptions", "Sandbox"),
     "remit.hub.hub": ("Hub",),
     "remit.policy.aggregate": ("Blend", "Combined"),
     "remit.policy.breaker": ("BreakerSettings",),
@@ -18,7 +18,7 @@ _HOMES = {
     "remit.protocol.orchestration": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),
     "remit.policy.verdict": (
-        "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict",
+        "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict", "refuse",
     ),
     "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
     "remit.protocol.envelope": (

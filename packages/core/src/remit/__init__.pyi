@@ -1,3 +1,4 @@
+from remit.agents.cards import AgentOptions as AgentOptions
 from remit.agents.cards import Sandbox as Sandbox
 from remit.hub.hub import Hub as Hub
 from remit.policy.aggregate import Blend as Blend
@@ -15,6 +16,7 @@ from remit.policy.verdict import Guard as Guard
 from remit.policy.verdict import Refuse as Refuse
 from remit.policy.verdict import Rewrite as Rewrite
 from remit.policy.verdict import Verdict as Verdict
+from remit.policy.verdict import refuse as refuse
 from remit.ports import Approver as Approver
 from remit.ports import Decision as Decision
 from remit.ports import Question as Question

@@ -7,29 +7,17 @@ A plugin is a module that an entry point in the group `remit.plugins` names:
 
 It brings what it has for a hook as a function with the name of the hook; the methods of `Hooks` are all of them. The
 module is imported by every process that asks for any hook, so it imports little, and names further code by its
-address, `"module:name"`: that is imported when it is needed.
+address, `"module:name"`: that is imported when it is needed. Of the core a plugin uses `remit`, `remit.plugin` and
+`remit.ports`.
 """
 
-import os
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import cache
-from importlib import import_module
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from remit.agents.cards import AgentOptions
-    from remit.agents.function import AgentFunction
-    from remit.hub.hub import Hub
-    from remit.policy.verdict import Detector, Guard
-    from remit.ports import Companion, Store, Summarizer
-    from remit.ports.brief import Agent
-    from remit.protocol.card import AgentCard
-    from remit.runtime.text_reader import TextReader
-
-GROUP = "remit.plugins"
+    from remit import AgentCard, AgentOptions, Detector, Guard, Hub
+    from remit.ports import Agent, AgentFunction, Companion, Store, Summarizer, TextReader
 
 
 class CommandSpec(NamedTuple):
@@ -244,66 +232,3 @@ class Hooks(Protocol):
         def drafts(folder): return "remit_weather.cli:Forecasts" if (folder / "weather.db").exists() else None
         """
         ...
-
-
-@cache
-def brought(hook: str) -> tuple[Callable[..., Any], ...]:
-    """Return the functions for a hook, in the order of their plugins' names; plugins are loaded when first asked."""
-    plugins = (import_module(module) for _, module in sorted(installed_plugins()))
-    return tuple(getattr(plugin, hook) for plugin in plugins if hasattr(plugin, hook))
-
-
-def installed_plugins() -> Iterator[tuple[str, str]]:
-    """Yield the names and modules of the installed plugins.
-
-    `importlib.metadata` finds the same, and takes half as long to load as `remit --help` takes in all.
-    """
-    packages = set[str]()
-    for folder in sys.path:
-        with suppress(OSError), os.scandir(folder or ".") as files:
-            # Of a package that is installed twice, Python imports the first.
-            paths = {name: each.path for each in files if (name := _package(each.name)) not in {"", *packages}}
-            packages.update(paths)
-            for path in paths.values():
-                yield from _entries(path)
-
-
-def _package(name: str) -> str:
-    """Return the package that a folder describes; empty if it describes none."""
-    return name.partition("-")[0].lower() if name.endswith((".dist-info", ".egg-info")) else ""
-
-
-def _entries(path: str) -> Iterator[tuple[str, str]]:
-    with suppress(OSError), open(f"{path}/entry_points.txt", encoding="utf-8") as file:
-        _, _, section = file.read().partition(f"[{GROUP}]\n")
-        for line in section.partition("\n[")[0].splitlines():
-            name, equals, module = line.partition("=")
-            if equals:
-                yield name.strip(), module.strip()
-
-
-def install_command(extra: str | None = None) -> str:
-    """Return the command that installs Remit here, with an extra: from the checkout it came from, else by its name."""
-    return as_installed("pip install '.'" if extra is None else f"pip install '.[{extra}]'")
-
-
-def as_installed(text: str) -> str:
-    """Return a text in which each `pip install '.[EXTRA]'` works in any folder."""
-    from importlib.metadata import PackageNotFoundError, distribution  # few processes say what is missing
-    from json import loads
-    from urllib.parse import unquote, urlsplit
-
-    origin = "remit"
-    with suppress(PackageNotFoundError):
-        # pip notes where a package came from, unless that was an index (PEP 610).
-        record = loads(distribution("remit-core").read_text("direct_url.json") or "{}")
-        if "dir_info" in record:
-            folder: str = urlsplit(str(record["url"])).path
-            origin = str(Path(unquote(folder)).parents[1])
-    return text.replace("pip install '.", f"pip install '{origin}")
-
-
-def named(address: str) -> Any:
-    """Return what an address, `"module:name"`, names."""
-    module, _, name = address.partition(":")
-    return getattr(import_module(module), name)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from remit.agents import token_count
 from remit.agents.token_count import token_counter
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.budget import estimate
 from remit.protocol.errors import Code, RemitError
 from waiting import PATIENCE_S

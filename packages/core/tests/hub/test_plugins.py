@@ -1,19 +1,16 @@
 """What plugins bring to a hub, and what a hub says without them."""
 
 import logging
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from plugins import install_plugin
-from programs import with_tests_on_path
+from plugins import install_plugin, run_python
 from remit import Brief, Call, ContextFilter, Hub, RemitError
-from remit.plugin import as_installed, install_command
+from remit.installed import as_installed, install_command
 from remit.policy.aggregate import Blend
-from remit.runtime import text_reader
+from remit.ports import text_reader
 from remit_testing.memory import MemoryStore
 
 PLUGIN = """
@@ -45,14 +42,8 @@ print(hub.ask_sync("reader", "It is badge 4711.", user="u-1").result)
 
 @pytest.mark.processes
 def test_a_plugin_brings_agents_and_detectors(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path,
-        env=with_tests_on_path() | install_plugin(tmp_path, "strange", PLUGIN),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    install_plugin(tmp_path, "strange", PLUGIN)
+    done = run_python(tmp_path, "-c", PROGRAM)
     assert done.stdout == "A bot was told: It is badge 4711.\nI read the number: False\n", done.stderr
 
 

@@ -7,8 +7,8 @@ from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Delegation, Kind, Notice, Progress, Record, Refusal, ToolUse
-from remit.runtime.listing import list_records
 from remit.runtime.run_tree import Tree, delegations
+from remit.stores.reader import list_records
 from remit_testing.samples import progress
 from samples import a_remit, a_request, a_response
 

@@ -1,17 +1,14 @@
 """Stores by their addresses: a plugin that nobody here knows brings one, and an unknown address says what is known."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from plugins import install_plugin
-from programs import with_tests_on_path
+from plugins import install_plugin, run_python
 from remit import Hub, RemitError
 
 PLUGIN = """
-from remit_testing.memory import MemoryStore
+from remit_testing import MemoryStore
 
 def stores():
     return {"forgetful": lambda place, **_: MemoryStore()}
@@ -31,14 +28,8 @@ print(hub.ask_sync("parrot", "hello", user="u-1").result)
 
 @pytest.mark.processes
 def test_an_installed_plugin_brings_a_store_for_its_scheme(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path,
-        env=with_tests_on_path() | install_plugin(tmp_path, "forgetful", PLUGIN),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    install_plugin(tmp_path, "forgetful", PLUGIN)
+    done = run_python(tmp_path, "-c", PROGRAM)
     assert done.stdout == "MemoryStore: hello\n", done.stderr
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from remit.plugin import brought
+from remit.installed import brought
 from remit.policy.verdict import Guard
 from remit_guard.days import DayLimit
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.ports import Summarizer
 from remit.ports.brief import HISTORY_TOKENS, Brief
 from remit.protocol.card import Schema

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remit.agents.function import AgentFunction
-    from remit.ports import Summarizer
+    from remit.ports import AgentFunction, Summarizer
     from remit_models.model import ModelAgent
 
 

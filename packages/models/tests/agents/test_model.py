@@ -20,7 +20,7 @@ from openai_server import Answer as Served
 from openai_server import Drop, Garbage, Hang, OpenAIServer, Reply, Request, call, say
 from openai_server import Status as HttpStatus
 from remit import Brief, Capability, Code, Delta, Fault, Hub, Limits, RemitError, Response, Status, Usage
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.ports import Question
 from remit_models import ModelAgent, summarizer
 from remit_server.model_prices import PriceBook

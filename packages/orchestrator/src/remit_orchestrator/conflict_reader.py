@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.threads import Threads
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.budget import estimate, grant_time_ms
 from remit.ports.brief import Brief
 from remit.protocol.envelope import Json

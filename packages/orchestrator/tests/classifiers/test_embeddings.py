@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.card import Capability
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.orchestration import Thresholds

@@ -9,7 +9,7 @@ import pytest
 
 from onnx_files import LABELS, entailment_graph, write_entailment_model
 from remit import Answer, Brief, Hub, RemitError, Response, Step, Workflow
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code
 from remit_orchestrator import EntailmentModel, add_orchestrator, add_workflow
 from remit_orchestrator import conflict_reader as entailment

@@ -12,10 +12,10 @@ import pytest
 from ages import upkeep
 from isolated_agents import pass_files_on
 from remit import Answer, Brief, Call, Capability, Code, File, Hub, Kind, RemitError, Request, Response
+from remit.ports.keys import HubKeys
 from remit.protocol.codec import encode
 from remit.protocol.files import MAX_FILE_BYTES
 from remit.protocol.orchestration import Step, Workflow
-from remit.runtime.keys import HubKeys
 from remit.stores.sqlite import SqliteStore
 from remit_orchestrator import add_orchestrator, add_workflow
 from waiting import PATIENCE_S

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from remit import __version__
 from remit.agents.cards import refuse_unknown
 from remit.hub.hub import Hub
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.runtime.clock import LoopClock
 from remit.runtime.registry import team_invalid
 from remit_otel.collector import collector_at

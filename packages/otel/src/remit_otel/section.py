@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import RemitError
 from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart

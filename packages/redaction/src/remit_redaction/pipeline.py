@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
-from remit.plugin import brought
+from remit.installed import brought
 from remit.policy.redaction import KIND, TOKEN
 from remit.policy.verdict import Detector, Finding
 from remit_redaction.linear import Linear

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.verdict import Detector, Finding
 from remit.runtime.registry import team_invalid
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.verdict import Finding
 from remit.protocol.errors import Code, RemitError
 from remit_redaction.presidio import presidio_detector

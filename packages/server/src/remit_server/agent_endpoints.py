@@ -1,7 +1,6 @@
 """The endpoints of agents: their cards, the state of one, and the graph of who may call whom and who did."""
 
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from remit.policy.breaker import Phase
 from remit.policy.reception import Permission, Sender
@@ -42,18 +41,12 @@ MOST_EDGES = 2_000
 class AgentEndpoints:
     """The endpoints for the state of agents."""
 
-    def __init__(
-        self,
-        delegations: Delegations,
-        figures: CurrentFigures,
-        pricing: Pricing,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
+    def __init__(self, delegations: Delegations, figures: CurrentFigures, pricing: Pricing) -> None:
         self._hub = delegations.hub
         self._delegations = delegations
         self._figures = figures
         self._pricing = pricing
-        self._wall_ms = wall_ms
+        self._wall_ms = delegations.hub.clock.wall_ms
 
     @answers(AGENTS)
     async def agents(self, call: ApiRequest) -> AgentList:

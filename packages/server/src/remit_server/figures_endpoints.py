@@ -150,18 +150,12 @@ class SeriesQuery(SpentQuery, total=False):
 class FiguresEndpoints:
     """The endpoints for spend, series and budgets."""
 
-    def __init__(
-        self,
-        delegations: Delegations,
-        figures: CurrentFigures,
-        pricing: Pricing,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
+    def __init__(self, delegations: Delegations, figures: CurrentFigures, pricing: Pricing) -> None:
         self._hub = delegations.hub
         self._delegations = delegations
         self._figures = figures
         self._pricing = pricing
-        self._wall_ms = wall_ms
+        self._wall_ms = delegations.hub.clock.wall_ms
 
     @answers(get("/v1/spend", *parameters_of(SpendQuery), others=Permission.READ))
     async def spend(self, call: ApiRequest) -> SpendTable:

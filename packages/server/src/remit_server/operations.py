@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from starlette.routing import Route
 
 from remit.hub.hub import Hub
-from remit.plugin import brought, named
+from remit.installed import brought, named
 from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import decode
 from remit.protocol.errors import Code, Problem, RemitError, fault

@@ -22,7 +22,7 @@ from a2a_grpc import details_of, interface_of, message, metadata, stub_of
 from a2a_serving import speaking
 from certificates import certificate
 from remit import Answer, Brief, Code, Hub, Kind, Limits, RemitError
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.codec import MAX_BYTES, MAX_VALUES
 from remit.protocol.records import Notice
 from remit_server.a2a.grpc_messages import GrpcMethod, grpc_methods, text_field

@@ -20,7 +20,7 @@ from a2a_serving import speaking
 from certificates import certificate
 from meddling import Bank, Keys, back_hub
 from remit import AgentCard, Brief, Code, Hub, RemitError, Status
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit_server import connect_a2a
 from remit_server.a2a.agent import A2aAgent, A2aPeer
 from remit_server.a2a.grpc_calls import GrpcChannels, grpc_url

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.verdict import Detector
 from remit.protocol.envelope import USER
 from remit.protocol.problems import WrongPart, did_you_mean, metas

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from remit.agents.cards import AgentOptions, RemoteOptions, Sandbox, remote_card
 from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
-from remit.plugin import install_command, named
+from remit.installed import install_command, named
 from remit.policy.verdict import Guard
 from remit.ports import Approver, ControlCommand, Decision, Question, Store
+from remit.ports.upkeep import RetainingStore
 from remit.protocol.card import CONCURRENCY
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.registry import team_invalid
-from remit.stores.retention import RetainingStore
 from remit.stores.sqlite import SqliteStore
 from remit_cli.config.checks import key_of, known_secret
 from remit_cli.config.code import agent_at, docstring_of, find_code, tool_at

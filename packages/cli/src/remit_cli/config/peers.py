@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.reception import Permission
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart

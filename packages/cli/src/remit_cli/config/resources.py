@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from remit.plugin import brought, install_command
+from remit.installed import brought, install_command
 from remit.policy.budget import estimate
 from remit.policy.verdict import Detector
 from remit.ports import Store, TokenCounter

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 import msgspec
 from msgspec import Struct, defstruct
 
-from remit.plugin import brought, named
+from remit.installed import brought, named
 from remit.policy.limits import Limits
 from remit.protocol.card import Sees
 from remit.protocol.conditions import ValueBounds

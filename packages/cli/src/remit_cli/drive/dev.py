@@ -17,7 +17,7 @@ import click
 from msgspec import Struct
 
 from remit.hub.hub import Hub
-from remit.plugin import brought, install_command, named
+from remit.installed import brought, install_command, named
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
 from remit_cli.config.composition import PresentTeam, hub_of

@@ -10,8 +10,8 @@ from typing import cast
 import msgspec
 from msgspec import Raw
 
-from remit.agents.function import AgentFunction
 from remit.policy.aggregate import Combined
+from remit.ports import AgentFunction
 from remit.ports.brief import Brief
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault

@@ -32,6 +32,7 @@ from remit.ports.brief import (
     plain_changes,
     plain_finding,
 )
+from remit.ports.text_reader import text_reader
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import plain
 from remit.protocol.envelope import (
@@ -51,7 +52,6 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, StepPlan, read_body
 from remit.runtime.origin import failure_of_tool, origin_of, worded
-from remit.runtime.text_reader import text_reader
 from remit_cli.processes.channel import (
     LENGTH,
     NOT_SAYABLE,

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
+from remit.ports.upkeep import Erased, Pruned, Retention
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind, Notice, Removal
 from remit.runtime.audit import ChainRow, RemovedRow
-from remit.runtime.keys import HubKeys
 from remit.runtime.signing import Checkpoint, CheckpointKey, read_key
 from remit.stores.audit import StoredChain
 from remit.stores.database import FORGOTTEN, KEPT, SqlConnection
 from remit.stores.messages import MessageIndex
 from remit.stores.opening import STORE
-from remit.stores.retention import Erased, Pruned, Retention
 from remit.stores.schema import KINDS
 from remit.stores.user_keys import PREFIX_BYTES, UserCipher, key_id_of
 from remit_cli.upkeep import user_data

@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from remit.ports import FACTS, Question, StoreError
+from remit.ports.keys import HubKeys
 from remit.protocol.errors import Code, fault
-from remit.runtime.keys import HubKeys
 from remit.stores.database import KEPT, OPEN, SqlConnection
 from remit.stores.schema import KIND_OF
 

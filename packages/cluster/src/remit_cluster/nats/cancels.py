@@ -12,8 +12,8 @@ import msgspec
 from nats.aio.msg import Msg
 
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
 from remit.protocol.errors import Code, fault
-from remit.runtime.keys import HubKeys
 from remit.runtime.shared_requests import CancelOrder, SharedRequests
 from remit_cluster.nats.connection import LOST, BusSettings, Connection, in_words
 from remit_cluster.nats.proofs import BusProofs
@@ -31,7 +31,7 @@ _read_order = msgspec.json.Decoder(CancelOrder).decode
 
 
 class OrderSeal(Protocol):
-    """Encrypts for those who have the key of the store: see `runtime/keys.py`."""
+    """Encrypts for those who have the key of the store: see `ports/keys.py`."""
 
     def lock(self, value: bytes, bound_to: str) -> bytes: ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of, unknown

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.budget import estimate
 from remit.ports import Store, StoreError, TokenCounter
 from remit.protocol.errors import Code, fault

@@ -22,8 +22,7 @@ from remit.stores.database import Query as SharedQuery
 from remit.stores.database import SqlChange
 from remit.stores.opening import reported
 from remit.stores.requests import JournalWrite, Submit, Write, is_old
-from remit.stores.retention import open_upkeep
-from remit.stores.sql_store import SqlStore
+from remit.stores.sql_store import SqlStore, open_upkeep
 from remit.stores.writer import Listener
 from remit_cluster.postgres.audit import DatabaseChain
 from remit_cluster.postgres.bulk import EXTEND_LEASE, LATE_WORKERS

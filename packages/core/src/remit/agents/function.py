@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from remit.agents.threads import Threads
 from remit.agents.typed import is_stream, read_arguments, signature_of
-from remit.plugin import brought
+from remit.installed import brought
 from remit.policy.weight import is_light, is_light_value
-from remit.ports import Agent, Tool
+from remit.ports import Agent, AgentFunction, Tool
 from remit.ports.brief import Brief
 from remit.protocol.card import Sees, ToolCard
 from remit.protocol.codec import plain
@@ -24,12 +24,6 @@ from remit.protocol.problems import did_you_mean
 from remit.protocol.typed import Member, TypeMismatch, object_schema
 from remit.runtime.aside import aside
 from remit.runtime.registry import team_invalid
-
-AgentFunction = Callable[Concatenate[Brief, ...], object]
-"""Takes a brief, and its input as typed parameters if it declares some; async or not.
-
-It returns a result, an `Answer`, or the call or calls to make instead. Before that it may yield texts.
-"""
 
 _PLAIN = (str, int, float, bool, type(None))
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import Literal
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.budget import estimate
 from remit.ports import TokenCounter
 from remit.protocol.errors import RemitError

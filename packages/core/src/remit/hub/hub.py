@@ -17,10 +17,10 @@ from typing import Any, Literal, Self, TypeVar, Unpack, cast
 from msgspec.structs import replace
 
 from remit.agents.cards import AgentOptions, local_card, seen_by
-from remit.agents.function import AgentFunction, agent_from, closing, function_of, tool_from
+from remit.agents.function import agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
-from remit.plugin import brought
+from remit.installed import brought
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender
@@ -28,10 +28,12 @@ from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
 from remit.ports import (
     Agent,
+    AgentFunction,
     Approver,
     Clock,
     Companion,
     ControlCommand,
+    ConversationReader,
     Decision,
     OtherHubs,
     Question,
@@ -43,8 +45,8 @@ from remit.ports import (
     Tool,
     Workspace,
 )
-from remit.ports.agents import ConversationReader
 from remit.ports.brief import Brief
+from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard, Authority, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
@@ -76,7 +78,6 @@ from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import new_run_id, root_request
 from remit.runtime.sessions import Sessions
-from remit.runtime.text_reader import text_reader
 from remit.stores import STORE_PATH
 from remit.stores.addresses import secret_files, store_at
 from remit.transports.local import LocalTransport

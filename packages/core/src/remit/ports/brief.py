@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Protocol, TypeVar, Unpack, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -564,6 +564,12 @@ Agent = Callable[[Brief], Awaitable[Answer]]
 """An agent: it takes a brief and returns an answer.
 
 `agents/` makes agents from functions, models, processes and more.
+"""
+
+AgentFunction = Callable[Concatenate[Brief, ...], object]
+"""Takes a brief, and its input as typed parameters if it declares some; async or not.
+
+It returns a result, an `Answer`, or the call or calls to make instead. Before that it may yield texts.
 """
 
 

@@ -8,12 +8,12 @@ from remit.policy.budget import Window
 from remit.policy.reception import peer_of
 from remit.ports import Store
 from remit.ports.remote import HostingHub, Remote
+from remit.ports.text_reader import text_reader
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Delegation, request_in
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.response import needs_wording
 from remit.runtime.run_tree import Tree, delegations
-from remit.runtime.text_reader import text_reader
 
 
 class AgentStatus(NamedTuple):

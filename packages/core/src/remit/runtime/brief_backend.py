@@ -13,6 +13,7 @@ from remit.policy.reception import here, peer_of
 from remit.policy.redaction import strike
 from remit.policy.weight import is_light
 from remit.ports.brief import AvailableAgent, OwnTool, Work, plain_finding
+from remit.ports.text_reader import text_reader
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
 from remit.protocol.envelope import (
@@ -48,7 +49,6 @@ from remit.runtime.delegation.response import revealed, verified
 from remit.runtime.frames import Frame
 from remit.runtime.purse import priced
 from remit.runtime.sessions import NOTE_LENGTH, resumed, session_of
-from remit.runtime.text_reader import text_reader
 
 
 class ConversationAccess:

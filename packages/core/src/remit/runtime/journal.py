@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.restoring import restore
+from remit.ports.keys import HubKeys
 from remit.ports.remote import Departure
 from remit.ports.store import Journal
 from remit.protocol.card import AgentCard
@@ -15,7 +16,6 @@ from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.frames import Run
-from remit.runtime.keys import HubKeys
 
 
 class JournalStep(Struct, frozen=True, omit_defaults=True):

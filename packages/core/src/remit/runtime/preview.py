@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
-from remit.plugin import brought
+from remit.installed import brought
 from remit.policy.breaker import BreakerSettings
 from remit.policy.guards import GUARDS, TOOL_GUARDS
 from remit.policy.limits import Limits

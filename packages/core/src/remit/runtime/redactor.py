@@ -13,6 +13,7 @@ from remit.policy.redaction import TOKEN, Held, KnownValuesDetector, Raw, everyt
 from remit.policy.restoring import of_kinds, restore
 from remit.policy.verdict import Detector, Sealing
 from remit.policy.weight import is_light, is_light_request
+from remit.ports.keys import HubKeys
 from remit.ports.store import FACTS, SealedValue, Vault
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
@@ -20,7 +21,6 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import File, texts_of
 from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
-from remit.runtime.keys import HubKeys
 from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
 
 log = logging.getLogger("remit")

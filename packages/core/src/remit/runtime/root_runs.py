@@ -27,6 +27,7 @@ from remit.ports import (
     StoreError,
     Submitted,
 )
+from remit.ports.text_reader import text_reader
 from remit.protocol.codec import digest, encode
 from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -41,7 +42,6 @@ from remit.runtime.delegation.recording import DelegationRefusals
 from remit.runtime.delegation.response import brief_fault, needs_wording
 from remit.runtime.frames import Frame, Run
 from remit.runtime.redactor import made_whole
-from remit.runtime.text_reader import text_reader
 
 T = TypeVar("T")
 

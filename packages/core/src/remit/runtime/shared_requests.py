@@ -13,6 +13,7 @@ from remit.policy.breaker import Breaker, Phase
 from remit.policy.reception import Sender, receive, with_session_of_peer
 from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.ports import ANYONES, AcceptedRequest, ControlCommand, DuplicateRequest, OrphanedRun, RunScope
+from remit.ports.keys import HubKeys
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
@@ -24,7 +25,6 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.frames import Run
-from remit.runtime.keys import HubKeys
 from remit.runtime.root_request import new_run_id
 from remit.runtime.root_runs import RootRecords
 

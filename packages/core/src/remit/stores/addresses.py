@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from remit.plugin import brought
+from remit.installed import brought
 from remit.ports import Store, StoreError, TokenCounter
 from remit.protocol.errors import Code, fault
 from remit.stores import STORE_PATH

@@ -147,14 +147,15 @@ def in_sqlite(query: str) -> str:
     return query
 
 
-def _wall_ms() -> int:
+def wall_ms() -> int:
+    """Return the milliseconds since 1970, by the clock of this machine."""
     return time.time_ns() // 1_000_000
 
 
 class SqliteDatabase:
     """A connection to a SQLite file, as shared queries see it; nothing here ever waits."""
 
-    def __init__(self, connection: SqliteConnection, now_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, connection: SqliteConnection, now_ms: Callable[[], int] = wall_ms) -> None:
         """*now_ms* is the clock in place of that of a server."""
         self._connection = connection
         self._now_ms = now_ms
@@ -212,6 +213,6 @@ def at_once(work: Awaitable[T]) -> T:
     raise RuntimeError("a query of a SQLite file waits for something else")
 
 
-def ask(connection: SqliteConnection, query: Query[T], now_ms: Callable[[], int] = _wall_ms) -> T:
+def ask(connection: SqliteConnection, query: Query[T], now_ms: Callable[[], int] = wall_ms) -> T:
     """Return the result of a query on a connection to a SQLite file."""
     return at_once(query(SqliteDatabase(connection, now_ms)))

@@ -1,15 +1,17 @@
 """Queries about runs and sessions, the same for both engines."""
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
 
 from remit.ports import (
     ANYONES,
+    MOST_LOOKED_AT,
     MOST_READ,
     DuplicateRequest,
+    ListedRecords,
     ListedSessions,
     RecordFilter,
     RunScope,
@@ -24,8 +26,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Notice, Record, read_body, read_request, read_response
-from remit.runtime.listing import is_wanted
+from remit.protocol.records import Kind, Notice, Record, agent_of, read_body, read_request, read_response
 from remit.stores.database import FORGOTTEN, KEPT, NOW_MS, OPEN, SqlConnection
 from remit.stores.schema import KIND_OF, KINDS
 
@@ -364,3 +365,48 @@ _COUNTS = f"""
         count(DISTINCT CASE WHEN kind = {_STARTED} THEN run END) + count(CASE WHEN kind = {_RESULT} THEN 1 END)
     FROM remit.record WHERE session = $1 AND kind IN ({_STARTED}, {_RESULT})
 """
+
+
+# ── pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# As many rows as stores return at once.
+_AT_ONCE = 100
+
+Find = Callable[[RecordFilter, int, int, int], Awaitable[list[Record]]]
+"""Returns records above a number and below another, newest first, at most so many; it ignores the filter's agent."""
+
+
+async def list_records(find: Find, wanted: RecordFilter, *, before: int, limit: int) -> ListedRecords:
+    """Return the page of records below *before*; the work for it is bounded."""
+    has_index = wanted.run is not None or wanted.session is not None
+    lowest = 0 if has_index else max(0, before - MOST_LOOKED_AT)
+    listed: list[Record] = []
+    read = 0
+    while len(listed) < limit:
+        size = min(_AT_ONCE, limit - len(listed)) if wanted.agent is None else _AT_ONCE
+        some = await find(wanted, lowest, before, size)
+        read += len(some)
+        for record in some:
+            if wanted.agent in (None, agent_of(record.body)):
+                listed.append(record)
+                if len(listed) == limit:
+                    return ListedRecords(listed, record.seq)
+        if len(some) < size:
+            return ListedRecords(listed, lowest + 1 if lowest else None)
+        before = some[-1].seq
+        if wanted.agent is not None and read >= MOST_READ:
+            break
+    return ListedRecords(listed, before)
+
+
+def is_wanted(newest: SessionSummary, wanted: SessionFilter) -> bool:
+    """Return whether a conversation, given by its newest run, is one that a filter selects by what the run says."""
+    text, scope = wanted.text.casefold(), wanted.of
+    return (
+        wanted.agent in (None, newest.agent)
+        and (scope.agents is None or newest.agent in scope.agents)
+        and scope.via in (None, newest.via)
+        and (wanted.since_ms is None or newest.last_ms >= wanted.since_ms)
+        and (wanted.until_ms is None or newest.last_ms <= wanted.until_ms)
+        and (text in newest.objective.casefold() or text in newest.session.casefold())
+    )

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import apsw
 import msgspec
 
+from remit.installed import brought, install_command, named
 from remit.ports import (
     ANYONES,
     MOST_FACTS,
@@ -40,21 +41,20 @@ from remit.ports import (
     TakenRequest,
     TokenCounter,
 )
+from remit.ports.keys import HubKeys
+from remit.ports.upkeep import DAY_MS, FOREVER, Erased, Retention, Upkeep
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.audit.chain import AuditedChain
-from remit.runtime.keys import HubKeys
-from remit.runtime.listing import list_records
 from remit.runtime.signing import CheckpointKey
 from remit.stores import reader, requests, side_tables
 from remit.stores.database import NOW_MS, OPEN, Entry, Query, SqlChange
 from remit.stores.messages import MessageIndex, by_words
 from remit.stores.records import RecordPages
 from remit.stores.requests import Begin, Finish, JournalWrite, Submit, Take, Write
-from remit.stores.retention import DAY_MS, FOREVER, Erased, Retention, Upkeep
 from remit.stores.user_keys import secret_of
 
 T = TypeVar("T")
@@ -532,7 +532,7 @@ class SqlListings:
         async def selected(wanted: RecordFilter, above: int, below: int, size: int) -> list[Record]:
             return await self._store.read(lambda database: self._pages.selected(database, wanted, above, below, size))
 
-        return await list_records(selected, wanted, before=first, limit=limit)
+        return await reader.list_records(selected, wanted, before=first, limit=limit)
 
     async def sessions(self, wanted: SessionFilter, *, before: int | None = None, limit: int = 50) -> ListedSessions:
         first = sys.maxsize if before is None else before
@@ -585,3 +585,16 @@ class DailyPruning:
             _log.error("%s: not pruned, see `remit audit verify`: %s", self._name, each)
         if not pruned.is_empty:
             _log.info("%s: pruned %d records, and the texts of %d", self._name, pruned.rows, pruned.texts)
+
+
+def open_upkeep(engine: str, *place: object, **options: object) -> Upkeep:
+    """Return the upkeep of a store of an engine, as an installed plugin brings it, or raise `StoreError`."""
+    missing = None
+    for bring in brought("upkeep"):
+        if (address := bring().get(engine)) is not None:
+            try:
+                return named(address)(*place, **options)
+            except ImportError as error:  # the plugin is there, and the package that it needs for this is not
+                missing = error
+    why = f"no installed plugin removes anything from a store in {engine}" + (f" ({missing})" if missing else "")
+    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=f"Install it: {install_command()}")) from missing

@@ -13,6 +13,7 @@ import apsw
 
 from remit.policy.budget import estimate
 from remit.ports import OrphanedRun, StoreError, Submitted, TokenCounter
+from remit.ports.upkeep import FOREVER, Erased, Retention
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.clock import Jumps
@@ -20,12 +21,11 @@ from remit.stores import reader
 from remit.stores.audit import BUSY_SECONDS, FileChain, Proof, SqlChain, StoredChain, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS
 from remit.stores.connection import Durability, SqliteConnection, connect_reader, translate
-from remit.stores.database import Query, SqlChange, ask, at_once
+from remit.stores.database import Query, SqlChange, ask, at_once, wall_ms
 from remit.stores.messages import FILE_INDEX
 from remit.stores.opening import FileQuery, Opening, Reader
 from remit.stores.requests import JournalWrite, Submit, Write
-from remit.stores.retention import FOREVER, Erased, Retention, open_upkeep
-from remit.stores.sql_store import OutcomeWaits, SqlStore
+from remit.stores.sql_store import OutcomeWaits, SqlStore, open_upkeep
 from remit.stores.transaction import Transaction, is_submitted, late_workers
 from remit.stores.user_keys import is_encrypted
 from remit.stores.writer import Listener, StoreWriter
@@ -33,10 +33,6 @@ from remit.stores.writer import Listener, StoreWriter
 __all__ = ["Durability", "SqliteStore", "verify_file"]
 
 T = TypeVar("T")
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class SqliteStore(SqlStore[StoreWriter]):
@@ -61,7 +57,7 @@ class SqliteStore(SqlStore[StoreWriter]):
         retention: Retention = FOREVER,
         encrypt: bool = False,
         count: TokenCounter = estimate,
-        wall_ms: Callable[[], int] = _wall_ms,
+        wall_ms: Callable[[], int] = wall_ms,
         monotonic: Callable[[], float] = time.monotonic,
         commit_hook: Callable[[], None] | None = None,
     ) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, ChainBreak, Refusal, Removal, SharedStep
-from remit.runtime.keys import HubKeys
 from remit.runtime.signing import CheckpointKey, read_key
 from remit.stores.checkpoints import key_path
 from remit.stores.connection import SqliteConnection, connect_reader

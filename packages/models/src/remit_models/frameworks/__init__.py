@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import cast
 
-from remit.agents.function import AgentFunction
+from remit.ports import AgentFunction
 
 # The module and name of each framework's class, and the module of this package that adapts it.
 FRAMEWORKS: dict[tuple[str, str], str] = {

@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from remit.agents.program import Program
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.card import Sees
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from remit.agents.program import RestartPause
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.ports import Tool
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json

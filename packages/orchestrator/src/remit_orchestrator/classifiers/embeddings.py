@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
 from remit_orchestrator.classifiers.clarity import (

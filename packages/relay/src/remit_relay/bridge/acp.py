@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from remit.agents.program import Program
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.ports import Clock
 from remit.protocol.errors import Code, RemitError, fault
 from remit_relay.bridge.ports import WITH_TOOLS_MS, AskUser, Draft, DraftFailure, PromptRequest, deny

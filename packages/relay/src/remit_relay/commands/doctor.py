@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import RemitError
 from remit_cli.config.team import Team
 from remit_cli.doctor_checks import ok, warning

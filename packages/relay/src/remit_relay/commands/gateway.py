@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec import ValidationError, convert, structs
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.ports import StoreError
 from remit.protocol.errors import Code, RemitError, fault
 from remit_cli.config.checks import secret_of

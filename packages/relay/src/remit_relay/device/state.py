@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.keys import HubKeys
 from remit.stores.connection import TROUBLE, Durability, Rows, SqliteConnection, connect_writer, translate, write_lock
 from remit.stores.group_commit import GroupCommit, resolve
 from remit_server.transports.credentials.keys import write_private

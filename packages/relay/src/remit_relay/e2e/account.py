@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code, RemitError, fault
 from remit_relay.device.identity import Card, DeviceBundle, Published, make_card, make_prekey
 from remit_relay.device.state import DeviceFile

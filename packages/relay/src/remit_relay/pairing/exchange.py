@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Meta, Struct
 
+from remit.ports.keys import HubKeys
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.keys import HubKeys
 from remit_relay.device.identity import Card, read_card
 from remit_relay.pairing.code import PairingCode
 from remit_relay.wire import Malformed

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from remit.plugin import named
+from remit.installed import named
 from remit.protocol.card import Rate
 from remit.protocol.orchestration import Share
 from remit.protocol.problems import WrongPart, did_you_mean

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.codec import MAX_VALUES
 from remit.protocol.errors import Code, RemitError, fault
 

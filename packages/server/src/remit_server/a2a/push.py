@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from remit.hub.hub import Hub
 from remit.ports import StoreError
+from remit.ports.keys import HubKeys
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Kind, Record
-from remit.runtime.keys import HubKeys
 from remit.words.names import hidden_names
 from remit_server.dialects.a2a.errors import Declined, Error
 from remit_server.dialects.a2a.responses import Stream, TaskPresentation

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.policy.reception import Permission, Sender, not_for
 from remit.protocol.codec import refuse_many_values
 from remit.protocol.errors import Code, Problem, RemitError, fault

@@ -6,10 +6,10 @@ from msgspec import Meta
 
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import AtRunLimit, BeyondFanOut, Limits, Overrun
+from remit.ports.upkeep import Retention
 from remit.protocol.card import Authority, Rate
 from remit.protocol.remit import Count
 from remit.stores import STORE_PATH
-from remit.stores.retention import Retention
 from remit_cli.config.values import (
     KEY_PATH,
     REVOKED_PATH,

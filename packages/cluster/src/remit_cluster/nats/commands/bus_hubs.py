@@ -2,9 +2,9 @@
 
 import asyncio
 
+from remit.ports.keys import HubKeys
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.keys import HubKeys
 from remit.runtime.shared_requests import CancelOrder
 from remit.runtime.signing import read_key
 from remit.stores.checkpoints import key_path

@@ -17,6 +17,7 @@ from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light_request, texts_of_request
 from remit.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
+from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -31,7 +32,6 @@ from remit.runtime.purse import Purse
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import session_of
-from remit.runtime.text_reader import text_reader
 
 log = logging.getLogger("remit")
 

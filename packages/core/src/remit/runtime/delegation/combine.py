@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Aggregation, Combined, comparable, components_of, start, with_findings
+from remit.ports.text_reader import text_reader
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Answer, Call, Forwarded, Handoff, Json, Response, Strategy
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.runtime import journal
 from remit.runtime.context import Delegator
 from remit.runtime.frames import Frame, SlotGivenUp
-from remit.runtime.text_reader import text_reader
 from remit.words.components import Component, Findings
 
 

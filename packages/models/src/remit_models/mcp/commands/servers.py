@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec.structs import replace
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.words.terminal import one_line

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 from remit_cli.config.load import load_team
 from remit_cli.config.team_search import find_team
 from remit_cli.places import team_path

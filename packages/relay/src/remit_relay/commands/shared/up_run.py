@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import click
 
-from remit.plugin import brought, named
+from remit.installed import brought, named
 from remit.words.terminal import one_line
 from remit_cli.config.team import Team
 from remit_cli.drive.running import Data, interrupts

@@ -25,7 +25,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Remit, lower, meet, meet_tools
 from remit_server.transports.credentials.keys import Pair, is_signed, raw, written

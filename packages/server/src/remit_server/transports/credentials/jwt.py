@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import Struct
 
-from remit.plugin import install_command
+from remit.installed import install_command
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import Name
 from remit_server.transports.credentials.trusted_files import ALGORITHMS, Algorithm, WatchedFile

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 
 SECRET = b"s" * 32
 OTHER = b"o" * 32

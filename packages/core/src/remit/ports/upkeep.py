@@ -1,12 +1,9 @@
-"""How long texts are kept, and what opens the upkeep that removes the rest."""
+"""How long a store keeps texts, and what removes the rest."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from remit.plugin import brought, install_command, named
-from remit.ports import StoreError
-from remit.protocol.errors import Code, fault
-from remit.runtime.keys import HubKeys
+from remit.ports.keys import HubKeys
 
 DAY_MS = 24 * 3_600_000
 
@@ -91,19 +88,6 @@ class Upkeep(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def open_upkeep(engine: str, *place: object, **options: object) -> Upkeep:
-    """Return the upkeep of a store of an engine, as an installed plugin brings it, or raise `StoreError`."""
-    missing = None
-    for bring in brought("upkeep"):
-        if (address := bring().get(engine)) is not None:
-            try:
-                return named(address)(*place, **options)
-            except ImportError as error:  # the plugin is there, and the package that it needs for this is not
-                missing = error
-    why = f"no installed plugin removes anything from a store in {engine}" + (f" ({missing})" if missing else "")
-    raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=f"Install it: {install_command()}")) from missing
 
 
 def _days(ms: int) -> str:

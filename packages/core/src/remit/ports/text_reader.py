@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Protocol
 
-from remit.plugin import brought
+from remit.installed import brought
 from remit.policy.aggregate import Blend
 from remit.ports.agents import ConversationReader, Payer, Summarizer, TokenCounter
 from remit.ports.store import Store
