@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from doc_pages import blocks, page_path, page_text
 from plugins import install_plugin, private_imports, run_python
 from remit import plugin
+from remit.installed import installed_plugins
 
+HOOKS = {name: value for name, value in vars(plugin.Hooks).items() if isfunction(value) and not name.startswith("_")}
 REMIT = "from remit_cli.main import main; main(prog_name='remit')"
 SERVED = """
 import asyncio
@@ -68,9 +71,16 @@ def test_every_name_for_plugins_on_the_page_is_there() -> None:
     assert [(module, name) for module, name in named if not hasattr(import_module(module), name)] == []
 
 
-def test_the_hooks_name_types_that_plugins_may_use() -> None:
-    source = Path(plugin.__file__).read_text(encoding="utf-8")
-    assert private_imports(source) == set()
+def test_the_hooks_name_types_that_plugins_may_use_and_each_has_an_example() -> None:
+    assert private_imports(Path(plugin.__file__).read_text(encoding="utf-8")) == set()
+    assert [name for name, hook in HOOKS.items() if f"\n\n        def {name}(" not in (hook.__doc__ or "")] == []
+
+
+@pytest.mark.parametrize(("name", "module"), sorted(installed_plugins()))
+def test_every_function_of_a_plugin_of_remit_is_a_hook(name: str, module: str) -> None:
+    brought = vars(import_module(module)).values()
+    functions = {each.__name__ for each in brought if isfunction(each) and each.__module__ == module}
+    assert set() < functions <= HOOKS.keys(), name
 
 
 def test_the_commands_of_the_page_print_what_it_shows(folder: Path) -> None:

@@ -37,11 +37,12 @@ def check(team):
     yield Check(state="problem", about="weather", says=f"it rains on {team.name}", todo="Take an umbrella.")
 """
 HUBS = """
-def team_hubs(team):
-    return "weather_hubs:Hubs"
+def sections():
+    return ["weather_hubs:WEATHER"]
 """
 STATION = """
 from remit import AgentCard
+from remit_cli import TeamSection
 
 class Hubs:
     def __init__(self, team):
@@ -49,6 +50,8 @@ class Hubs:
 
     def hosted(self):
         return {"station": f"on the roof of {self.team.name}"}, {"station": AgentCard(name="station")}
+
+WEATHER = TeamSection(key="weather", kind=bool, default=False, other_hubs=lambda team: team.weather and Hubs(team))
 """
 PROGRAM = "from remit_cli.main import main; main(prog_name='remit')"
 
@@ -98,7 +101,8 @@ def test_doctor_asks_the_checks_of_a_plugin(tmp_path: Path) -> None:
 
 
 def test_agents_that_other_hubs_host_are_listed_as_a_plugin_finds_them(tmp_path: Path) -> None:
-    make_team(tmp_path)
+    file = make_team(tmp_path)
+    file.write_text(f"weather = true\n{file.read_text()}")
     install_plugin(tmp_path, "weather", HUBS)
     (tmp_path / "weather_hubs.py").write_text(STATION)
     output = json.loads(remit("agents", "list", "--json", folder=tmp_path).stdout)["agents"][-1]

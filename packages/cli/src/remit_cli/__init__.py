@@ -10,10 +10,10 @@ _HOMES = {
     "remit_cli.config.composition": ("hub_of",),
     "remit_cli.config.load": ("load_team",),
     "remit_cli.config.rules": ("Rule", "guard_of"),
-    "remit_cli.config.team": ("TeamSection",),
+    "remit_cli.config.team": ("TeamHubs", "TeamSection"),
     "remit_cli.config.values": ("Secret", "Section"),
     "remit_cli.main": ("main",),
-    "remit_cli.places": ("DraftBox", "TeamHubs"),
+    "remit_cli.places": ("DraftBox",),
     "remit_server.documents.team": ("Check",),
     "remit_server.documents.verdicts": ("Placing",),
 }
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from remit_cli.config.load import load_team as load_team
     from remit_cli.config.rules import Rule as Rule
     from remit_cli.config.rules import guard_of as guard_of
+    from remit_cli.config.team import TeamHubs as TeamHubs
     from remit_cli.config.team import TeamSection as TeamSection
     from remit_cli.config.values import Secret as Secret
     from remit_cli.config.values import Section as Section
     from remit_cli.main import main as main
     from remit_cli.places import DraftBox as DraftBox
-    from remit_cli.places import TeamHubs as TeamHubs
     from remit_server.documents.team import Check as Check
     from remit_server.documents.verdicts import Placing as Placing
 else:

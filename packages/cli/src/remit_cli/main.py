@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from remit import __version__
-from remit.installed import brought, named
+from remit.installed import brought, brought_under, named
 from remit.plugin import CommandSpec
 from remit_cli.extras import command_needs
 from remit_cli.options import AS_JSON, NAMED_TEAM, wants_colour
@@ -118,8 +118,8 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         spec = command_spec(cmd_name)
         command: click.Command | None = None if spec is None else named(spec.address)
-        for bring in brought("extensions") if cmd_name in _EXTENSIBLE else ():
-            command = named(bring()[cmd_name])(command) if cmd_name in bring() else command
+        for address in brought_under("extensions", cmd_name) if cmd_name in _EXTENSIBLE else ():
+            command = named(address)(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,7 +6,7 @@ Commands that only read the record start quickly: what they do not need is impor
 import getpass
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -15,7 +15,7 @@ import apsw
 import click
 import msgspec
 
-from remit.installed import brought, named
+from remit.installed import brought_under, named
 from remit.ports import Decision, Question, RunSummary, Store, StoreError
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
@@ -35,8 +35,7 @@ from remit_cli.options import GivenStore, named_stores
 from remit_server.documents.shared import SharedDraft
 
 if TYPE_CHECKING:  # whoever has a team has loaded it; a reader of the record need not wait for it
-    from remit.runtime.shared_requests import CancelOrder
-    from remit_cli.config.team import Team
+    from remit_cli.config.team import Team, TeamHubs
     from remit_cli.store_backup import BackupDone, Restored
     from remit_cli.upkeep.store_upkeep import StoreUpkeep
 
@@ -60,9 +59,9 @@ class DatabasePlace(NamedTuple):
     def database(self) -> "Database":
         """What a plugin does for commands with a database at such an address; a `StoreError` if there is no plugin."""
         url = self.team.store.url or ""
-        for bring in brought("databases"):
-            if (address := bring().get(url.partition("://")[0])) is not None:
-                return named(address)(self.team)
+        for engine in brought_under("stores", url.partition("://")[0]):
+            if engine.commands:
+                return named(engine.commands)(self.team)
         why = f"no installed plugin has commands for a store at `{url.partition('://')[0]}://`"
         raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion="Install the plugin of this store here."))
 
@@ -399,25 +398,11 @@ def current_user() -> str:
         return "someone"
 
 
-class TeamHubs(Protocol):
-    """The other hubs of a team."""
-
-    def hosted(self) -> tuple[Mapping[str, str], Mapping[str, AgentCard]]:
-        """Return where agents are hosted, in words, and the cards of all agents that another hub hosts.
-
-        Raise a `RemitError` if the hubs cannot be asked.
-        """
-        ...
-
-    def cancel(self, order: "CancelOrder") -> bool:
-        """Tell the hubs to cancel a run, and return whether one of them confirms it."""
-        ...
-
-
-def team_hubs(team: "Team") -> TeamHubs | None:
+def team_hubs(team: "Team") -> "TeamHubs | None":
     """Return the other hubs of a team; None if it has no way to them."""
-    addresses = (bring(team) for bring in brought("team_hubs"))
-    return next((named(address)(team) for address in addresses if address is not None), None)
+    from remit_cli.config.team import sections
+
+    return next(filter(None, (each.other_hubs(team) for each in sections())), None)
 
 
 class DraftBox(Protocol):
@@ -438,7 +423,5 @@ class DraftBox(Protocol):
 
 def drafts_in(folder: Path, team_file: Path | None, overrides: Sequence[str]) -> DraftBox | None:
     """Return the drafts in the folder of a store; None if there can be none."""
-    for bring in brought("drafts"):
-        if (address := bring(folder)) is not None:
-            return named(address)(folder, team_file, overrides)
-    return None
+    boxes = (named(address)(folder, team_file, overrides) for address in brought_under("extensions", "pending"))
+    return next((each for each in boxes if each is not None), None)

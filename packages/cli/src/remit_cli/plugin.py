@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from remit.agents.cards import AgentOptions
-    from remit.hub.hub import Hub
-    from remit.ports.brief import Agent
+    from remit import AgentOptions, Hub
+    from remit.ports import Agent, StoreEngine
 
 
 def isolated_agent(
@@ -19,6 +18,8 @@ def isolated_agent(
     return process_agent(hub, name, code, options, secret)
 
 
-def upkeep() -> Mapping[str, str]:
+def stores() -> "Mapping[str, StoreEngine]":
     """Return what removes rows from a SQLite store."""
-    return {"sqlite": "remit_cli.upkeep.sqlite:SqliteUpkeep"}
+    from remit.ports import StoreEngine
+
+    return {"sqlite": StoreEngine(upkeep="remit_cli.upkeep.sqlite:SqliteUpkeep")}

@@ -111,7 +111,7 @@ def explain(
       remit policy explain assistant tax "What can be claimed?" --capability CLAIM --input @receipts.json
       remit policy explain teller pay --tool --input '{"to": "bob", "amount": 500}'
     """
-    from remit.installed import brought, named
+    from remit.installed import brought_under, named
     from remit.protocol.envelope import Call
     from remit_cli.config.composition import hub_of
     from remit_cli.drive.order import cost_in, read_task
@@ -149,7 +149,7 @@ def explain(
     if is_tool:
         ruling = _explanation_of_use(team, hub, origin, call, user)
     else:
-        advisers = (named(bring()) for bring in brought("placing"))
+        advisers = map(named, brought_under("extensions", "policy explain"))
         places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
         ruling = explanation(hub, origin, call, user, approving=_approving(team), place=next(places, None))
     if as_json:

@@ -16,15 +16,7 @@ from msgspec.structs import replace
 
 from ages import DAY_MS, START_MS, days, upkeep
 from postgres_server import PASSWORD, PostgresServer, shared_server
-from remit.ports import (
-    AcceptedRequest,
-    Decision,
-    DuplicateRequest,
-    NumberedRecord,
-    SealedValue,
-    Store,
-    StoreError,
-)
+from remit.ports import AcceptedRequest, Decision, DuplicateRequest, NumberedRecord, SealedValue, Store, StoreError
 from remit.ports.upkeep import Retention
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import ChainBreak, Kind

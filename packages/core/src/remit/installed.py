@@ -20,6 +20,13 @@ def brought(hook: str) -> tuple[Callable[..., Any], ...]:
     return tuple(getattr(plugin, hook) for plugin in plugins if hasattr(plugin, hook))
 
 
+def brought_under(hook: str, key: str) -> Iterator[Any]:
+    """Yield what plugins bring for a hook under a key, such as an extension by the name of its command."""
+    for bring in brought(hook):
+        if key in (brings := bring()):
+            yield brings[key]
+
+
 def installed_plugins() -> Iterator[tuple[str, str]]:
     """Yield the names and modules of the installed plugins.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from remit import AgentCard, AgentOptions, Detector, Guard, Hub
-    from remit.ports import Agent, AgentFunction, Companion, Store, Summarizer, TextReader
+    from remit.ports import Agent, AgentFunction, Companion, LanguageModel, StoreEngine, TextReader
 
 
 class CommandSpec(NamedTuple):
@@ -35,7 +35,12 @@ class NamedStore(NamedTuple):
 
 
 class Hooks(Protocol):
-    """What a plugin can bring; it defines the functions that it needs, and no others."""
+    """What a plugin can bring; it defines the functions that it needs, and no others.
+
+    Where one answer is enough, the first plugin that brings it is asked, in the order of the plugins' names.
+    """
+
+    # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def agent(self, value: object) -> "AgentFunction | None":
         """Return the function that answers a brief for a value that is none itself; None: another plugin may know it.
@@ -44,56 +49,19 @@ class Hooks(Protocol):
         """
         ...
 
-    def companions(self, hub: "Hub") -> "Iterable[Companion]":
-        """Return what opens and closes with a hub; it can read the record of the hub, which is not open yet.
-
-        def companions(hub): return [RainGauge(hub.events())]
-        """
-        ...
-
-    def detectors(self) -> "Sequence[Detector]":
-        """Return more detectors of personal data and secrets, beside those that are brought for `redaction`.
-
-        def detectors(): return [lambda text: [Finding(*m.span(), "BADGE") for m in BADGE.finditer(text)]]
-        """
-        ...
-
-    def guards(self) -> "Iterable[Guard]":
-        """Return what judges each delegation and each use of a tool in every hub, after the guards of Remit.
-
-        def guards(): return [no_picnic_in_rain]
-        """
-        ...
-
-    def isolated_agent(
-        self, hub: "Hub", name: str, code: object, options: "AgentOptions", secret: "Sequence[Path]"
-    ) -> "tuple[Agent, Callable[[], Awaitable[None]]]":
-        """Return an agent with `isolation="process"`, and what ends it; it must not read *secret* files.
-
-        def isolated_agent(hub, name, code, options, secret): return ProcessAgent(code), no_op
-        """
-        ...
-
-    def model_agent(self, model: str, **settings: Any) -> "Agent":
-        """Return an agent backed by the language model of a name; its `check()` raises if it cannot be called.
+    def model_agent(self, model: str, **settings: Any) -> "LanguageModel":
+        """Return an agent backed by the language model of a name.
 
         def model_agent(model, **settings): return ForecastModel(model, **settings)
         """
         ...
 
-    def redaction(self) -> "Detector":
-        """Return what finds personal data and secrets in texts; the first plugin that brings it is asked.
+    def isolated_agent(
+        self, hub: "Hub", name: str, code: object, options: "AgentOptions", secret: Sequence[Path]
+    ) -> "tuple[Agent, Callable[[], Awaitable[None]]]":
+        """Return an agent with `isolation="process"`, and what ends it; it must not read *secret* files.
 
-        def redaction(): return detector_pipeline()
-        """
-        ...
-
-    def remotes(self) -> Mapping[str, str]:
-        """Return the addresses of what reaches agents elsewhere, by the scheme of their `address` in the team file.
-
-        It is called with the address of an agent, and returns a `Remote`.
-
-        def remotes(): return {"weather": "remit_weather.stations:Station"}
+        def isolated_agent(hub, name, code, options, secret): return ProcessAgent(code), no_op
         """
         ...
 
@@ -104,33 +72,63 @@ class Hooks(Protocol):
         """
         ...
 
-    def sections(self) -> Iterable[str]:
-        """Return the addresses of sections of the team file, each a `remit_cli.config.team.TeamSection`.
+    def remotes(self) -> Mapping[str, str]:
+        """Return the address of what makes a `Remote` of the `address` of an agent in the team file, by its scheme.
 
-        def sections(): return ["remit_weather.section:WEATHER"]
+        def remotes(): return {"weather": "remit_weather.stations:Station"}
         """
         ...
 
-    def stores(self) -> "Mapping[str, Callable[..., Store]]":
-        """Return what makes a store of an address, by the scheme of the address.
+    # ── every hub ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-        def stores(): return {"memory": lambda address, **options: MemoryStore()}
+    def guards(self) -> "Iterable[Guard]":
+        """Return what judges each delegation and each use of a tool in every hub, after the guards of Remit.
+
+        def guards(): return [no_picnic_in_rain]
         """
         ...
 
-    def upkeep(self) -> Mapping[str, str]:
-        """Return the addresses of what removes rows from a store, by the name of its engine.
+    def redaction(self) -> "Detector":
+        """Return what finds personal data and secrets in texts.
 
-        It is called with the place of the store, and returns an `Upkeep`.
+        def redaction(): return detector_pipeline()
+        """
+        ...
 
-        def upkeep(): return {"memory": "remit_memory.upkeep:MemoryUpkeep"}
+    def detectors(self) -> "Sequence[Detector]":
+        """Return more detectors of personal data and secrets, beside those that are brought for `redaction`.
+
+        def detectors(): return [lambda text: [Finding(*m.span(), "BADGE") for m in BADGE.finditer(text)]]
         """
         ...
 
     def text_reader(self) -> "TextReader":
-        """Return what reads the texts of people and agents; the first plugin that brings one is asked.
+        """Return what reads the texts of people and agents.
 
         def text_reader(): return RuleReader()
+        """
+        ...
+
+    def companions(self, hub: "Hub") -> "Iterable[Companion]":
+        """Return what opens and closes with a hub; it can read the record of the hub, which is not open yet.
+
+        def companions(hub): return [RainGauge(hub.events())]
+        """
+        ...
+
+    def stores(self) -> "Mapping[str, StoreEngine]":
+        """Return the kinds of databases that stores can be in, by the scheme of their address.
+
+        def stores(): return {"memory": StoreEngine("remit_memory:MemoryStore")}
+        """
+        ...
+
+    # ── the team file, the HTTP API and the command ───────────────────────────────────────────────────────────────────
+
+    def sections(self) -> Iterable[str]:
+        """Return the addresses of sections of the team file, each a `remit_cli.TeamSection`.
+
+        def sections(): return ["remit_weather.section:WEATHER"]
         """
         ...
 
@@ -148,26 +146,13 @@ class Hooks(Protocol):
         """
         ...
 
-    def databases(self) -> Mapping[str, str]:
-        """Return the addresses of what does the work of commands in a database, by the scheme of its address.
-
-        It is called with the team, and returns a `Database`.
-
-        def databases(): return {"memory": "remit_memory.cli:MemoryDatabase"}
-        """
-        ...
-
-    def named_stores(self) -> Mapping[str, NamedStore]:
-        """Return stores that `--store NAME` means; where there is no team, the first that exists is read.
-
-        def named_stores(): return {"weather": NamedStore("remit_weather.places:store", "weather stations")}
-        """
-        ...
-
     def extensions(self) -> Mapping[str, str]:
-        """Return the addresses of what extends a command, by its name; `chat` and `store` can be extended.
+        """Return the address of what extends a command of `remit`, by the name of the command.
 
-        It is called with the click command, and returns the one that takes its place.
+        `chat` and `store`: it takes the click command, and returns the one that takes its place. `dev`: it takes the
+        order, and returns an asynchronous context manager of all that is shown. `pending`: it takes a folder, the team
+        file and its overrides, and returns the `DraftBox` there. `policy explain`: it takes the team, its cards, the
+        call, the request, `simple` and `lacks_data`, and returns a `Placing`. The last three may return None.
 
         def extensions(): return {"chat": "remit_weather.cli:with_weather"}
         """
@@ -180,55 +165,9 @@ class Hooks(Protocol):
         """
         ...
 
-    def placing(self) -> str:
-        """Return the address of what advises `remit policy explain` whether an agent should delegate a request.
+    def named_stores(self) -> Mapping[str, NamedStore]:
+        """Return stores that `--store NAME` means; where there is no team, the first that exists is read.
 
-        It is called with the team, its cards, the call, the request, and what `--simple` and `--lacks-data` say, and
-        returns a `Placing` or None. The first plugin that brings it is asked.
-
-        def placing(): return "remit_weather.cli:placed"
-        """
-        ...
-
-    def summarizer(self, model: str, *, base_url: str | None, api_key: str | None) -> "Summarizer":
-        """Return what summarizes conversations with the language model of a name.
-
-        def summarizer(model, *, base_url, api_key): return ForecastModel(model).summarize
-        """
-        ...
-
-    def team_hubs(self, team: Any) -> str | None:
-        """Return the address of what asks the other hubs of a team for commands; None: there is no way to them.
-
-        It is called with the team, and returns the `TeamHubs`.
-
-        def team_hubs(team): return "remit_mail.cli:MailedHubs" if "postmaster" in team.agents else None
-        """
-        ...
-
-    def beside_device(self, team: Any) -> str | None:
-        """Return the address of what runs beside the device of a team, in `remit up`; None: nothing does.
-
-        It is called with the team and the command, and returns an asynchronous context manager.
-
-        def beside_device(team): return "remit_weather.cli:watching" if "weather" in team.agents else None
-        """
-        ...
-
-    def dev_chat(self) -> str | None:
-        """Return the address of what shows a chat beside the team in `remit dev`; None if it cannot be shown.
-
-        It is called with the order of the command, and returns an asynchronous context manager with all that is shown.
-
-        def dev_chat(): return "remit_weather.cli:showing_forecasts"
-        """
-        ...
-
-    def drafts(self, folder: Path) -> str | None:
-        """Return the address of what has drafts for `remit pending` in the folder of a store; None: nothing there has.
-
-        It is called with the folder, the team file and what overrides it, and returns a `DraftBox`.
-
-        def drafts(folder): return "remit_weather.cli:Forecasts" if (folder / "weather.db").exists() else None
+        def named_stores(): return {"weather": NamedStore("remit_weather.places:store", "weather stations")}
         """
         ...

@@ -8,10 +8,15 @@ from plugins import install_plugin, run_python
 from remit import Hub, RemitError
 
 PLUGIN = """
-from remit_testing import MemoryStore
+from remit.ports import StoreEngine
 
 def stores():
-    return {"forgetful": lambda place, **_: MemoryStore()}
+    return {"forgetful": StoreEngine("forgetful:make_store")}
+
+def make_store(address, **options):
+    from remit_testing import MemoryStore
+
+    return MemoryStore()
 """
 PROGRAM = """
 from remit import Hub

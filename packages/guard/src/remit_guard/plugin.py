@@ -1,12 +1,8 @@
 """Brings the guard of coding tools to the `remit` command."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from remit.plugin import CommandSpec, NamedStore
-
-if TYPE_CHECKING:
-    from remit_cli.config.team import Team
 
 
 def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
@@ -18,13 +14,6 @@ def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
 def named_stores() -> Mapping[str, NamedStore]:
     """Return the store with the sessions of all tools."""
     return {"guard": NamedStore("remit_guard.places:users_store", "coding tools")}
-
-
-def beside_device(team: "Team") -> str | None:
-    """Return what runs the guard beside a device, if the team file has one."""
-    from remit_guard.section import GUARD
-
-    return None if GUARD.of(team) is None else "remit_guard.commands.guarding:guarding_beside"
 
 
 def sections() -> tuple[str, ...]:

@@ -1,14 +1,16 @@
 """The section `[guard]` of the team file: what sub-agents of coding tools may do."""
 
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
+from remit.installed import named
 from remit.protocol.problems import WrongPart
 from remit_cli.config.rules import Rule, guard_of
-from remit_cli.config.team import Inspection, TeamSection
+from remit_cli.config.team import Inspection, Team, TeamSection
 from remit_cli.config.values import Duration, Section, duration, in_code
 from remit_guard.settings import (
     NO_RULES,
@@ -143,9 +145,17 @@ def _misnamed(file: Inspection) -> Iterator[WrongPart]:
             yield WrongPart(("guard", "tools", name), message)
 
 
+def _guarding(team: Team, command: str) -> AbstractAsyncContextManager[None]:
+    """Run the guard beside a device, if the team file has one."""
+    if GUARD.of(team) is None:
+        return nullcontext()
+    return named("remit_guard.commands.guarding:guarding_beside")(team, command)
+
+
 GUARD: TeamSection[GuardSection | None] = TeamSection(
     key="guard",
     kind=Annotated[GuardSection | None, Meta(description="Limits of the sub-agents of coding tools.")],
     default=None,
     problems=_misnamed,
+    beside_device=_guarding,
 )

@@ -109,6 +109,10 @@ class ModelAgent:
         finally:
             SAMPLER.reset(sampling)
 
+    def summarizer(self) -> Summarizer:
+        """Return what summarizes conversations with this model."""
+        return _ModelSummarizer(self)
+
     def _sampler(self, brief: Brief) -> Sampler:
         """Return what lets a tool of the agent use its model, within the agent's own budget and time."""
 
@@ -190,7 +194,7 @@ def summarizer(
     settings: Mapping[str, Any] | None = None,
 ) -> Summarizer:
     """Return a summarizer that uses a model, for `Hub(summarizer=…)`."""
-    return _ModelSummarizer(ModelAgent(model, base_url=base_url, api_key=api_key, settings=settings))
+    return ModelAgent(model, base_url=base_url, api_key=api_key, settings=settings).summarizer()
 
 
 class _ModelSummarizer:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remit.ports import AgentFunction, Summarizer
+    from remit.ports import AgentFunction
     from remit_models.model import ModelAgent
 
 
@@ -19,10 +19,3 @@ def model_agent(model: str, **settings: Any) -> "ModelAgent":
     from remit_models.model import ModelAgent
 
     return ModelAgent(model, **settings)
-
-
-def summarizer(model: str, *, base_url: str | None, api_key: str | None) -> "Summarizer":
-    """Return what summarizes conversations with the language model of a name."""
-    from remit_models.model import summarizer
-
-    return summarizer(model, base_url=base_url, api_key=api_key)

@@ -1,5 +1,6 @@
 """What the orchestrator brings to the core and to the `remit` command, as a plugin."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +29,6 @@ def text_reader() -> "RuleReader":
     return RuleReader()
 
 
-def placing() -> str:
+def extensions() -> Mapping[str, str]:
     """Return what advises whether an agent should delegate a request."""
-    return "remit_orchestrator.commands.placing:placed"
+    return {"policy explain": "remit_orchestrator.commands.placing:placed"}

@@ -1,7 +1,6 @@
 """Brings devices, and the agents that they share, to the `remit` command."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from remit.plugin import CommandSpec
 
@@ -22,32 +21,17 @@ def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
 
 
 def extensions() -> Mapping[str, str]:
-    """Return what lets `remit chat` work with an agent that a device shares."""
-    return {"chat": "remit_relay.commands.chat:with_devices"}
+    """Return what devices add: agents that they share, drafts to these, and a chat of two devices."""
+    return {
+        "chat": "remit_relay.commands.chat:with_devices",
+        "dev": "remit_relay.commands.dev:chat_shown",
+        "pending": "remit_relay.commands.pending:drafts_in",
+    }
 
 
 def checks() -> Sequence[str]:
     """Return the checks of a team's device."""
     return ["remit_relay.commands.doctor:check_device"]
-
-
-def drafts(folder: Path) -> str | None:
-    """Return what lists and answers the drafts to shared agents, if there is a device."""
-    from remit_relay.device.state import DEVICE_FILE
-
-    return "remit_relay.commands.pending:DeviceDrafts" if (folder / DEVICE_FILE).exists() else None
-
-
-def dev_chat() -> str | None:
-    """Return what shows a chat of two devices, if the extra is installed."""
-    from remit.protocol.errors import RemitError
-    from remit_relay.e2e.account import olm
-
-    try:
-        olm()
-    except RemitError:
-        return None
-    return "remit_relay.commands.dev:showing_chat"
 
 
 def sections() -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """Makes what a team file names outside Python: the store, the models and the detector of personal data."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from remit.installed import brought, install_command
 from remit.policy.budget import estimate
 from remit.policy.verdict import Detector
-from remit.ports import Store, TokenCounter
+from remit.ports import LanguageModel, Store, TokenCounter
 from remit.protocol.errors import RemitError, in_sentences
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
@@ -23,7 +23,7 @@ from remit_redaction.pipeline import DEFAULT_REGIONS, detector_pipeline
 def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) -> Any:
     """Return an agent backed by a model, or raise a `RemitError` if its API key is not in the environment."""
     assert agent.model is not None, "only an agent of a model is one"
-    return _of_plugin("model_agent")(
+    return _model_agent(
         agent.model,
         base_url=agent.base_url,
         api_key=known_secret(agent.api_key, environ),
@@ -36,10 +36,10 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
     )
 
 
-def _of_plugin(hook: str) -> Callable[..., Any]:
-    """Return the function of the first plugin for language models."""
-    for bring in brought(hook):
-        return bring
+def _model_agent(model: str, **settings: Any) -> LanguageModel:
+    """Return an agent of the first plugin for language models."""
+    for bring in brought("model_agent"):
+        return bring(model, **settings)
     raise team_invalid(f"no installed plugin calls language models: {install_command()}")
 
 
@@ -48,7 +48,7 @@ def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.envir
     if context.summary_model is None:
         return None
     key = known_secret(context.summary_api_key, environ)
-    return _of_plugin("summarizer")(context.summary_model, base_url=context.summary_base_url, api_key=key)
+    return _model_agent(context.summary_model, base_url=context.summary_base_url, api_key=key).summarizer()
 
 
 def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:

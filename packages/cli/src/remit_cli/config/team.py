@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, defstruct
 
 from remit.installed import brought, named
 from remit.policy.limits import Limits
-from remit.protocol.card import Sees
+from remit.protocol.card import AgentCard, Sees
 from remit.protocol.conditions import ValueBounds
 from remit.protocol.orchestration import Workflow
 from remit.protocol.problems import WrongPart
@@ -57,6 +57,7 @@ from remit_cli.config.values import (
 
 if TYPE_CHECKING:
     from remit.hub.hub import Hub
+    from remit.runtime.shared_requests import CancelOrder
 
 
 Names = Mapping[str, Collection[str]]
@@ -195,6 +196,21 @@ class Composition(Struct, frozen=True, kw_only=True):
     """Whether the hub takes requests of other hubs."""
 
 
+class TeamHubs(Protocol):
+    """The other hubs of a team."""
+
+    def hosted(self) -> tuple[Mapping[str, str], Mapping[str, AgentCard]]:
+        """Return where agents are hosted, in words, and the cards of all agents that another hub hosts.
+
+        Raise a `RemitError` if the hubs cannot be asked.
+        """
+        ...
+
+    def cancel(self, order: "CancelOrder") -> bool:
+        """Tell the hubs to cancel a run, and return whether one of them confirms it."""
+        ...
+
+
 class TeamSection(Struct, Generic[T], frozen=True, kw_only=True):
     """A section of the team file that a plugin brings, and what it does.
 
@@ -235,6 +251,10 @@ class TeamSection(Struct, Generic[T], frozen=True, kw_only=True):
     """Return the steps that each step of a workflow waits for."""
     beside: Callable[[Composition], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
     """Run while a server of the team runs."""
+    beside_device: Callable[[Team, str], AbstractAsyncContextManager[None]] = lambda _team, _command: nullcontext()
+    """Run while a command runs the device of the team."""
+    other_hubs: Callable[[Team], TeamHubs | None] = lambda _: None
+    """Return the other hubs of the team, for commands; None if the section is no way to them."""
 
     def of(self, team: TeamFile) -> T:
         """Return the value in a team."""

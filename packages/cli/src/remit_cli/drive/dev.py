@@ -17,7 +17,7 @@ import click
 from msgspec import Struct
 
 from remit.hub.hub import Hub
-from remit.installed import brought, install_command, named
+from remit.installed import brought_under, install_command, named
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
 from remit_cli.config.composition import PresentTeam, hub_of
@@ -70,8 +70,10 @@ async def run_dev(order: DevOrder, data: Data | None) -> int:
             shutil.rmtree(order.root)
         make_private(order.root)
         async with AsyncExitStack() as stack:
-            more = next((address for bring in brought("dev_chat") if (address := bring())), None)
-            shown = await stack.enter_async_context(_without_chat(order) if more is None else named(more)(order))
+            showing = (named(address)(order) for address in brought_under("extensions", "dev"))
+            shown = await stack.enter_async_context(
+                next((each for each in showing if each is not None), None) or _without_chat(order)
+            )
             _announce(order, shown, data)
             freeze_loaded()
             if order.team_file is None:

@@ -23,15 +23,7 @@ from remit.agents.function import agent_from
 from remit.agents.threads import Threads
 from remit.policy.aggregate import Blend, Combined
 from remit.ports import Agent
-from remit.ports.brief import (
-    AvailableAgent,
-    Brief,
-    OwnTool,
-    Work,
-    plain_arguments,
-    plain_changes,
-    plain_finding,
-)
+from remit.ports.brief import AvailableAgent, Brief, OwnTool, Work, plain_arguments, plain_changes, plain_finding
 from remit.ports.text_reader import text_reader
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import plain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from remit.installed import install_command
+from remit.installed import install_command, named
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import team_invalid
 from remit_cli.config.checks import secret_of, unknown
@@ -210,4 +210,5 @@ BUS: TeamSection[BusSection | None] = TeamSection(
     hosts=_hosts,
     shares_store=lambda team: BUS.of(team) is not None,
     compose=_join,
+    other_hubs=lambda team: BUS.of(team) and named("remit_cluster.nats.commands.bus_hubs:BusHubs")(team),
 )

@@ -1,27 +1,22 @@
 """Brings stores in PostgreSQL to the core."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from remit.ports import Store
+    from remit.ports import StoreEngine
 
 
-def stores() -> "Mapping[str, Callable[..., Store]]":
-    """Return what makes a store of an address, by its scheme."""
-    from remit_cluster.postgres.by_address import postgres_store
+def stores() -> "Mapping[str, StoreEngine]":
+    """Return what works with a database, by the scheme of its address."""
+    from remit.ports import StoreEngine
 
-    return {"postgresql": postgres_store, "postgres": postgres_store}
-
-
-def databases() -> Mapping[str, str]:
-    """Return what opens the database of a team for commands."""
-    return dict.fromkeys(("postgresql", "postgres"), "remit_cluster.postgres.commands.database:database_of")
-
-
-def upkeep() -> Mapping[str, str]:
-    """Return what removes rows from a store in PostgreSQL."""
-    return {"postgresql": "remit_cluster.postgres.commands.upkeep:PgUpkeep"}
+    engine = StoreEngine(
+        store="remit_cluster.postgres.by_address:postgres_store",
+        upkeep="remit_cluster.postgres.commands.upkeep:PgUpkeep",
+        commands="remit_cluster.postgres.commands.database:database_of",
+    )
+    return {"postgresql": engine, "postgres": engine}
 
 
 def extensions() -> Mapping[str, str]:

@@ -39,28 +39,14 @@ def message_of(record: Record, count: Count) -> Message | None:
         case Request() as request:
             objective, given = request.objective, text_of(request.input)
             text = "\n".join(part for part in (objective, "" if given == objective else given) if part)
-            return Message(
-                role="user",
-                text=text,
-                name=request.origin,
-                tokens=count(text),
-                at_ms=record.at_ms,
-                seq=record.seq,
-                delegation=request.path,
-            )
+            role, name, delegation = "user", request.origin, request.path
         case Response(result=result) as response if result is not None:
-            text = text_of(result)
-            return Message(
-                role="assistant",
-                text=text,
-                name=response.target,
-                tokens=count(text),
-                at_ms=record.at_ms,
-                seq=record.seq,
-                delegation=response.id,
-            )
+            text, role, name, delegation = text_of(result), "assistant", response.target, response.id
         case _:
             return None
+    return Message(
+        role=role, text=text, name=name, tokens=count(text), at_ms=record.at_ms, seq=record.seq, delegation=delegation
+    )
 
 
 class RecordedMessages(NamedTuple):

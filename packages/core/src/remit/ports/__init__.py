@@ -67,16 +67,18 @@ from remit.protocol.lazy_names import lazy_names
 # Reading a store needs no agents, and the brief of an agent imports much of `policy`.
 _HOMES = {
     "remit.ports.agents": (
-        "Clock", "ConversationReader", "Payer", "RegisteredAgent", "Summarizer", "TokenCounter", "Tool", "Workspace",
+        "Clock", "ConversationReader", "LanguageModel", "Payer", "RegisteredAgent", "Summarizer", "TokenCounter",
+        "Tool", "Workspace",
     ),
     "remit.ports.brief": ("Agent", "AgentFunction"),
     "remit.ports.keys": ("HubKeys",),
     "remit.ports.text_reader": ("TextReader",),
-    "remit.ports.upkeep": ("Erased", "Pruned", "RetainingStore", "Retention", "Upkeep"),
+    "remit.ports.upkeep": ("Erased", "Pruned", "RetainingStore", "Retention", "StoreEngine", "Upkeep"),
 }  # fmt: skip
 if TYPE_CHECKING:
     from remit.ports.agents import Clock as Clock
     from remit.ports.agents import ConversationReader as ConversationReader
+    from remit.ports.agents import LanguageModel as LanguageModel
     from remit.ports.agents import Payer as Payer
     from remit.ports.agents import RegisteredAgent as RegisteredAgent
     from remit.ports.agents import Summarizer as Summarizer
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from remit.ports.upkeep import Pruned as Pruned
     from remit.ports.upkeep import RetainingStore as RetainingStore
     from remit.ports.upkeep import Retention as Retention
+    from remit.ports.upkeep import StoreEngine as StoreEngine
     from remit.ports.upkeep import Upkeep as Upkeep
 else:
     __getattr__ = lazy_names(__name__, _HOMES)

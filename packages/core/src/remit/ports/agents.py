@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from remit.ports.brief import Agent
+from remit.ports.brief import Agent, Brief
 from remit.ports.remote import Remote
 from remit.protocol.card import AgentCard, ToolCard
-from remit.protocol.envelope import Json, Note, Usage
+from remit.protocol.envelope import Answer, Json, Note, Usage
 
 
 class Clock(Protocol):
@@ -52,6 +52,20 @@ TokenCounter = Callable[[str], int]
 
 Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 """Summarizes a conversation in at most the given number of tokens; returns the summary and the tokens spent on it."""
+
+
+class LanguageModel(Protocol):
+    """An agent backed by a language model."""
+
+    async def __call__(self, brief: Brief, /) -> Answer: ...
+
+    def check(self) -> None:
+        """Raise a `RemitError` if the model cannot be called from here; nothing is sent to it."""
+        ...
+
+    def summarizer(self) -> Summarizer:
+        """Return what summarizes conversations with this model."""
+        ...
 
 
 class Payer(Protocol):

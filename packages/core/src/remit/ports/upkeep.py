@@ -1,4 +1,4 @@
-"""How long a store keeps texts, and what removes the rest."""
+"""The kinds of stores, how long they keep texts, and what removes the rest."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -6,6 +6,17 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from remit.ports.keys import HubKeys
 
 DAY_MS = 24 * 3_600_000
+
+
+class StoreEngine(NamedTuple):
+    """What a plugin does with a kind of database, each by its address; it cannot do what is left out."""
+
+    store: str = ""
+    """Makes the store of an address: it takes the address and options, and returns a `Store`."""
+    upkeep: str = ""
+    """Removes rows beside the hubs: it takes the place of the store, and returns an `Upkeep`."""
+    commands: str = ""
+    """Does the work of commands: it takes the team, and returns the database as they use it."""
 
 
 class Retention(NamedTuple):

@@ -10,15 +10,7 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from remit.policy.restoring import restore
-from remit.ports import (
-    ControlCommand,
-    OrphanedRun,
-    RegisteredAgent,
-    Remote,
-    RunScope,
-    StoreError,
-    unknown_outcome,
-)
+from remit.ports import ControlCommand, OrphanedRun, RegisteredAgent, Remote, RunScope, StoreError, unknown_outcome
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Progress

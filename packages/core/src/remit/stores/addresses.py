@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from remit.installed import brought
+from remit.installed import brought, named
 from remit.ports import Store, StoreError, TokenCounter
 from remit.protocol.errors import Code, fault
 from remit.stores import STORE_PATH
@@ -25,13 +25,13 @@ def store_at(place: Path | str, *, durability: Literal["power", "process"], coun
 def database_at(url: str, **options: Any) -> Store:
     """Return the store at an address that a plugin knows, not open yet; *options* are for what makes it."""
     scheme = url.partition("://")[0]
-    known = {name: make for stores in brought("stores") for name, make in stores().items()}
+    known = {name: kind.store for stores in brought("stores") for name, kind in stores().items() if kind.store}
     if scheme not in known:
         which = ", ".join(f"`{name}://`" for name in sorted(known)) or "none"
         why = f"no installed plugin opens a store at `{scheme}://`; known: {which}"
         how = "Correct the address, install what knows it, or give the path of an SQLite file."
         raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=how))
-    return known[scheme](url, **options)
+    return named(known[scheme])(url, **options)
 
 
 def secret_files(store: Store) -> list[Path]:

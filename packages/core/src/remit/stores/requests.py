@@ -3,14 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remit.ports import (
-    NumberedRecord,
-    OrphanedRun,
-    SingleUseProof,
-    StoreError,
-    TakenRequest,
-    silent_outcome,
-)
+from remit.ports import NumberedRecord, OrphanedRun, SingleUseProof, StoreError, TakenRequest, silent_outcome
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import apsw
 import msgspec
 
-from remit.installed import brought, install_command, named
+from remit.installed import brought_under, install_command, named
 from remit.ports import (
     ANYONES,
     MOST_FACTS,
@@ -590,10 +590,10 @@ class DailyPruning:
 def open_upkeep(engine: str, *place: object, **options: object) -> Upkeep:
     """Return the upkeep of a store of an engine, as an installed plugin brings it, or raise `StoreError`."""
     missing = None
-    for bring in brought("upkeep"):
-        if (address := bring().get(engine)) is not None:
+    for kind in brought_under("stores", engine):
+        if kind.upkeep:
             try:
-                return named(address)(*place, **options)
+                return named(kind.upkeep)(*place, **options)
             except ImportError as error:  # the plugin is there, and the package that it needs for this is not
                 missing = error
     why = f"no installed plugin removes anything from a store in {engine}" + (f" ({missing})" if missing else "")

@@ -4,11 +4,12 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
+from remit.protocol.errors import RemitError
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
@@ -17,7 +18,7 @@ from remit_cli.drive.dev import ChatDemo, DevOrder, Shown, copied, team_shown
 from remit_cli.places import importing
 from remit_relay.device.identity import Card
 from remit_relay.device.peers import Peers
-from remit_relay.e2e.account import Device
+from remit_relay.e2e.account import Device, olm
 from remit_relay.gateway.listener import serve_gateway
 from remit_relay.team.device import create_device, device_path, open_device
 from remit_relay.team.device_host import device_here
@@ -30,8 +31,17 @@ GATEWAY = "127.0.0.1"
 _PARTNER_TEAM = files("remit_relay.commands") / "templates" / "partner"
 
 
+def chat_shown(order: DevOrder) -> AbstractAsyncContextManager[Shown] | None:
+    """Return what shows a chat of two devices; None if the extra for devices is not installed."""
+    try:
+        olm()
+    except RemitError:
+        return None
+    return _showing_chat(order)
+
+
 @asynccontextmanager
-async def showing_chat(order: DevOrder) -> AsyncGenerator[Shown]:
+async def _showing_chat(order: DevOrder) -> AsyncGenerator[Shown]:
     """Serve the console of the team and of its device, with a gateway and a second device, while the block lasts."""
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(_gateway(order.root / "gateway"))

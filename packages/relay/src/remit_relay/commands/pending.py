@@ -10,6 +10,11 @@ from remit_server.documents.shared import SharedDraft
 # The rest is imported where it is used: a shell that completes an id waits for this module.
 
 
+def drafts_in(folder: Path, team_file: Path | None, overrides: Sequence[str]) -> "DeviceDrafts | None":
+    """Return the drafts of the device in a folder; None if there is no device."""
+    return DeviceDrafts(folder, team_file, overrides) if (folder / DEVICE_FILE).exists() else None
+
+
 class DeviceDrafts:
     """The drafts of the device in a folder."""
 

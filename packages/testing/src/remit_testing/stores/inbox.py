@@ -4,13 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from remit.ports import (
-    FACTS,
-    ControlCommand,
-    Decision,
-    SealedValue,
-    Store,
-)
+from remit.ports import FACTS, ControlCommand, Decision, SealedValue, Store
 from remit.protocol.errors import Code
 from remit_testing.samples import (
     LONG_MS,

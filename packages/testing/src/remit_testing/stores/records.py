@@ -5,13 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from remit.ports import (
-    MOST_NOTES,
-    DuplicateRequest,
-    NumberedRecord,
-    SessionOwner,
-    Store,
-)
+from remit.ports import MOST_NOTES, DuplicateRequest, NumberedRecord, SessionOwner, Store
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, View
 from remit.protocol.errors import Code
 from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, Removal, ToolUse

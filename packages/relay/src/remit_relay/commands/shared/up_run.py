@@ -5,9 +5,8 @@ from contextlib import AsyncExitStack
 
 import click
 
-from remit.installed import brought, named
 from remit.words.terminal import one_line
-from remit_cli.config.team import Team
+from remit_cli.config.team import Team, sections
 from remit_cli.drive.running import Data, interrupts
 from remit_cli.places import relative_path
 from remit_relay.commands.shared.sharing import EventPrinter
@@ -30,9 +29,8 @@ async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Da
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
         async with AsyncExitStack() as stack:
             here = await stack.enter_async_context(device_here(team, command="up", overrides=overrides, port=port))
-            for beside in brought("beside_device"):
-                if (address := beside(team)) is not None:
-                    await stack.enter_async_context(named(address)(team, "remit up"))
+            for section in sections():
+                await stack.enter_async_context(section.beside_device(team, "remit up"))
             logging = asyncio.create_task(_log_news(here))
             _announce(team, here, data)
             freeze_loaded()
