@@ -70,7 +70,7 @@ async def test_by_default_an_agent_has_its_own_tools_whoever_asks(hub: Hub) -> N
 
 @pytest.mark.parametrize("where", ["agent", "hub"])
 async def test_an_agent_without_a_tool_does_not_get_it_used(make_hub: Callable[..., Hub], where: str) -> None:
-    hub = make_hub(authority="caller") if where == "hub" else make_hub()
+    hub = make_hub(limits=Limits(authority="caller")) if where == "hub" else make_hub()
     done = add_tools(hub, "delete")
     options: Any = {"authority": "caller"} if where == "agent" else {}
     hub.agent("deputy", tools=["delete"], **options)(uses("delete"))
@@ -86,7 +86,7 @@ async def test_an_agent_without_a_tool_does_not_get_it_used(make_hub: Callable[.
 
 
 async def test_an_agent_may_keep_its_own_where_the_team_says_caller(make_hub: Callable[..., Hub]) -> None:
-    hub = make_hub(authority="caller")
+    hub = make_hub(limits=Limits(authority="caller"))
     add_tools(hub, "delete")
     hub.agent("deputy", tools=["delete"], authority="own")(uses("delete"))
     hub.agent("stranger", may_call=["deputy"])(asks("deputy"))
@@ -181,7 +181,7 @@ async def test_an_answer_that_was_kept_is_not_given_to_who_could_not_have_had_it
 
 
 async def test_a_workflow_stands_for_whoever_asked_it(make_hub: Callable[..., Hub]) -> None:
-    hub = make_hub(authority="caller")
+    hub = make_hub(limits=Limits(authority="caller"))
     done = add_tools(hub, "delete")
     hub.agent("deputy", tools=["delete"])(uses("delete"))
     add_workflow(hub, Workflow(name="clean-up", steps=(Step(name="one", agent="deputy"),)))
@@ -295,7 +295,7 @@ async def test_no_agent_below_can_do_what_its_caller_could_not(
     team: dict[str, dict[str, Any]], default: Any, path: list[str], bound: frozenset[str] | None
 ) -> None:
     """Each agent on a path tries every tool and asks everyone; what succeeds is held against what its caller could."""
-    hub = Hub(store=MemoryStore(), authority=default)
+    hub = Hub(store=MemoryStore(), limits=Limits(authority=default))
     add_tools(hub, *TOOLS)
     used: dict[str, set[str]] = {}
     reached: dict[str, set[str]] = {}

@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, Unpack, cast
 
-from msgspec.structs import replace
-
 from remit.agents.cards import AgentOptions, local_card, seen_by
 from remit.agents.function import agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
@@ -47,7 +45,7 @@ from remit.ports import (
 )
 from remit.ports.brief import Brief
 from remit.ports.text_reader import text_reader
-from remit.protocol.card import AgentCard, Authority, ToolCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
@@ -156,13 +154,12 @@ class Hub:
     or the address of a PostgreSQL database that several hubs share. *durability* says what an answer survives once it
     is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds personal data that agents
     must not see in each other's requests; True stands for the detectors that are installed. *limits* hold for every
-    delegation. *guards* judge it after Remit's own. *authority* is that of `Limits`: with `"caller"` no agent can use a
-    tool or ask an agent on behalf of a caller that could not, unless its own `authority` is `"own"`. *approver* answers
-    when a guard asks; `"inbox"` leaves the question in the store for `remit pending` or `hub.decide`. *token_counter*
-    counts the tokens of a text (default: exactly with the extra `tokens`, else by an estimate). *workspace* is the
-    folder that callees may be told of. *summarizer* makes summaries of conversations, better than those made without a
-    model. *prices* say what the tokens of models cost: `PriceBook().cost` of `remit_server.model_prices`. *shared* says
-    that other hubs share the store: rate limits, breakers and rankings hold over all of them.
+    delegation. *guards* judge it after Remit's own. *approver* answers when a guard asks; `"inbox"` leaves the question
+    in the store for `remit pending` or `hub.decide`. *token_counter* counts the tokens of a text (default: exactly with
+    the extra `tokens`, else by an estimate). *workspace* is the folder that callees may be told of. *summarizer* makes
+    summaries of conversations, better than those made without a model. *prices* say what the tokens of models cost:
+    `PriceBook().cost` of `remit_server.model_prices`. *shared* says that other hubs share the store: rate limits,
+    breakers and rankings hold over all of them.
     """
 
     _ignored: Path | None = None
@@ -174,7 +171,6 @@ class Hub:
         store: Store | Path | str | None = None,
         durability: Literal["power", "process"] = "power",
         limits: Limits | None = None,
-        authority: Authority | None = None,
         guards: Iterable[Guard] = (),
         breaker: BreakerSettings | None = None,
         approver: Approver | Literal["inbox"] | None = None,
@@ -187,7 +183,6 @@ class Hub:
         clock: Clock | None = None,
         shared: bool = False,
     ) -> None:
-        limits = limits or Limits()
         count = default_token_counter() if token_counter is None else token_counter
         if store is None or isinstance(store, str | Path):
             store = store_at(DEFAULT_STORE if store is None else store, durability=durability, count=count)
@@ -203,7 +198,7 @@ class Hub:
             store=store,
             transport=LocalTransport(),
             clock=clock,
-            limits=limits if authority is None else replace(limits, authority=authority),
+            limits=limits or Limits(),
             guards=guards_with(guards),
             approver=InboxApprover(store) if approver == "inbox" else approver,
             redactor=Redactor(_installed_detector() if redaction is True else redaction or None, vault_key),
