@@ -139,18 +139,17 @@ def held(folder: Path) -> Generator[int]:
         process.communicate()
 
 
+def ask_oracle(folder: Path) -> "subprocess.Popen[bytes]":
+    """Ask the agent of the other device in a process that nobody reads."""
+    silent, command = subprocess.DEVNULL, [REMIT, "run", "carls-oracle", "Which one?"]
+    return popen(command, cwd=folder, stdin=silent, stdout=silent, stderr=silent, env=environment())
+
+
 def test_who_interrupts_a_run_has_it_stopped_on_the_other_device(tmp_path: Path) -> None:
     with relay(tmp_path) as gateway:
         anna, carl = two(tmp_path, gateway.said["address"])
         with up("share", "oracle", "--json", folder=carl):
-            asking = popen(
-                [REMIT, "run", "carls-oracle", "Which one?"],
-                cwd=anna,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment(),
-            )
+            asking = ask_oracle(anna)
             until(lambda: is_asked(carl))
             asking.send_signal(signal.SIGINT)
             asking.wait(PATIENCE_S)
@@ -162,14 +161,7 @@ def test_what_is_withdrawn_while_the_other_device_is_away_is_not_taken_up_there(
     with relay(tmp_path) as gateway:
         anna, carl = two(tmp_path, gateway.said["address"])
         with up("share", "oracle", "--json", folder=carl) as first:
-            asking = popen(
-                [REMIT, "run", "carls-oracle", "Which one?"],
-                cwd=anna,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment(),
-            )
+            asking = ask_oracle(anna)
             until(lambda: is_asked(carl))
             first.process.kill()
             first.process.wait()
@@ -198,13 +190,8 @@ def test_who_serves_shares_too_and_asks_other_devices(tmp_path: Path) -> None:
             PASSES_ON,
         )
         anna = make(tmp_path, "anna", address, ASKS.format(agent="bobs-expert", device="bob"))
-        carl = make(
-            tmp_path,
-            "carl",
-            address,
-            SHARES.format(agent="oracle", name="carl", function="oracle", device="bob", may_call=""),
-            SLOW,
-        )
+        carls = SHARES.format(agent="oracle", name="carl", function="oracle", device="bob", may_call="")
+        carl = make(tmp_path, "carl", address, carls, SLOW)
         (carl / "go").touch()
         introduce(anna, bob)
         introduce(bob, carl)
@@ -234,13 +221,8 @@ def test_who_passes_a_task_on_may_be_killed_and_come_back(tmp_path: Path) -> Non
         bob = make(tmp_path, "bob", address, bobs, PASSES_ON)
         annas = ASKS.format(agent="bobs-expert", device="bob") + 'time = "50s"\n'
         anna = make(tmp_path, "anna", address, annas)
-        carl = make(
-            tmp_path,
-            "carl",
-            address,
-            SHARES.format(agent="oracle", name="carl", function="oracle", device="bob", may_call=""),
-            SLOW,
-        )
+        carls = SHARES.format(agent="oracle", name="carl", function="oracle", device="bob", may_call="")
+        carl = make(tmp_path, "carl", address, carls, SLOW)
         introduce(anna, bob)
         introduce(bob, carl)
         with up("share", "oracle", "--json", folder=carl):

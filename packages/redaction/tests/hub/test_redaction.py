@@ -508,6 +508,20 @@ async def test_a_hub_with_another_key_has_tokens_to_give_and_nothing_more(make_h
         assert [keys.unlock(each.value, f"{run} {each.token}") for each in sealed] == [None]
 
 
+async def test_what_is_kept_of_a_user_under_a_key_of_ones_own_is_erased(make_hub: MakeHub, tmp_path: Path) -> None:
+    hub = make_hub(vault_key=b"one" * 16)
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> Answer:
+        return Answer("noted", new_facts=(f"They can be reached at {MAIL}",))
+
+    async with hub:
+        await hub.ask("a", user="u-1")
+        assert isinstance(hub.store, SqliteStore)
+        erased = await hub.store.erase("u-1")
+    assert (erased.facts, rows(tmp_path, "SELECT value FROM sealed")) == (1, [])
+
+
 async def test_the_vault_is_emptied_when_the_outcome_is_forgotten(
     tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,6 @@ def hub_of(
         hub.when_opening(prices.load_beside)
     if isinstance(hub.store, RetainingStore):
         hub.store.retention = team.store.retention()
-        hub.store.vault_key = vault_key_of(team, environ)
     if isinstance(hub.store, SqliteStore):
         hub.store.encrypt = team.store.encrypt
     made = Composition(hub=hub, team=team, environ=environ, takes=takes)

@@ -36,6 +36,7 @@ from remit.ports import (
     OtherHubs,
     Question,
     Remote,
+    RetainingStore,
     SingleUseProof,
     Store,
     Summarizer,
@@ -188,8 +189,12 @@ class Hub:
             store = store_at(DEFAULT_STORE if store is None else store, durability=durability, count=count)
             folders = [path.parent for path in secret_files(store)[-1:]]
             self._ignored = next((each for each in folders if each.name == DEFAULT_STORE.parent.name), None)
+        if vault_key is not None and isinstance(store, RetainingStore):
+            store.vault_key = vault_key  # who erases a user looks for their values with it
         if isinstance(workspace, str | Path):
-            workspace = _folder(workspace)
+            from remit.stores.workspace import Folder  # most hubs have none
+
+            workspace = Folder(workspace)
         clock = clock or LoopClock()
         reader = partial(_conversations, store, summarizer and _priced(summarizer, prices), count)
         self._parts = RuntimeContext(
@@ -661,12 +666,6 @@ def _installed_detector() -> Detector | None:
         return bring()
     log.warning("no detectors are installed: personal data is not redacted; redaction=False says that this is meant")
     return None
-
-
-def _folder(path: str | Path) -> Workspace:
-    from remit.stores.workspace import Folder  # most hubs have none
-
-    return Folder(path)
 
 
 def _conversations(store: Store, summarizer: Summarizer | None, count: TokenCounter) -> ConversationReader:
