@@ -28,11 +28,11 @@ CEILINGS = {
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
     "package models: lines": 8_765,
     "package orchestrator: lines": 17_560,
-    "package otel: lines": 1_750,
+    "package otel: lines": 1_744,
     # A chat names each option that is not for it.
     "package relay: lines": 27_365,
     # Credentials and the extension of A2A carry money and limits on the arguments of tools.
-    "package server: lines": 27_465,
+    "package server: lines": 27_441,
     # Money and limits on tools go over every transport, and any A2A agent can be checked for Remit's extension.
     "package testing: lines": 3_545,
     "lines that Hub needs": 30_790,

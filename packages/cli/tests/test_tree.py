@@ -16,7 +16,6 @@ from remit.runtime.run_tree import Tree
 from remit_cli.show.runs import replayed
 from remit_cli.show.screen import spell_ms
 from remit_cli.show.tree_lines import in_columns, lines_of, sentence
-from remit_server.documents.delegation_table import own_usage
 from samples import a_remit, a_request, a_response
 
 RUN = "run-1"
@@ -90,7 +89,7 @@ def test_what_an_agent_reports_of_its_use_counts_for_all_above_it_until_it_ends(
     ]  # 60 of them below it, and a report that came late
     tree = grown(*events)
     assert [node.usage.total for node in tree.nodes.values()] == [169, 69, 60]
-    assert [own_usage(node)[0] for node in tree.nodes.values()] == [100, 9, 60]
+    assert [node.own.prompt for node in tree.nodes.values()] == [100, 9, 60]
 
 
 def test_tokens_from_a_cache_that_do_not_count_are_told_apart() -> None:

@@ -52,6 +52,12 @@ def test_usage_says_how_many_tokens_have_no_price() -> None:
     assert Usage(prompt=10, completion=5, priced=15).unpriced == 0
 
 
+def test_usage_besides_a_part_is_never_negative() -> None:
+    whole = Usage(prompt=10, completion=5, overrun=4, estimated=True, cache_write=3, cache_read=2, cost=9, priced=15)
+    part = Usage(prompt=4, completion=6, cache_write=1, cache_read=2, cost=7, priced=10)
+    assert whole.beyond(part) == Usage(prompt=6, estimated=True, cache_write=2, cost=2, priced=5)
+
+
 @given(usages, usages, usages)
 def test_usage_adds_up_in_any_order(one: Usage, two: Usage, three: Usage) -> None:
     assert (one + two) + three == three + (two + one)

@@ -62,17 +62,15 @@ class Span(Struct, frozen=True, kw_only=True):
 MAX_TEXT_CHARS = 10_000
 
 
-def add_outcome(
-    attributes: Attributes, request: Request, response: Response, below: Usage, *, never_began: bool
-) -> None:
-    """Add how a delegation ended; *below* is what the spans below it spent."""
+def add_outcome(attributes: Attributes, request: Request, response: Response, own: Usage, *, never_began: bool) -> None:
+    """Add how a delegation ended; *own* is what it spent without the spans below it."""
     attributes[names.STATUS] = response.status.value
     if never_began:
         return
     usage, remit = response.usage, request.remit
     attributes[names.AGENT_VERSION] = response.agent_version
-    attributes[names.INPUT_TOKENS] = max(0, usage.prompt - below.prompt)
-    attributes[names.OUTPUT_TOKENS] = max(0, usage.completion - below.completion)
+    attributes[names.INPUT_TOKENS] = own.prompt
+    attributes[names.OUTPUT_TOKENS] = own.completion
     attributes[names.ALL_INPUT] = usage.prompt
     attributes[names.ALL_OUTPUT] = usage.completion
     attributes[names.TOKENS_LEFT] = max(0, remit.tokens - usage.total)
@@ -81,7 +79,7 @@ def add_outcome(
     if usage.overrun:
         attributes[names.TOKENS_OVERRUN] = usage.overrun
     if usage.cost or usage.priced:
-        attributes[names.COST] = max(0, usage.cost - below.cost)
+        attributes[names.COST] = own.cost
         attributes[names.TOKENS_UNPRICED] = usage.unpriced
     if usage.estimated:
         attributes[names.TOKENS_ESTIMATED] = True

@@ -170,13 +170,13 @@ class Spans:
                 yield from self._plan(run, node, record.at_ms)
                 yield from (self._tool(run, each._replace(ended_ms=record.at_ms)) for each in node.running_tools)
                 yield from (self._chat(run, node.request, number, call) for number, call in enumerate(calls))
-            below = sum((call.usage for call in calls), node.below)
-            yield self._span(run, node, node.request, below, record.at_ms)
+            own = node.own.beyond(sum((call.usage for call in calls), Usage()))
+            yield self._span(run, node, node.request, own, record.at_ms)
         if node.parent is None:
             # A delegation that was running when its hub stopped, and was not resumed, has no end of its own.
             for each in run.tree.nodes.values():
                 if each.lost and each.request is not None:
-                    yield self._span(run, each, each.request, each.below, record.at_ms)
+                    yield self._span(run, each, each.request, each.own, record.at_ms)
             self._forget(record.run)
         elif node.fault is None:  # the next attempt says what was wrong with this one
             run.tree.forget(node)
@@ -194,7 +194,7 @@ class Spans:
 
     # ── one span ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _span(self, run: "_Run", node: Node, request: Request, below: Usage, at_ms: int) -> Span:
+    def _span(self, run: "_Run", node: Node, request: Request, own: Usage, at_ms: int) -> Span:
         target, path, parent, remit = request.target, request.path, request.parent, request.remit
         callee = self._describe(target)
         operation = names.INVOKE_WORKFLOW if callee.role is Role.WORKFLOW else names.INVOKE_AGENT
@@ -225,7 +225,7 @@ class Spans:
             attributes[names.ROUTE_REASON] = previous.fault.code.value
         error = self._error(attributes, node.fault, is_known=node.response is not None)
         if node.response is not None:
-            add_outcome(attributes, request, node.response, below, never_began=node.is_refused)
+            add_outcome(attributes, request, node.response, own, never_began=node.is_refused)
         if self._content:
             add_content(attributes, request, node.response)
         above = run.parent if parent is None else span_id(parent)

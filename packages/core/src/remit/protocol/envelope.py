@@ -107,6 +107,18 @@ class Usage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             priced=self.priced + other.priced,
         )
 
+    def beyond(self, part: "Usage") -> "Usage":
+        """Return what was spent besides *part*, such as that of the delegations below."""
+        return Usage(
+            prompt=max(0, self.prompt - part.prompt),
+            completion=max(0, self.completion - part.completion),
+            estimated=self.estimated,
+            cache_write=max(0, self.cache_write - part.cache_write),
+            cache_read=max(0, self.cache_read - part.cache_read),
+            cost=max(0, self.cost - part.cost),
+            priced=max(0, self.priced - part.priced),
+        )
+
 
 class Handoff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What the callee is told about the work so far, so that nothing is asked or analysed twice."""

@@ -1,6 +1,6 @@
 """The delegations of a run and their states, folded from the run's records.
 
-Whatever shows a run is a projection of this tree: commands, the HTTP API, the console, `hub.delegations`.
+Whatever shows a run is a projection of this tree: commands, the HTTP API, the console, spans, `hub.delegations`.
 """
 
 import re
@@ -101,7 +101,7 @@ class Node:
         """Why it skipped steps."""
         self.below = Usage()
         """The usage of the children that have ended."""
-        self.own = self.so_far = Usage()
+        self.reported = self.so_far = Usage()
         """What it reported as its own use, and the same with all below it, as far as known."""
         self.pauses = 0
         self.paused_ms = self.paused_since = 0
@@ -130,6 +130,11 @@ class Node:
     def usage(self) -> Usage:
         """The usage of itself and all below; until it has ended, as far as it was reported."""
         return self.response.usage if self.response else self.so_far
+
+    @property
+    def own(self) -> Usage:
+        """Its usage without all below; until it has ended, as far as it was reported."""
+        return self.response.usage.beyond(self.below) if self.response else self.reported
 
     @property
     def granted(self) -> int | None:
@@ -292,9 +297,9 @@ class Tree:
                     node.plan |= {step.name: step for step in progress.plan.steps}
                     node.skipped |= progress.plan.skipped
                 if progress.usage is not None and node.response is None:
-                    own = _without(progress.usage, node.below)
-                    _add(node, _without(own, node.own))
-                    node.own = own
+                    own = progress.usage.beyond(node.below)
+                    _add(node, own.beyond(node.reported))
+                    node.reported = own
                 return node
             case Delta() as delta:
                 node = self._node(record, delta.delegation, delta.agent)
@@ -315,13 +320,9 @@ class Tree:
                 node = self._node(record, record.run, step.profile or NOBODY)
                 node.last_message = step.event
                 return node
-            case ChainBreak() as broken:
+            case ChainBreak(text=text) | Removal(rule=text):
                 node = self._node(record, record.run, NOBODY)
-                node.last_message = broken.text
-                return node
-            case Removal() as removal:
-                node = self._node(record, record.run, NOBODY)
-                node.last_message = removal.rule
+                node.last_message = text
                 return node
 
     def _note_request(self, record: Record, request: Request) -> Node:
@@ -361,7 +362,7 @@ class Tree:
             return node
         self._answered(node, record.at_ms)
         node.ended_ms, node.ended_seq = record.at_ms, record.seq
-        _add(node, _without(response.usage, node.so_far))
+        _add(node, response.usage.beyond(node.so_far))
         node.response = response
         self.in_flight.pop(node.path, None)
         self.over.append(node)
@@ -447,19 +448,6 @@ def _ended(node: Node, use: ToolUse, record: Record) -> ToolRun:
     node.running_tools.remove(run)
     known = run.input if run.input is not None else use.input
     return run._replace(use=use, input=known, ended_ms=record.at_ms)
-
-
-def _without(usage: Usage, known: Usage) -> Usage:
-    """Return what was used since *known*."""
-    return Usage(
-        prompt=max(0, usage.prompt - known.prompt),
-        completion=max(0, usage.completion - known.completion),
-        estimated=usage.estimated,
-        cache_write=max(0, usage.cache_write - known.cache_write),
-        cache_read=max(0, usage.cache_read - known.cache_read),
-        cost=max(0, usage.cost - known.cost),
-        priced=max(0, usage.priced - known.priced),
-    )
 
 
 def _add(node: Node, usage: Usage) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from remit.protocol.envelope import HANDLING, MODEL, Json, Usage
+from remit.protocol.envelope import HANDLING, MODEL, Json
 from remit.protocol.lifecycle import Status
 from remit.runtime.run_tree import Node, Tree
 from remit.words.terminal import one_line
@@ -125,7 +125,7 @@ def table_of(tree: Tree, nodes: Iterable[Node], now_ms: int, cost: CostOf | None
         took=tuple(took(node, now_ms) for node in nodes),
         own=tuple(own_ms(node, now_ms) for node in nodes),
         tokens=tuple(node.usage.total for node in nodes),
-        own_tokens=tuple(map(sum, map(own_usage, nodes))),
+        own_tokens=tuple(node.own.total for node in nodes),
         tools=tuple(node.tools.total() for node in nodes),
         cost=tuple(costs[node.path][1] for node in nodes) if known else (),
         own_cost=tuple(costs[node.path][0] for node in nodes) if known else (),
@@ -180,35 +180,18 @@ def covered(spans: Sequence[tuple[int, int]]) -> int:
     return total
 
 
-def own_usage(node: Node) -> tuple[int, int]:
-    """Return the prompt and completion tokens that a delegation spent itself.
-
-    What is recorded at its end includes its children. Until then, it is what it reported.
-    """
-    if node.response is None:
-        return node.own.prompt, node.own.completion
-    spent, below = node.usage, node.below
-    return max(0, spent.prompt - below.prompt), max(0, spent.completion - below.completion)
-
-
-def recorded_cost(node: Node) -> float | None:
-    """Return what a delegation cost itself as its hub recorded it; None: the hub knew no price then."""
-    own, below = (node.own, Usage()) if node.response is None else (node.usage, node.below)
-    cost = max(0, own.cost - below.cost)
-    return cost / PER if cost or own.priced > below.priced else None
-
-
 def _costs(tree: Tree, cost: CostOf) -> dict[str, tuple[float | None, float | None]]:
     """Return what each delegation cost, by its path: itself, and with its children."""
     whole: dict[str, float | None] = {}
     own: dict[str, float | None] = {}
     # Children are called after their parents, so in reverse order each node finds the costs of its children.
     for node in reversed(tree.nodes_in_order()):
-        model, (prompt, completion) = _model(node), own_usage(node)
-        read, cached = prompt + model.beside, model.cached + model.beside
-        known = recorded_cost(node)
-        if known is None and (read or completion):
-            known = cost(node.agent, model.name, read, completion, cached)
+        model, spent = _model(node), node.own
+        read, cached = spent.prompt + model.beside, model.cached + model.beside
+        # Without a price in the record, the hub knew none then.
+        known = spent.cost / PER if spent.cost or spent.priced else None
+        if known is None and (read or spent.completion):
+            known = cost(node.agent, model.name, read, spent.completion, cached)
         own[node.path] = known
         parts = [each for each in (own[node.path], *(whole[child.path] for child in node.children)) if each is not None]
         whole[node.path] = sum(parts) if parts else None

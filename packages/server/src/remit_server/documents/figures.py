@@ -276,19 +276,16 @@ class RecordFigures:
             sums = period.sums[key] = Sums()
             self._sums += 1
             self._forget_oldest()
-        below = opened.below
-        prompt, completion = max(0, usage.prompt - below.prompt), max(0, usage.completion - below.completion)
-        priced = max(0, usage.priced - below.priced)
-        cost = max(0, usage.cost - below.cost)
+        own = usage.beyond(opened.below)
         sums.delegations += 1
         sums.runs += request.parent is None
-        sums.prompt += prompt + opened.model.beside
-        sums.completion += completion
-        sums.cached += min(opened.model.cached, prompt) + opened.model.beside
+        sums.prompt += own.prompt + opened.model.beside
+        sums.completion += own.completion
+        sums.cached += min(opened.model.cached, own.prompt) + opened.model.beside
         sums.total += usage.total
         sums.overrun += usage.overrun
-        sums.cost += cost
-        sums.priced += priced + (opened.model.beside if cost else 0)
+        sums.cost += own.cost
+        sums.priced += own.priced + (opened.model.beside if own.cost else 0)
         traffic = period.traffic.setdefault(CallsOf(request.origin, request.target, root.target), Traffic())
         traffic.calls += 1
         traffic.tokens += usage.total
