@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.words.components import in_words, laid_out, name_words, said_shortly
+from remit.words.components import in_words, laid_out, name_words, short_value
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_what_is_too_deep_to_be_read_is_left_out() -> None:
         value = [value]
     lines = laid_out(value).splitlines()
     assert (len(lines), lines[-1].strip()) == (9, "- …")
-    assert said_shortly(value) is None
+    assert short_value(value) is None

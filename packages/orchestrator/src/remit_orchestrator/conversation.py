@@ -19,7 +19,7 @@ from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.schemas import misfits
-from remit.words.components import cut, in_words, said_shortly, squeezed
+from remit.words.components import cut, in_words, short_value, squeezed
 from remit_orchestrator.text.field_values import find_values
 from remit_orchestrator.text.fields import EarlierValues, GivenValue, as_before, earlier_values, given_values, newest
 from remit_orchestrator.text.replies import inputs, wanted
@@ -266,7 +266,7 @@ class FilledInputs(Struct, frozen=True):
         known: dict[str, Json] = {}
         for given in self.inputs:
             known |= cast("dict[str, Json]", given) if isinstance(given, dict) else {}
-        values = [f"{in_words(name)}: {short}" for name, each in known.items() if (short := said_shortly(each))]
+        values = [f"{in_words(name)}: {short}" for name, each in known.items() if (short := short_value(each))]
         stem, mark, rest = question.partition("?")
         return f"{stem} ({', '.join(values)}){mark}{rest}" if values and mark else question
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from remit.protocol.codec import encode
-from remit.protocol.records import SAID, Kind, Removal
+from remit.protocol.records import ENVELOPE_TEXTS, Kind, Removal
 from remit.runtime.audit import ChainRow, RemovedRow, follows, leaf, link
 from remit.runtime.audit.chain import Outlines, newest, ranges, sign_removal
 from remit.runtime.signing import Checkpoint, CheckpointKey
@@ -261,7 +261,7 @@ def outline_of(kind: Kind, raw: bytes) -> bytes:
 
 
 def _without_texts(envelope: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in envelope.items() if name not in SAID}
+    kept = {name: value for name, value in envelope.items() if name not in ENVELOPE_TEXTS}
     return _with_bare_fault(kept)
 
 

@@ -21,7 +21,7 @@ from remit.words.components import (
     in_words,
     laid_out,
     name_words,
-    said_shortly,
+    short_value,
 )
 from remit.words.units import unit_word
 
@@ -336,6 +336,6 @@ def _restated(result: Json, depth: int = 0) -> Iterator[str]:
 
 def disagreement(conflict: Conflict) -> str:
     """Return what components say differently, on one line."""
-    values = " or ".join(said_shortly(each.value) or laid_out(each.value) for each in conflict.values)
-    preferred = "" if conflict.preferred is None else f"; more certain: {said_shortly(conflict.preferred)}"
+    values = " or ".join(short_value(each.value) or laid_out(each.value) for each in conflict.values)
+    preferred = "" if conflict.preferred is None else f"; more certain: {short_value(conflict.preferred)}"
     return f"- {in_words(conflict.path)}: {values}{preferred}"

@@ -197,9 +197,9 @@ def usual_time_s(known_s: float | None, card: AgentCard, capability: str | None,
     if known_s is not None:
         return known_s
     offered = card.capability(capability) if capability is not None else None
-    for said_ms in (offered.time_ms if offered is not None else None, card.time_ms):
-        if said_ms is not None:
-            return said_ms / 1_000
+    for expected_ms in (offered.time_ms if offered is not None else None, card.time_ms):
+        if expected_ms is not None:
+            return expected_ms / 1_000
     return default_ms / 1_000
 
 

@@ -321,7 +321,7 @@ class Brief:
         if blend is None or chosen is not Strategy.AI_BLEND or combined.answer is None:
             return combined
         titles = ["" if call.objective == about else call.objective for call in complete]
-        return await _told_as_one(self._backend, combined, blend, about or self.original_request, titles)
+        return await _blend_results(self._backend, combined, blend, about or self.original_request, titles)
 
     def chain(self, calls: Sequence[Call], *, forward: Forwarded = "result") -> Coroutine[Any, Any, list[Response]]:
         """Ask one agent after another, each with the result of the one before; stop after the first without a result.
@@ -537,7 +537,7 @@ class Brief:
 _NOT_BLENDED = "The results could not be told as one text, so each is given for itself."
 
 
-async def _told_as_one(
+async def _blend_results(
     backend: BriefBackend, combined: "Combined", blender: Blender, request: str, titles: Sequence[str]
 ) -> "Combined":
     """Return the combination with the model's text as its result, or unchanged if the model fails or invents facts."""

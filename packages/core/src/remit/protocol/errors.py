@@ -491,7 +491,7 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
         """Return the fault for others: without origin, detail, and the text of an exception."""
         if self.code is Code.STORE_UNAVAILABLE:
             # The file's path and the system's message are useful to the operator alone.
-            return fault(self.code, _STORE_TOLD, retry_after_ms=self.retry_after_ms, suggestion=_STORE_ADVICE)
+            return fault(self.code, _STORE_MESSAGE, retry_after_ms=self.retry_after_ms, suggestion=_STORE_ADVICE)
         origin = self.origin
         if origin is None:
             return replace(self, detail="") if self.detail else self
@@ -503,7 +503,7 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 # The names of the fields that are never sent to others.
 INWARD = ("origin", "detail")
 
-_STORE_TOLD = "the store cannot record now, so nothing may start and no answer may leave"
+_STORE_MESSAGE = "the store cannot record now, so nothing may start and no answer may leave"
 _STORE_ADVICE = "Send the same request id again later."
 
 

@@ -345,7 +345,7 @@ def outcome_in(run: str, body: Body) -> Response | None:
 
 
 # The texts of an envelope; the rest is route, remit and outcome.
-SAID = (
+ENVELOPE_TEXTS = (
     *("objective", "input", "handoff", "context", "view", "hints", "reason", "files"),
     *("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata"),
 )
@@ -356,7 +356,7 @@ def outline(body: Body) -> Body | None:
     if not isinstance(body, Request | Response):
         return None
     plain: dict[str, Json] = msgspec.to_builtins(body)
-    return msgspec.convert({name: value for name, value in plain.items() if name not in SAID}, type(body))
+    return msgspec.convert({name: value for name, value in plain.items() if name not in ENVELOPE_TEXTS}, type(body))
 
 
 class Delegation(Struct, frozen=True, kw_only=True):

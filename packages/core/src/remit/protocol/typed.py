@@ -196,11 +196,11 @@ def _root_inlined(schema: JsonSchema) -> JsonSchema:
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union that msgspec does not read, as of two dataclasses; nothing for any other type."""
     is_union = get_origin(kind) in (Union, UnionType)
-    return get_args(kind) if is_union and not _is_told_apart(kind) else ()
+    return get_args(kind) if is_union and not _is_decodable(kind) else ()
 
 
 @lru_cache(maxsize=256)
-def _is_told_apart(union: Any) -> bool:
+def _is_decodable(union: Any) -> bool:
     try:
         msgspec.json.Decoder(union)
     except TypeError:

@@ -491,29 +491,29 @@ class Frame:
 class PlaceInQueue:
     """`async with`: a call begins once its caller may have one more at once, in the order of the calls."""
 
-    __slots__ = ("_limit", "_parent", "_place")
+    __slots__ = ("_limit", "_parent", "_places")
 
     def __init__(self, parent: Frame, limit: int) -> None:
         self._parent = parent
         self._limit = limit
         if parent.places is None:
             parent.places = asyncio.Semaphore(max(1, limit))
-        self._place = parent.places
+        self._places = parent.places
 
     async def __aenter__(self) -> None:
-        if not self._place.locked() and self._parent.in_flight() < self._limit:
-            await self._place.acquire()  # returns at once
+        if not self._places.locked() and self._parent.in_flight() < self._limit:
+            await self._places.acquire()  # returns at once
             return
         has_place = False
         try:
             async with SlotGivenUp(self._parent):  # which may be cancelled while it gets the slot back
-                has_place = await self._place.acquire()
+                has_place = await self._places.acquire()
                 # Calls of the same agent that do not wait may have taken places meanwhile.
                 while self._parent.in_flight() >= self._limit > 0 and (others := self._unfinished()):
                     await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
             if has_place:
-                self._place.release()
+                self._places.release()
             raise
 
     def _unfinished(self) -> list[asyncio.Future[Response]]:
@@ -523,7 +523,7 @@ class PlaceInQueue:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._place.release()
+        self._places.release()
 
 
 class SlotGivenUp:

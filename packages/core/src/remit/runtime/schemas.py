@@ -172,13 +172,13 @@ def schema_for_models(kind: type[msgspec.Struct]) -> Schema:
 
 
 # Other constraints are checked when the tool is called, and reported then; optional fields need not allow null.
-_SAID = ("type", "enum", "description", "required")
+_SHOWN_KEYS = ("type", "enum", "description", "required")
 
 
 def _lean(schema: Schema, known: Mapping[str, Schema]) -> Schema:
     if "$ref" in schema:
         return _lean(known[schema["$ref"].removeprefix("#/$defs/")], known)
-    lean = {key: schema[key] for key in _SAID if schema.get(key)}
+    lean = {key: schema[key] for key in _SHOWN_KEYS if schema.get(key)}
     if others := [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]:
         lean = _lean(others[0], known) | lean
     if "items" in schema:

@@ -223,20 +223,20 @@ class SqlChain:
         self, read: Callable[[Callable[[StoredChain], Awaitable[Any]]], Awaitable[Any]], by: Callable[[], Proof]
     ) -> None:
         """*read* returns the result of a query of the chain; *by* needs an open store."""
-        self._read, self._by = read, by
+        self._query, self._by = read, by
 
     async def verify(self, *, start: Checkpoint | None = None, watch: Watch | None = None) -> AuditVerdict:
         by = self._by()._replace(start=start, watch=watch)
-        return await self._read(lambda chain: chain.verify(by))
+        return await self._query(lambda chain: chain.verify(by))
 
     async def newest_checkpoint(self) -> Checkpoint | None:
-        return await self._read(lambda chain: chain.newest_checkpoint())
+        return await self._query(lambda chain: chain.newest_checkpoint())
 
     async def intact(self, first: int, last: int) -> dict[int, bool]:
-        return await self._read(lambda chain: chain.intact(first, last))
+        return await self._query(lambda chain: chain.intact(first, last))
 
     async def link(self, seq: int) -> ChainLink | None:
-        return await self._read(lambda chain: chain.link(seq))
+        return await self._query(lambda chain: chain.link(seq))
 
 
 # ── of a SQLite file ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -74,7 +74,7 @@ class GroupCommit(Generic[Item]):
         """Held while a batch is taken and written, so that batches keep the order of the queue."""
         self._planned = False
         self._timer: asyncio.TimerHandle | None = None
-        self._told_at: float | None = None
+        self._reported_at: float | None = None
         """When the current transaction was first reported."""
         self._fast = 0
         """The number of fast transactions in a row."""
@@ -152,7 +152,7 @@ class GroupCommit(Generic[Item]):
 
     def tell(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call *callback* in the event loop, after all earlier callbacks."""
-        self._told_at = self._told_at or time.perf_counter()
+        self._reported_at = self._reported_at or time.perf_counter()
         try:
             if self.is_in_loop:
                 self._loop.call_soon(callback, *args)
@@ -193,11 +193,11 @@ class GroupCommit(Generic[Item]):
     def _write_batch(self) -> bool:
         take = self.queue.popleft
         batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
-        self._told_at = None
+        self._reported_at = None
         began = time.perf_counter()
         works = self._commit(batch)
         # Measured until the report, which may give the interpreter lock to the loop for a while.
-        took_s = (self._told_at or time.perf_counter()) - began
+        took_s = (self._reported_at or time.perf_counter()) - began
         self._fast = self._fast + 1 if works and took_s < QUICK_S + len(batch) * ITEM_S else 0
         return works
 

@@ -8,7 +8,7 @@ import msgspec
 
 from remit.ports import RecordFilter
 from remit.protocol.codec import encode
-from remit.protocol.records import SAID, Kind, Record
+from remit.protocol.records import ENVELOPE_TEXTS, Kind, Record
 from remit.stores.database import SqlConnection
 from remit.stores.reader import NEWEST_OF_SESSIONS, Conditions, record_of
 from remit.stores.schema import KINDS
@@ -113,7 +113,7 @@ class RecordPages(ABC):
 
 
 def _without_texts(body: bytes | msgspec.Raw) -> bytes:
-    return encode({name: value for name, value in _read_fields(body).items() if name not in SAID})
+    return encode({name: value for name, value in _read_fields(body).items() if name not in ENVELOPE_TEXTS})
 
 
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -155,23 +155,23 @@ def _lay_out(value: Json, depth: int, lines: list[str]) -> None:
         case dict():
             for name, each in list(cast("dict[str, Json]", value).items())[:_WIDEST]:
                 label = capital(in_words(name))
-                if (short := said_shortly(each)) is not None:
+                if (short := short_value(each)) is not None:
                     lines.append(f"{indent}- {label}: {short}")
                 else:
                     lines.append(f"{indent}- {label}:")
                     _lay_out(each, depth + 1, lines)
         case list() | tuple():
             for place, each in enumerate(list(cast("list[Json]", value))[:_WIDEST], 1):
-                if (short := said_shortly(each)) is not None:
+                if (short := short_value(each)) is not None:
                     lines.append(f"{indent}- {short}")
                 else:
                     lines.append(f"{indent}- {place}:")
                     _lay_out(each, depth + 1, lines)
         case _:
-            lines.append(said_shortly(value) or "")
+            lines.append(short_value(value) or "")
 
 
-def said_shortly(value: Json) -> str | None:
+def short_value(value: Json) -> str | None:
     """Return a value as words on one line; None if it is a structure that needs several."""
     match value:
         case list() | tuple():

@@ -7,7 +7,7 @@ from typing import cast
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.words.components import cut, in_words, name_words, said_shortly
+from remit.words.components import cut, in_words, name_words, short_value
 from remit_orchestrator.text.figures import Amount, Figure, figure_in, figures
 from remit_orchestrator.text.lexicon import alternatives, word_set
 from remit_orchestrator.text.request_clauses import denies
@@ -191,7 +191,7 @@ _BREAK = re.compile(r",? (?:but|while|whereas|aber|während|jedoch)\s|; ", re.IG
 
 def _field(path: str, value: Json) -> _Statement:
     name = [word for part in path.split(".") for word in name_words(part)]
-    short = said_shortly(value) or "…"
+    short = short_value(value) or "…"
     text = f"{in_words(path)}: {short}"
     words = [word.casefold() for word in _WORD.findall(short)] if isinstance(value, str) else []
     return _Statement(text, words, name, value, field=True, quote=text)

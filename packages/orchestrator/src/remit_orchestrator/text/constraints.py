@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Json, Note, Response
-from remit.words.components import in_words, name_words, said_shortly
+from remit.words.components import in_words, name_words, short_value
 from remit_orchestrator.text.conflicts.decided import DecidedConflict, decided_conflicts
 from remit_orchestrator.text.figures import Amount, Day, Figure, Quantity, TimeOfDay, Weekday, figure_in, figures
 from remit_orchestrator.text.lexicon import alternatives, word_set
@@ -212,7 +212,7 @@ class ResultStatement(NamedTuple):
 
     @property
     def quote(self) -> str:
-        whole = f"{in_words('_'.join(self.name))}: {said_shortly(self.value)}" if self.name else self.text
+        whole = f"{in_words('_'.join(self.name))}: {short_value(self.value)}" if self.name else self.text
         return whole.rstrip(".")
 
     @property
@@ -439,5 +439,5 @@ def _decided_against(decided: DecidedConflict, statements: Sequence[ResultStatem
     """Yield a field with a value that the user decided against."""
     for each in statements:
         about = in_words("_".join(each.name)).casefold()
-        if about == decided.about.casefold() and said_shortly(each.value) in decided.others:
-            yield f"You decided that {about} is {decided.counts}, but this says {said_shortly(each.value)}."
+        if about == decided.about.casefold() and short_value(each.value) in decided.others:
+            yield f"You decided that {about} is {decided.counts}, but this says {short_value(each.value)}."

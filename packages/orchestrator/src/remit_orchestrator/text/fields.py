@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import in_words, name_words, said_shortly
+from remit.words.components import in_words, name_words, short_value
 from remit.words.units import MONEY, UNITS, Unit, unit_of
 from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, stem
@@ -275,7 +275,7 @@ def _expected_form(schema: Schema) -> str:
 
 
 def _before(name: str, offered: Mapping[str, Json]) -> str:
-    return f"{said_shortly(offered[name])} as before?" if name in offered else ""
+    return f"{short_value(offered[name])} as before?" if name in offered else ""
 
 
 Fits = Callable[[Schema, Json], bool]
@@ -330,7 +330,7 @@ def given_values(code: str, schema: Schema | None, values: Mapping[str, Json]) -
     made: list[GivenValue] = []
     for name, value in values.items():
         field = properties.get(name)
-        text = said_shortly(value)
+        text = short_value(value)
         if not isinstance(field, dict) or text is None or len(text) > _LONGEST_VALUE or takes_whole_text(name, field):
             continue
         about = str(field.get("description", ""))[:_LONGEST_VALUE]
@@ -378,7 +378,7 @@ def as_before(values: Mapping[str, Json]) -> str:
 
 
 def _value_phrase(name: str, value: Json) -> str:
-    words = said_shortly(value) or "…"
+    words = short_value(value) or "…"
     return words if isinstance(value, str) and not words.isdecimal() else f"{in_words(name)} {words}"
 
 

@@ -15,7 +15,7 @@ from remit.words.components import (
     capital,
     in_words,
     laid_out,
-    said_shortly,
+    short_value,
 )
 from remit.words.failures import plain_part, plain_warning, reason
 from remit.words.names import Glossary, unified, without_names
@@ -151,7 +151,7 @@ def _difference(conflict: Conflict, named: Mapping[str, tuple[NarrativeSection, 
 
 
 def _quoted(value: object) -> str:
-    text = said_shortly(value) or "…"
+    text = short_value(value) or "…"
     # A sentence within a sentence needs quotes, a figure does not.
     return f"“{text}”" if text.count(" ") > 2 else text
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Literal, cast
 
 from remit.protocol.envelope import Json
-from remit.words.components import Component, in_words, laid_out, said_shortly
+from remit.words.components import Component, in_words, laid_out, short_value
 from remit_orchestrator.text.lexicon import table, word_set
 from remit_orchestrator.text.sentences import sentence_spans
 from remit_orchestrator.text.statements import EMPTY_WORDS, ReadSentence, Segment, SentenceReader, StatedFigure
@@ -301,7 +301,7 @@ class StatementIndex:
                 ]
                 for name, each in members.items():
                     under = f"{path} {in_words(name)}".strip()
-                    if isinstance(each, dict | list | tuple) and said_shortly(each) is None:
+                    if isinstance(each, dict | list | tuple) and short_value(each) is None:
                         self._add_fields(each, place, (*context, *marks), under, depth + 1)
                     elif isinstance(each, str) and each.count(" ") > 3:
                         self._add_result(each, place, (*context, *marks, *self.tokens(under)))

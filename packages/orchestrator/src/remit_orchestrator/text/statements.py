@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.words.components import SHARES, in_words, name_words, said_shortly
+from remit.words.components import SHARES, in_words, name_words, short_value
 from remit.words.numbers import digit_readings
 from remit.words.units import UNITS, Unit, unit_of, unit_word
 from remit_orchestrator.text.grounding import dates_in, figure_unit, figure_value, times_in
@@ -497,7 +497,7 @@ class SentenceReader:
 
     def leaf(self, path: str, value: Json, siblings: Mapping[str, Json]) -> ReadSentence:
         """Return a field of a result as a statement."""
-        value_text = said_shortly(value) or ""
+        value_text = short_value(value) or ""
         sentence = self.sentence(f"{in_words(path)} {value_text}")
         sentence.text = f"{in_words(path)}: {value_text}"
         if isinstance(value, bool):

@@ -271,7 +271,7 @@ async def _gather_responses(
     async with SlotGivenUp(parent):
         try:
             if past is not None:
-                aggregation = await _heard_before(several, aggregation, past)
+                aggregation = await _replay_outcomes(several, aggregation, past)
             if past is None or past.came is None:
                 if not aggregation.enough:
                     several.ask(place for place in range(len(calls)) if place not in several.responses)
@@ -439,7 +439,7 @@ def _unknown(dispatch: Delegator, parent: Frame, calls: Sequence[Call], lost: Fa
         yield dispatch.turn_down(parent, call, f"{parent.path}.{call.step}", lost)
 
 
-async def _heard_before(several: ParallelCalls, aggregation: Aggregation, past: JournaledCalls) -> Aggregation:
+async def _replay_outcomes(several: ParallelCalls, aggregation: Aggregation, past: JournaledCalls) -> Aggregation:
     """Take the recorded outcomes: in the recorded order if they made the answer before, else only as far as needed."""
     came = past.came or ()
     wanted = past.known.union(place for place, refusal in came if refusal is None)

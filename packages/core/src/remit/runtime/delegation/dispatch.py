@@ -200,7 +200,7 @@ def draft(
     )
     # More than fifteen keywords in one call cost Python four times as much, so rare fields are set afterwards.
     if call.context or call.hints or call.reason or call.refined_by or call.retry_of or call.files:
-        return _with_seldom_said(request, call)
+        return _with_rare_fields(request, call)
     return request
 
 
@@ -260,7 +260,7 @@ def passed_call(
     return PassedCall(request, call.max_tokens, time_ms, card, caller, limits, guards, tokens is None, draws)
 
 
-def _with_seldom_said(request: Request, call: Call) -> Request:
+def _with_rare_fields(request: Request, call: Call) -> Request:
     """Return *request* with the rarely used fields of a call."""
     return replace(
         request,

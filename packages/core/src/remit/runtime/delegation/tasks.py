@@ -233,7 +233,7 @@ class Settlement:
         restored: dict[str, Any] = {}
         if frame.parent is not None:
             given = self.parts.redactor.for_caller(clean, frame.parent, known | struck)
-            fields = ((name, getattr(given, name)) for name in _SAID)
+            fields = ((name, getattr(given, name)) for name in _RESPONSE_TEXTS)
             restored = {name: value for name, value in fields if value is not getattr(clean, name)}
         return ResponseInspection(clean, sealing, struck, taken, recorded, held, restored)
 
@@ -292,7 +292,7 @@ class Settlement:
 
 
 # The texts of a response; the rest are names and numbers.
-_SAID = (
+_RESPONSE_TEXTS = (
     *("result", "summary", "artifacts", "new_facts", "sources"),
     *("warnings", "finished", "unfinished", "metadata", "files"),
 )

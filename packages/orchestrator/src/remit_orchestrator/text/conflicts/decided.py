@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Json
-from remit.words.components import Conflict, Findings, capital, in_words, said_shortly
+from remit.words.components import Conflict, Findings, capital, in_words, short_value
 from remit_orchestrator.text.conflicts.search import Side, settled
 
 _DECIDED = re.compile(r"(?P<about>[^\n]{1,200}?): (?P<counts>[^\n]{1,200}?) counts, not (?P<others>[^\n]{1,200})\.")
@@ -56,7 +56,7 @@ def _read_with(conflict: Conflict, decided: dict[str, DecidedConflict]) -> Confl
 
 
 def _shown_value(value: Json) -> str:
-    return said_shortly(value) or ""
+    return short_value(value) or ""
 
 
 def disputes_of(answer: Answer) -> list[Json]:
@@ -66,7 +66,7 @@ def disputes_of(answer: Answer) -> list[Json]:
             "about": capital(in_words(each["path"])),
             "question": each["question"],
             "values": [
-                {"value": said_shortly(side["value"]) or "", "sources": side["sources"]} for side in each["values"]
+                {"value": short_value(side["value"]) or "", "sources": side["sources"]} for side in each["values"]
             ],
         }
         for each in cast("list[dict[str, Any]]", answer.metadata["conflicts"])

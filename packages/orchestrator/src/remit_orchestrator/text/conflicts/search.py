@@ -23,7 +23,7 @@ from remit.words.components import (
     ReportedValue,
     Severity,
     in_words,
-    said_shortly,
+    short_value,
 )
 from remit_orchestrator.text.conflicts.claims import (
     Affirmed,
@@ -277,8 +277,8 @@ def _claims_of(search: Search, held: PlacedValue) -> list[Claim]:
         # "Carrier: DHL" is said in a sentence, too: "The carrier is UPS."
         words = meant.words if not (meant.prose or meant.denied) else frozenset[str]()
         on = Subject(frozenset([root for root, _ in about]))
-        return [Claim(on, lead="is", value=words, text=said_shortly(held.value) or "", about=about)] if words else []
-    subject, text = Subject(frozenset([root for root, _ in about])), said_shortly(held.value) or ""
+        return [Claim(on, lead="is", value=words, text=short_value(held.value) or "", about=about)] if words else []
+    subject, text = Subject(frozenset([root for root, _ in about])), short_value(held.value) or ""
     nouns = frozenset(map(stem, meant.words))
     return [Claim(subject, figure, nouns, text=text, about=about) for figure in meant.figures]
 
@@ -514,7 +514,7 @@ def conflict_of(dispute: Dispute, components: Sequence[Component]) -> Conflict:
     preferred = sides[0][2] if sides[0][0] > sides[1][0] else None
     question = None
     if preferred is None and severity != "low":
-        values = ", or ".join(said_shortly(value) or "…" for _, _, value in sides)
+        values = ", or ".join(short_value(value) or "…" for _, _, value in sides)
         question = f"The sources disagree on {dispute.about}: {values}. Which one should count?"
     return Conflict(
         path=dispute.path,

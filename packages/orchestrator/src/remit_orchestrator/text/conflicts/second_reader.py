@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import Component, Conflict, laid_out, said_shortly
+from remit.words.components import Component, Conflict, laid_out, short_value
 from remit_orchestrator.text.conflicts.clauses import FIGURE, content, labels, words_said
 from remit_orchestrator.text.conflicts.search import Dispute, conflict_of
 from remit_orchestrator.text.figures import figures
@@ -116,7 +116,7 @@ def _stands(quoted: _Quote, components: Sequence[Component]) -> bool:
 
 
 def _is_known(one: str, other: str, conflict: Conflict) -> bool:
-    values = [said_shortly(reported.value) or "" for reported in conflict.values]
+    values = [short_value(reported.value) or "" for reported in conflict.values]
     in_one, in_other = ({value for value in values if value and value in quote} for quote in (one, other))
     return bool(in_one and in_other) and in_one != in_other
 
