@@ -121,7 +121,7 @@ async def test_whoever_comes_to_a_private_door_and_says_nothing_makes_room_for_o
     cert, key = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=cert)
     trusting.check_hostname = False
-    most = 4 + connections.TOLD
+    most = 4 + connections.MOST_DEFERRED
     async with (
         hub,
         Server(Api(hub, gate_of(WEB)), connections=4, certificate=cert, key=key) as server,

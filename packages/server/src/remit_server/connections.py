@@ -30,7 +30,7 @@ MOST_AHEAD = 100
 # A process may open 1,024 files by default; some are the store's.
 MOST_CONNECTIONS = 900
 # This many more clients are told to come back when they send a request; beyond that, at once.
-TOLD = 50
+MOST_DEFERRED = 50
 
 
 class HttpServerState(ServerState):
@@ -84,7 +84,7 @@ class HttpConnection(HttpToolsProtocol):
             if other.is_idle:
                 other._leave()
                 return
-        if len(self.connections) > self._most + TOLD:
+        if len(self.connections) > self._most + MOST_DEFERRED:
             # The request does not matter: it is refused before it is sent, and its place is free at once.
             self._say_last(_FULL, 503)
 
@@ -251,7 +251,7 @@ class HandshakeLimiter(socket.socket):
 
     def __init__(self, bound: socket.socket, most: int, connections: Callable[[], Iterable[Any]]) -> None:
         super().__init__(bound.family, bound.type, bound.proto, bound.detach())
-        self._most = most + TOLD
+        self._most = most + MOST_DEFERRED
         self._connections = connections
         self._arrived: list[socket.socket] = []
 

@@ -82,7 +82,7 @@ async def shown_to(hub: Hub, case: ShownCase) -> tuple[ShownView, HeldBackView]:
     """Return what the callee of a request saw, and what it did not."""
     request, cards = case.request, hub.cards
     card = cards.get(request.target)
-    earlier = await _said_before(hub.store, case)
+    earlier = await _earlier_messages(hub.store, case)
     view = request.view or View()
     shown = await _shown_messages(hub.store, view, {each.seq: each for each in earlier})
     powers = None if card is None else powers_of(card, request.remit)
@@ -126,7 +126,7 @@ def _held_back(
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _said_before(store: Store, case: ShownCase) -> list[Message]:
+async def _earlier_messages(store: Store, case: ShownCase) -> list[Message]:
     """Return the messages of the caller's conversation that were said before the call, oldest first."""
     if case.caller is None:
         return []

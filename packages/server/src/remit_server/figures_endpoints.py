@@ -354,7 +354,7 @@ class WorkerMetrics:
     """Tells this worker's metrics to the other workers, and adds theirs to a page."""
 
     def __init__(self, place: WorkerPlace) -> None:
-        self._place = place
+        self._worker = place
         self._server: asyncio.Server | None = None
 
     async def open(self, page: Callable[[], bytes]) -> None:
@@ -364,7 +364,7 @@ class WorkerMetrics:
             writer.write(page())
             writer.close()
 
-        path = self._place.socket(self._place.number)
+        path = self._worker.socket(self._worker.number)
         path.unlink(missing_ok=True)  # of a worker that was killed
         self._server = await asyncio.start_unix_server(tell, path)
 
@@ -375,13 +375,13 @@ class WorkerMetrics:
 
     async def of_all(self, own: bytes) -> bytes:
         """Return the metrics of all workers together, given those of this one."""
-        others = [number for number in range(1, self._place.workers + 1) if number != self._place.number]
+        others = [number for number in range(1, self._worker.workers + 1) if number != self._worker.number]
         return combined([own, *filter(None, await asyncio.gather(*map(self._ask, others)))])
 
     async def _ask(self, number: int) -> bytes:
         try:
             async with asyncio.timeout(ANSWER_S):
-                reader, writer = await asyncio.open_unix_connection(self._place.socket(number))
+                reader, writer = await asyncio.open_unix_connection(self._worker.socket(number))
                 try:
                     return await reader.read()
                 finally:

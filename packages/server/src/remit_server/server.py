@@ -76,7 +76,7 @@ class Server(uvicorn.Server):
         self.closing = ClosingTime()
         """By when this server and its hub have closed, once it is told to stop."""
         self.when_started: Callable[[], None] = lambda: None
-        self.when_told: Callable[[], None] = lambda: None
+        self.when_stopping: Callable[[], None] = lambda: None
         self.unfinished = 0
         """How many requests had not ended when the drain time was over."""
 
@@ -158,7 +158,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Accept nothing more, let running requests end, then close."""
-        self.when_told()
+        self.when_stopping()
         self.closing.begin(self.drain_s)
         self.unfinished = await self._served.drain(self.drain_s)
         for server in self.servers:

@@ -22,7 +22,7 @@ from remit_server.operations import ApiRequest, answers
 _PER_PAGE, _MOST = 50, 200
 # A longer text is a document; the run has all of it.
 LONGEST_TEXT = 20_000
-_SAID = frozenset({Kind.STARTED, Kind.DELEGATION, Kind.RESULT, Kind.REFUSED})
+_MESSAGE_KINDS = frozenset({Kind.STARTED, Kind.DELEGATION, Kind.RESULT, Kind.REFUSED})
 
 
 class SessionEndpoints:
@@ -54,7 +54,7 @@ class SessionEndpoints:
         query, session = call.query(PageQuery), call.named("id")
         user, agent = await self._owner(session, call.sender, call.others)
         before, limit = query.get("before") or None, min(query.get("limit", _PER_PAGE), _MOST)
-        wanted = RecordFilter(session=session, kinds=_SAID)
+        wanted = RecordFilter(session=session, kinds=_MESSAGE_KINDS)
         records, following = await self._store.listings.records(wanted, before=before, limit=max(limit, 1))
         return SessionView(
             session=session,

@@ -53,7 +53,7 @@ async def run_server(
         return await _work(team, host, place, data, console=console, access_log=access_log)
     async with serving(team, host=host, port=port, console=console, access_log=access_log) as up:
         up.server.when_started = lambda: _tell(team, up, data)
-        up.server.when_told = lambda: _tell_of_the_wait(up.server)
+        up.server.when_stopping = lambda: _tell_of_the_wait(up.server)
         await up.server.serve()
     return _stopped(up)
 

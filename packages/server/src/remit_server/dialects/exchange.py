@@ -65,7 +65,7 @@ def refuse_another(message: ForeignMessage, field: str, target: str) -> None:
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
-class _Said(Struct):
+class _ClaimedName(Struct):
     name: Name
 
 
@@ -93,7 +93,7 @@ def claimed(message: ForeignMessage, field: str, header: str = "") -> str | None
     stated = cast("dict[str, Json]", envelope).get(field) if isinstance(envelope, dict) else None
     for each in (stated, message.headers.get(header)):
         try:
-            name = convert({"name": each}, _Said).name
+            name = convert({"name": each}, _ClaimedName).name
             name.encode()  # an unpaired surrogate cannot be sent back
         except (RemitError, UnicodeEncodeError):
             continue

@@ -606,11 +606,11 @@ def _redacted(request: Request, facts: Facts, last: VerdictOrError) -> tuple[Req
 def _struck(clean: Request, struck: Held, card: AgentCard | None) -> Iterator[Struck]:
     """Return the findings with their places, and whether the callee may see each one."""
     seen = clean if card is None else reveal(clean, struck, card)
-    hidden = set(tokens_in(_said_in(seen)))
-    for where, token in tokens_in(_said_in(clean)):
+    hidden = set(tokens_in(_request_texts(seen)))
+    for where, token in tokens_in(_request_texts(clean)):
         if token in struck:
             yield Struck(kind=kind_of(token), place=where, shown=(where, token) not in hidden)
 
 
-def _said_in(request: Request) -> dict[str, Json]:
+def _request_texts(request: Request) -> dict[str, Json]:
     return {"objective": request.objective, "input": request.input}

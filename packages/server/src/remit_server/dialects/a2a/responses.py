@@ -128,7 +128,7 @@ def _end(telling: TaskPresentation, response: Response, at_ms: int) -> tuple[Tas
     response = settled(response)
     state = state_of(response)
     artifacts = _artifacts(telling, response, state)
-    says = _said_of(response, state)
+    says = _status_text(response, state)
     if not telling.extended:
         return _status(telling, state, at_ms, says, _fault_metadata(response.fault)), artifacts
     # The extension's content is at the result; without one, at the status message.
@@ -166,7 +166,7 @@ def _marked(artifacts: tuple[A2aArtifact, ...], words: OutcomeWords) -> tuple[A2
     return (replace(first, metadata={EXTENSION: as_metadata(words)}, extensions=(EXTENSION,)), *others)
 
 
-def _said_of(response: Response, state: TaskState) -> str:
+def _status_text(response: Response, state: TaskState) -> str:
     if response.fault is not None:
         # A2A clients show the status message to their users; programs read the fault in its metadata.
         return response.summary or plain_failure(response.fault)
