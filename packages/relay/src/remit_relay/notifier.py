@@ -116,10 +116,15 @@ class Notifier:
     """
 
     def __init__(
-        self, deliverers: Sequence[Deliver], told_file: Path, displayed: Callable[[Overlay], Overlay], *, texts: bool
+        self,
+        deliverers: Sequence[Deliver],
+        notified_file: Path,
+        displayed: Callable[[Overlay], Overlay],
+        *,
+        texts: bool,
     ) -> None:
         self._deliverers = deliverers
-        self._file = told_file
+        self._file = notified_file
         self._displayed = displayed
         self._texts = texts
         self._notified: dict[str, None] = {}

@@ -59,11 +59,11 @@ async def run_dev(order: DevOrder, data: Data | None) -> int:
     """Run everything until it is stopped, and return the exit code."""
     if not is_built():
         raise not_built()
-    told_to_end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop_signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def stop(signal: str) -> None:
-        if not told_to_end.done():
-            told_to_end.set_result(signal)
+        if not stop_signal.done():
+            stop_signal.set_result(signal)
 
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
         if order.fresh and order.root.exists():
@@ -79,7 +79,7 @@ async def run_dev(order: DevOrder, data: Data | None) -> int:
             if order.team_file is None:
                 playing = asyncio.create_task(play(shown.hub, shown.chat and shown.chat.start))
                 stack.push_async_callback(_ended, playing)
-            ends = {told_to_end} if shown.chat is None else {told_to_end, shown.chat.ended}
+            ends = {stop_signal} if shown.chat is None else {stop_signal, shown.chat.ended}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if shown.chat is not None and shown.chat.ended.done():
                 raise shown.chat.ended.result()

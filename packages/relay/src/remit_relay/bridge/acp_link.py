@@ -299,7 +299,7 @@ class AcpLink(AgentLink):
         """The sessions that this process knows."""
         self._turn: AcpTurn | None = None
         self._prompting: asyncio.Task[schema.PromptResponse] | None = None
-        self._told_of_late = False
+        self._is_late_logged = False
 
     # ── start and end ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -341,7 +341,7 @@ class AcpLink(AgentLink):
 
     def _silent(self, child: Child) -> str:
         """Return what is known of a missing initialize response: the last output, and a possible cause."""
-        output = child.said_last()
+        output = child.last_output()
         words = f"; last output: {output}" if output else ""
         fetched = os.path.basename(self._program.command) in FETCHERS
         hint = "; it may still be downloading: install it first, and configure its own program" if fetched else ""
@@ -484,8 +484,8 @@ class AcpLink(AgentLink):
         turn, update = self._in_flight(updated.session_id), updated.update
         is_news = update.session_update in ("agent_message_chunk", "tool_call", "tool_call_update")
         if turn is None:
-            if is_news and not self._told_of_late:
-                self._told_of_late = True
+            if is_news and not self._is_late_logged:
+                self._is_late_logged = True
                 log.info("profile %s: ignoring updates of turns that have ended", self._profile)
             return
         turn.is_broken = turn.is_broken or is_broken(update.meta)

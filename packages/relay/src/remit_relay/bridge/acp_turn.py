@@ -264,7 +264,7 @@ class Wire:
         self._update = update
         self._ended = ended
         self._lines = LineSplitter(MAX_LINE)
-        self._read: list[bytes | OverlongLine] = []
+        self._unread: list[bytes | OverlongLine] = []
         self._prompt: Any = None
         """The id of the current prompt."""
         self._bytes = self._count = 0
@@ -283,17 +283,17 @@ class Wire:
     async def receive(self) -> Message | None:
         """Return the next message for the SDK; None: there are no more."""
         while True:
-            while self._read:
-                message = self._message(self._read.pop())
+            while self._unread:
+                message = self._message(self._unread.pop())
                 if message is not None and (passed := await self._sorted(message)) is not None:
                     return passed
             chunk = b"" if self.is_over else await self._child.output.read(65_536)
             if not chunk:
                 self.is_over = True
                 return None
-            self._read = list(self._lines.feed(chunk))[::-1]
+            self._unread = list(self._lines.feed(chunk))[::-1]
             self._bytes += len(chunk)
-            self._count += len(self._read)
+            self._count += len(self._unread)
             if self._bytes > MAX_BYTES or self._count > MAX_LINES:
                 log.warning("profile %s: its agent writes too much output and is ended", self._profile)
                 self._child.kill()

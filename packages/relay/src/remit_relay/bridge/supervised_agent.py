@@ -106,9 +106,9 @@ class Child:
         """Return how it ended and its last output, once that is known, with secrets redacted."""
         await self._process.last_words()
         how = self._process.how() if self._process.exited.done() else "it closed its output"
-        return Ending(how, self.said_last())
+        return Ending(how, self.last_output())
 
-    def said_last(self) -> str:
+    def last_output(self) -> str:
         """Return its last output on stderr, with secrets redacted."""
         # A secret that was cut at the end would not be recognised, so the end is dropped.
         words = "\n".join(self._process.last_lines(clip=max(map(len, self._secrets), default=0)))

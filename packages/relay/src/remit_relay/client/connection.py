@@ -112,8 +112,8 @@ class PresenceBook:
         for device, present in devices.items():
             was = self.of(device)
             if was.present is not present:
-                heard_ms = self._now_ms() if was.present or present else was.last_heard_ms
-                now = self._known[device] = DevicePresence(present=present, last_heard_ms=heard_ms)
+                present_ms = self._now_ms() if was.present or present else was.last_heard_ms
+                now = self._known[device] = DevicePresence(present=present, last_heard_ms=present_ms)
                 for hear in tuple(self._listeners):
                     hear(device, now)
 
@@ -126,10 +126,6 @@ class PresenceBook:
         was, at_ms = self.of(device), min(at_ms, self._now_ms())
         if was.last_heard_ms is None or at_ms > was.last_heard_ms:
             self._known[device] = DevicePresence(present=was.present, last_heard_ms=at_ms)
-
-    def last_heard(self) -> dict[str, int]:
-        """When each device was last heard from."""
-        return {name: each.last_heard_ms for name, each in self._known.items() if each.last_heard_ms is not None}
 
 
 # ── the state of the connection ───────────────────────────────────────────────────────────────────────────────────────
@@ -317,7 +313,7 @@ class GatewayConnection:
         self._eased = asyncio.Event()
         self._end: RemitError | None = None
         self._attempt = 0
-        self._last_heard = 0.0
+        self._last_frame_s = 0.0
 
     async def __aenter__(self) -> "GatewayConnection":
         self._loop = asyncio.get_running_loop()
@@ -461,7 +457,7 @@ class GatewayConnection:
             self._count_keys(answer.one_time_left)
             self._watch_due = bool(self._watched)
             self.welcomed.set()
-            self._last_heard = self._loop.time()
+            self._last_frame_s = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")
             if answer.is_new and self._allowed:
                 # A gateway that lost its file, or forgot this device, would let any device send to it.
@@ -500,7 +496,7 @@ class GatewayConnection:
         receive, now = socket.receive, self._loop.time
         while True:
             message = await receive()
-            self._last_heard = now()
+            self._last_frame_s = now()
             if self.state == "silent":
                 self.watch(self._watched)
                 self._become("connected", f"connected to {self._gateway}")
@@ -575,7 +571,7 @@ class GatewayConnection:
         """Send pings, so that silence means a broken connection; return when it is silent for too long."""
         while True:
             await asyncio.sleep(self._ping_s)
-            quiet_s = self._loop.time() - self._last_heard
+            quiet_s = self._loop.time() - self._last_frame_s
             if quiet_s > self._silence_s:
                 return Bye(code="trouble", reason="the gateway does not respond")
             if quiet_s > 1.5 * self._ping_s and self.state == "connected":

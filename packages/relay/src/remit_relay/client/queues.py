@@ -32,7 +32,7 @@ class ReceiveQueue:
         self._news = asyncio.Event()
         self._sent: deque[tuple[int, str, int]] = deque()
         """What the gateway sent on this connection and is not acknowledged yet: place, sender, number."""
-        self._place: int = 0
+        self._stored_place: int = 0
         """The place up to which everything was stored."""
         self._acknowledged: int = 0
         self._freed_messages = self._freed_bytes = 0
@@ -82,23 +82,23 @@ class ReceiveQueue:
 
     def ack(self, *, at_once: bool = False) -> Ack | None:
         """Return the acknowledgement to send now, if any; *at_once* includes delayed ones."""
-        if not (self._is_due or at_once) or self._place == self._acknowledged:
+        if not (self._is_due or at_once) or self._stored_place == self._acknowledged:
             return None
         self._is_due = False
-        self._acknowledged = self._place
-        return Ack(self._place)
+        self._acknowledged = self._stored_place
+        return Ack(self._stored_place)
 
     def begin_again(self) -> None:
         """Reset for a new connection, on which everything comes again that was not acknowledged."""
         self._sent.clear()
         self._is_due = False
-        self._place = self._acknowledged = 0
+        self._stored_place = self._acknowledged = 0
 
     def _free(self, size: int) -> None:
         """Advance to the last place up to which everything was stored."""
         sent, moved = self._sent, False
         while sent and sent[0][2] <= self._kept.get(sent[0][1], 0):
-            self._place = sent.popleft()[0]
+            self._stored_place = sent.popleft()[0]
             moved = True
         self._freed_messages += 1
         self._freed_bytes += size

@@ -20,13 +20,13 @@ class DeviceDrafts:
 
     def __init__(self, folder: Path, team_file: Path | None, overrides: Sequence[str]) -> None:
         self._folder = folder
-        self._place = (folder / DEVICE_FILE, team_file, overrides)
+        self._device = (folder / DEVICE_FILE, team_file, overrides)
 
     def waiting(self) -> list[SharedDraft]:
         """Return the unanswered drafts, oldest run first."""
         from remit_relay.commands.shared import drafts
 
-        return drafts.waiting(*self._place)
+        return drafts.waiting(*self._device)
 
     def readable(self) -> list[tuple[str, str]]:
         """Return the ids and texts of the unanswered drafts; none if the device needs a passphrase."""
@@ -49,5 +49,5 @@ class DeviceDrafts:
         # An answer to a paused run waits in the device's file until the run goes on.
         process = None if draft.paused else find_process(self._folder)
         if process is None:
-            return drafts.answer(*self._place, draft, event, by=decision.by)
+            return drafts.answer(*self._device, draft, event, by=decision.by)
         return answer_draft(self._folder, process, draft, event, by=decision.by)

@@ -25,7 +25,7 @@ class DeviceConnection(Struct, eq=False):
     _socket: WebSocket
     number: int
     device: str
-    last_heard: float
+    last_frame_s: float
     progress: float
     key: int = 0
     session: int = 0

@@ -324,7 +324,7 @@ class Exchange:
         """End connections that are silent or do not read."""
         now, limits = self._clock.now(), self._limits
         for connection in list(self.devices.values()):
-            if now - connection.last_heard > limits.idle_s:
+            if now - connection.last_frame_s > limits.idle_s:
                 self.cut(connection, Bye(code="idle", reason=f"no frame was received for {limits.idle_s:g} s"))
             elif connection.stuck(now, limits.slow_s):
                 self.cut(connection, Bye(code="slow", reason=f"the device read nothing for {limits.slow_s:g} s"))
@@ -554,7 +554,7 @@ class Exchange:
 
     def _acknowledge(self, connection: DeviceConnection, place: int) -> None:
         # An honest device does not acknowledge a place that was not sent yet.
-        if not connection.acknowledge(min(place, connection.sent), connection.last_heard):
+        if not connection.acknowledge(min(place, connection.sent), connection.last_frame_s):
             return
         # The current place: what was delivered after it may not be in the store yet, and would stay there.
         self._store.acknowledge(connection.key, connection.acked, _do_nothing)

@@ -313,7 +313,7 @@ class Gateway:
             if connection.closing or self._closing:
                 continue
             kind, data = message
-            connection.last_heard = at = now()
+            connection.last_frame_s = at = now()
             frames = 1
             try:
                 if kind == BINARY:

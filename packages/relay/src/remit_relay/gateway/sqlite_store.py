@@ -424,7 +424,7 @@ class SqliteGatewayStore:
         except TROUBLE as error:
             raise translate(error, self.path) from error
         self._queue = queue
-        self._place = queue.last_place()
+        self._last_place = queue.last_place()
         self._writer = GatewayWriter(
             self.path,
             queue,
@@ -450,8 +450,8 @@ class SqliteGatewayStore:
         return await self._writer.ask(lambda queue: queue.look(device))
 
     def reserve_place(self) -> int | None:
-        self._place += 1
-        return self._place
+        self._last_place += 1
+        return self._last_place
 
     def put(self, message: SentMessage, then: Callable[[Placed | Refused], None]) -> None:
         self._writer.do(lambda queue: queue.put(message), then)

@@ -152,7 +152,7 @@ async def join_pairing(gateway: PairingGateway, owner: PairingOwner, code: Pairi
                 await box.note(exchange.declined(instead_of_card=True))
                 raise
             await box.note(exchange.fourth())
-            await _told_recorded(box, exchange)
+            await _wait_until_recorded(box, exchange)
             peer = await _recorded(box, exchange, owner, card)
         # The host waits for this, and manages without it.
         with suppress(RemitError):
@@ -173,7 +173,7 @@ async def _recorded(box: "_Mailbox", exchange: PairingExchange, owner: PairingOw
         raise
 
 
-async def _told_recorded(box: "_Mailbox", exchange: PairingExchange) -> None:
+async def _wait_until_recorded(box: "_Mailbox", exchange: PairingExchange) -> None:
     """Wait until the host says that it has recorded this device.
 
     It may have done so, and have been killed before its word came: then only one of the two is paired.

@@ -150,7 +150,7 @@ class _Failed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     """The code was wrong. It is not sealed: anyone between can end a pairing anyway."""
 
 
-class _CardTold(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="what", tag="card"):
+class _SentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="what", tag="card"):
     card: Card
 
 
@@ -163,9 +163,9 @@ class _Declined(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 _Notes = _First | _Second | _Third | _Sealed | _Failed
-_Told = _CardTold | _Recorded | _Declined
+_SealedNote = _SentCard | _Recorded | _Declined
 _notes = msgspec.msgpack.Decoder(_Notes)
-_told = msgspec.msgpack.Decoder(_Told)
+_sealed_notes = msgspec.msgpack.Decoder(_SealedNote)
 
 FAILED = msgspec.msgpack.encode(_Failed())
 """The note after a wrong proof."""
@@ -236,7 +236,7 @@ class PairingExchange:
         self._agree(note.element)
         self._check(note.proof)
         return msgspec.msgpack.encode(
-            _Third(proof=self._proofs[self._side], sealed=self._seal(_CardTold(card=self._card), "card"))
+            _Third(proof=self._proofs[self._side], sealed=self._seal(_SentCard(card=self._card), "card"))
         )
 
     def guest_card(self, fourth: bytes) -> Card:
@@ -258,7 +258,7 @@ class PairingExchange:
 
     def fourth(self) -> bytes:
         """Return note 4."""
-        return self._sealed(_CardTold(card=self._card), "card")
+        return self._sealed(_SentCard(card=self._card), "card")
 
     # ── the notes of both ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -299,20 +299,20 @@ class PairingExchange:
         if not compare_digest(proof, self._proofs[self._other]):
             raise WrongCode
 
-    def _seal(self, content: _Told, purpose: str) -> bytes:
+    def _seal(self, content: _SealedNote, purpose: str) -> bytes:
         assert self._keys is not None, "the keys are agreed before anything is sealed"
         return self._keys.lock(msgspec.msgpack.encode(content), f"pairing/{self._side}/{purpose}")
 
-    def _sealed(self, content: _Told, purpose: str) -> bytes:
+    def _sealed(self, content: _SealedNote, purpose: str) -> bytes:
         return msgspec.msgpack.encode(_Sealed(sealed=self._seal(content, purpose)))
 
-    def _open(self, sealed: bytes, purpose: str) -> _Told:
+    def _open(self, sealed: bytes, purpose: str) -> _SealedNote:
         assert self._keys is not None, "the keys are agreed before anything is opened"
         plain = self._keys.unlock(sealed, f"pairing/{self._other}/{purpose}")
         if plain is None:
             raise PairingBroken("a note was changed on the way")
         try:
-            return _told.decode(plain)
+            return _sealed_notes.decode(plain)
         except _UNREADABLE as error:
             raise PairingBroken("an unreadable note") from error
 
@@ -320,7 +320,7 @@ class PairingExchange:
         content = self._open(sealed, "card")
         if isinstance(content, _Declined):
             raise PairingDeclined
-        if not isinstance(content, _CardTold):
+        if not isinstance(content, _SentCard):
             raise PairingBroken("an unexpected note")
         return read_card(encode(content.card))
 

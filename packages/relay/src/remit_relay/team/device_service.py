@@ -535,7 +535,7 @@ def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
 
 
 # Beside the store.
-TOLD_FILE = "notified"
+NOTIFIED_FILE = "notified"
 
 
 def notifier_of(team: Team, environ: Mapping[str, str] = os.environ) -> Notifier | None:
@@ -558,5 +558,5 @@ def notifier_of(team: Team, environ: Mapping[str, str] = os.environ) -> Notifier
         deliverers.append(to_webhook(section.webhook, secret))
     if not deliverers:
         return None
-    told_file = team.store_path.parent / TOLD_FILE
-    return Notifier(deliverers, told_file, CredentialFilter(detector_pipeline()).run, texts=section.texts)
+    notified_file = team.store_path.parent / NOTIFIED_FILE
+    return Notifier(deliverers, notified_file, CredentialFilter(detector_pipeline()).run, texts=section.texts)

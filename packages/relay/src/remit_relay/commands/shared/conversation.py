@@ -33,7 +33,7 @@ from remit_relay.commands.shared.commands import (
     understood,
 )
 from remit_relay.commands.shared.row_edits import Edited, Finished, RowEditor
-from remit_relay.commands.shared.sharing import said_of
+from remit_relay.commands.shared.sharing import call_sentence
 from remit_relay.commands.shared.view import SharedRunDisplay
 from remit_relay.commands.shared.wording import file_line, text_lines
 from remit_relay.local_api.device_endpoints import CallNews, EndedNews, OwnDeviceStatus, RefusedNews, TroubleNews
@@ -217,7 +217,7 @@ class SharedConversation:
                     case OwnDeviceStatus(connection=connection, why=why):
                         view.linked(connection, why)
                     case CallNews(at_ms=at_ms, name=name):
-                        view.shared(f"{clock_time(at_ms)}  {one_line(said_of(news, name))}")
+                        view.shared(f"{clock_time(at_ms)}  {one_line(call_sentence(news, name))}")
                     case TroubleNews(message=message, suggestion=suggestion):
                         # Other devices are told what the team shares once they connect; the chat does not wait for it.
                         if news.device == device:

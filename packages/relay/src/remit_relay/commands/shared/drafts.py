@@ -25,7 +25,7 @@ from remit_relay.team.device_process import holder_of
 from remit_server.documents.shared import SharedDraft
 
 # A host checks for answers four times a second; if it is busy, nobody waits longer than this.
-HEARD_S = 2.0
+MOST_WAIT_S = 2.0
 _LOOK_S = 0.05
 
 
@@ -54,7 +54,7 @@ def answer(
     """
     with _opened(path, team_file, overrides) as file:
         name = repository.leave(file, RemoteCommand(run=draft.run, event=event, by=by))
-        until = time.monotonic() + HEARD_S
+        until = time.monotonic() + MOST_WAIT_S
         while (
             not draft.paused
             and holder_of(path.parent) is not None

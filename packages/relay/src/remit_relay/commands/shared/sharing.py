@@ -154,11 +154,11 @@ async def run_sharing(
 
     If another process runs the device, it shares them already: then show what it shares and who calls.
     """
-    told_to_end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop_signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def stop(signal: str) -> None:
-        if not told_to_end.done():
-            told_to_end.set_result(signal)
+        if not stop_signal.done():
+            stop_signal.set_result(signal)
 
     team = with_gateway(team)
     with using_device(team) as own:  # report what is missing before the hub is opened
@@ -173,7 +173,7 @@ async def run_sharing(
             if not is_here and not is_all:
                 raise _refused(client.process)
             following = asyncio.create_task(_follow(client, printer, to, names, is_here=is_here))
-            await asyncio.wait({following, told_to_end}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({following, stop_signal}, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
                 following.result()
             following.cancel()
@@ -225,7 +225,7 @@ def _tell(
         click.echo(f"{process.title} shares nothing.", err=True)
 
 
-def said_of(what: CallNews, name: str) -> str:
+def call_sentence(what: CallNews, name: str) -> str:
     """Return a sentence about a call or its outcome; *name* is the local name of the device."""
     who = f"{name} ({what.requester})" if what.requester else name
     match what.event:
@@ -264,7 +264,7 @@ class EventPrinter:
 
     def _show_call(self, news: CallNews) -> None:
         if self._to is None or not self._to.everything:
-            self._say(said_of(news, news.name))
+            self._say(call_sentence(news, news.name))
             return
         self._to.data.document(shown_as(SharedQuestion, news))
 

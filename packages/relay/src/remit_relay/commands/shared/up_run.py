@@ -20,11 +20,11 @@ from remit_server.server import freeze_loaded
 
 async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Data | None) -> int:
     """Run the team's device until it is stopped, and return the exit code."""
-    told_to_end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop_signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def stop(signal: str) -> None:
-        if not told_to_end.done():
-            told_to_end.set_result(signal)
+        if not stop_signal.done():
+            stop_signal.set_result(signal)
 
     with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
         async with AsyncExitStack() as stack:
@@ -34,7 +34,7 @@ async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Da
             logging = asyncio.create_task(_log_news(here))
             _announce(team, here, data)
             freeze_loaded()
-            await asyncio.wait({told_to_end, here.relay.ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stop_signal, here.relay.ended}, return_when=asyncio.FIRST_COMPLETED)
             logging.cancel()
             if here.relay.ended.done():
                 raise here.relay.ended.result()
