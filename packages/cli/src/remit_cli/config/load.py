@@ -115,10 +115,10 @@ def load_team(
     )
 
 
-def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
+def located(team: Team, remarks: Iterable[WrongPart]) -> list[Problem]:
     """Return remarks about a loaded team with their places in its file."""
     values, lines = parse_text(read_text(team.file), team.file)
-    return _Source(team.file.name, lines, {}).problems(values, list(said_of))
+    return _Source(team.file.name, lines, {}).problems(values, list(remarks))
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────

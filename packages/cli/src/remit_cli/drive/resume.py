@@ -187,7 +187,7 @@ class RecordFollower:
         self._seen = dict.fromkeys(trees, 0)
         self._fresh: set[str] = set()
         """Delegations with records since this process started to follow them."""
-        self._heard_at = dict.fromkeys(trees, 0.0)
+        self._last_record_s = dict.fromkeys(trees, 0.0)
         self._here: set[str] = set()
         """Runs of which this hub recorded something."""
         self._announced: set[str] = set()
@@ -232,15 +232,15 @@ class RecordFollower:
             self._here.add(record.run)
 
     async def _follow(self) -> None:
-        began, waiting_told = time.monotonic(), False
+        began, is_wait_announced = time.monotonic(), False
         while not self.stopped and (left := self._open()):
             for run in left:
                 self._look(run)
             self._announce()
             self._display.tick()
             elapsed = time.monotonic() - began
-            if self._patient and elapsed > AT_ONCE_S and not waiting_told and not self._here.issuperset(left):
-                waiting_told = True
+            if self._patient and elapsed > AT_ONCE_S and not is_wait_announced and not self._here.issuperset(left):
+                is_wait_announced = True
                 self._display.say(
                     f"Another process is executing the {named(left[0])}, or did so until a few seconds ago. "
                     "Waiting until it ends or can be resumed here. Ctrl-C to exit."
@@ -261,7 +261,7 @@ class RecordFollower:
             if show:
                 self._display.show(record, node)
                 self._fresh.add(node.path)
-                self._heard_at[run] = time.monotonic()
+                self._last_record_s[run] = time.monotonic()
 
     def _leave_to_others(self, elapsed: float) -> None:
         """Stop following the runs that only a person or another process can continue."""
@@ -269,7 +269,7 @@ class RecordFollower:
             tree = self.trees[run]
             unanswered = [] if self._at_terminal else list(_unanswered(tree))
             busy = any(node.state == "running" and path in self._fresh for path, node in tree.in_flight.items())
-            since = min(elapsed, time.monotonic() - self._heard_at[run])
+            since = min(elapsed, time.monotonic() - self._last_record_s[run])
             if unanswered and not busy and since > AT_ONCE_S and (run in self._here or elapsed > SETTLED_S):
                 self._waiting[run] = unanswered[0]
             elif run not in self._here and elapsed > SETTLED_S:

@@ -199,7 +199,7 @@ def carry_out(
         tell_files(ended.response.files, folder)
         if speakers is not None:
             # The reply command comes after the question.
-            _tell(_told_plainly(ended, named_team), dim=False)
+            _tell(_plain_summary(ended, named_team), dim=False)
         if stuck:
             running.leave(exit_code(ended.response))
         return exit_code(ended.response)
@@ -236,7 +236,7 @@ def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]
     yield f"→ remit runs show {short(response.run)}{same_team(named_team)}"
 
 
-def _told_plainly(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
+def _plain_summary(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
     """Yield the summary of a run in plain words, for the user who asked."""
     response = ended.response
     yield ""
