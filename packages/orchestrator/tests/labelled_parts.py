@@ -132,7 +132,7 @@ def _is_right(wanted: Sequence[str], pairs: Sequence[int | None], at: int, made:
     if bool(read["kind"]) != (part.condition is not None):
         return False
     if part.condition is not None:
-        words = f"{part.condition.clause} {part.condition.said}".casefold()
+        words = f"{part.condition.clause} {part.condition.wording}".casefold()
         if read["words"].casefold() not in words or part.condition.holds != (read["kind"] == "?"):
             return False
     if read["after"]:

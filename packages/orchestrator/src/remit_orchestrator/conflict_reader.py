@@ -226,7 +226,7 @@ class _Session:
             if not file.is_file():
                 raise team_invalid(f"{file} does not exist; an entailment model needs its tokenizer.json beside it")
         labels = labels or _labels_beside(model)
-        self._place, self._count = _contradiction_among(labels), len(labels)
+        self._contradiction, self._count = _contradiction_among(labels), len(labels)
         import numpy  # pyright: ignore
         import onnxruntime  # pyright: ignore
         import tokenizers  # pyright: ignore
@@ -269,7 +269,7 @@ class _Session:
                 f"{self._count} labels: (1, {self._count}) was expected. Take {_NEEDED}"
             )
         raised = self._numpy.exp(logits[0] - logits[0].max())
-        return float(raised[self._place] / raised.sum())
+        return float(raised[self._contradiction] / raised.sum())
 
 
 def _opened(runtime: Any, model: Path, optimised: bool) -> Any:

@@ -27,7 +27,7 @@ from remit_orchestrator.text.replies import inputs, wanted
 # The key under which the open question is stored in a conversation.
 _ASKED = "asked"
 # The key for the run that took the reply.
-_HEARD = "heard"
+_TAKEN = "heard"
 
 
 def without_options(text: str, given: Json, *, refused: bool = False) -> dict[str, Json]:
@@ -46,10 +46,10 @@ async def take_question(brief: Brief) -> dict[str, Any] | None:
 
     async def take() -> Json:
         kept, run = await brief.state(), brief.request.run
-        earlier, pending = kept.get(_HEARD), kept.get(_ASKED)
+        earlier, pending = kept.get(_TAKEN), kept.get(_ASKED)
         if earlier is not None and earlier["run"] == run:
             return earlier["question"]  # taken before a restart, which came before that was recorded
-        taken = {_ASKED: None, _HEARD: {"run": run, "question": pending}}
+        taken = {_ASKED: None, _TAKEN: {"run": run, "question": pending}}
         # Only one of two simultaneous replies is used: the other would execute the same request twice.
         return pending if pending is None or await _changed(brief, taken) else None
 
@@ -261,7 +261,7 @@ class FilledInputs(Struct, frozen=True):
             known = {}
         return cls(tuple(made), missing, offered, known, earlier)
 
-    def said_back(self, question: str) -> str:
+    def confirmation(self, question: str) -> str:
         """Return a question that confirms a request, with the values that it would be done with."""
         known: dict[str, Json] = {}
         for given in self.inputs:

@@ -410,7 +410,7 @@ class Orchestrator:
             return await self._ask(brief, question, lack | {"text": text, "offered": filled.offered})
         if confirm:
             agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.stated}
-            return await self._ask(brief, f"{filled.lead}{filled.said_back(confirm)}", agreed)
+            return await self._ask(brief, f"{filled.lead}{filled.confirmation(confirm)}", agreed)
         return await self._perform(brief, intents, text, filled, talk)
 
     async def _perform(

@@ -45,10 +45,12 @@ def spoken_plan(parts: Sequence[PlannedPart], labels: Mapping[str, Label]) -> st
         # Two parts for one capability are told apart by the user's own words.
         words = name if names.count(name) < 2 else f"{name} (“{each.text}”)".strip()
         condition = each.condition
-        if condition is not None and " " not in condition.said:
-            phrases.append(f"{condition.said[:1].lower()}{condition.said[1:]} {words}")
+        if condition is not None and " " not in condition.wording:
+            phrases.append(f"{condition.wording[:1].lower()}{condition.wording[1:]} {words}")
         elif condition is not None:
-            phrases.append(f"{'then, ' if place else ''}{condition.said[:1].lower()}{condition.said[1:]}, {words}")
+            phrases.append(
+                f"{'then, ' if place else ''}{condition.wording[:1].lower()}{condition.wording[1:]}, {words}"
+            )
         elif place and each.after:
             phrases.append(f"then {words}")
         else:
@@ -82,9 +84,9 @@ def ruled(part: PlannedPart, ruling: Ruling, *, done: bool, by_user: bool = Fals
 
 
 def _quoted(condition: Condition) -> str:
-    if condition.clause in condition.said or not condition.said:
-        return f"“{condition.said or condition.clause}”"
-    return f"“{condition.said}” (about “{condition.clause}”)"
+    if condition.clause in condition.wording or not condition.wording:
+        return f"“{condition.wording or condition.clause}”"
+    return f"“{condition.wording}” (about “{condition.clause}”)"
 
 
 def asking(parts: Sequence[PlannedPart], clause: str, because: str) -> str:
@@ -280,7 +282,7 @@ def part_metadata(at: int, parts: Sequence[PlannedPart], state: PlanState) -> di
         "text": part.text,
         "capability": None if part.intent is None else part.intent.code,
         "after": [each + 1 for each in part.after],
-        "condition": None if part.condition is None else part.condition.said or part.condition.clause,
+        "condition": None if part.condition is None else part.condition.wording or part.condition.clause,
         "settled": at in state.settled,
     }
 

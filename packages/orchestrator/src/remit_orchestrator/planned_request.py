@@ -316,7 +316,7 @@ class _Run:
         self._lines[at] = ruled(part, ruling, done=done, by_user=by_user)
         if done:
             return True
-        return StepOutcome(state="skipped", wanted=False, why=f"its condition does not hold: {condition.said}")
+        return StepOutcome(state="skipped", wanted=False, why=f"its condition does not hold: {condition.wording}")
 
     def _ruling(
         self, at: int, part: PlannedPart, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]

@@ -24,7 +24,7 @@ _MOST_TOKENS = 100_000
 
 _EVERYTHING = ContextFilter()
 _read_summary = msgspec.json.Decoder(Summary).decode
-_read_told = msgspec.json.Decoder(tuple[int, str]).decode
+_read_model_summary = msgspec.json.Decoder(tuple[int, str]).decode
 
 
 class Summaries:
@@ -64,7 +64,7 @@ class Summaries:
         key = f"told {session}"
         kept = await self._store.get(key)
         if kept is not None:
-            seq, text = _read_told(kept[1])
+            seq, text = _read_model_summary(kept[1])
             if seq == summary.seq:
                 return text
         messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)

@@ -186,9 +186,9 @@ class WorkflowExecution:
 
     def _say_begun(self, step: Step) -> None:
         """Report that a step begins, and what those who watch do not know of the plan yet."""
-        plan, self._unsaid = self._unsaid, _ALL_SAID
+        plan, self._unsaid = self._unsaid, _NOTHING_NEW
         self._brief.progress(
-            self._words.progress(step), partial=self._partial_answer, plan=None if plan == _ALL_SAID else plan
+            self._words.progress(step), partial=self._partial_answer, plan=None if plan == _NOTHING_NEW else plan
         )
 
     def _admitted(self, next_steps: NextSteps) -> NextSteps:
@@ -349,7 +349,7 @@ _NOTES_ALONE = ContextFilter(last_messages=0, known="all")
 # The last three requests and their answers: what goes further back is in the notes.
 _RECENT = ContextFilter(last_messages=6, known="all")
 _NOTHING = Handoff()
-_ALL_SAID = StepPlan()
+_NOTHING_NEW = StepPlan()
 
 
 def _has_part(response: Response) -> bool:

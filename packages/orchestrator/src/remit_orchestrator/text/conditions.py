@@ -209,7 +209,7 @@ def _compared(read: _Clause, statements: list[_Statement]) -> Ruling:
     same = [pair for pair in candidates if pair[1].kind == wanted.kind and _same_currency(pair[1], wanted)]
     # "More than 300 euros", and the result has bare numbers.
     same = same or [pair for pair in candidates if pair[1].kind == "number"]
-    about = [pair for pair in same if any(_is_said(word, pair[0]) for word in read.content)]
+    about = [pair for pair in same if any(_has_word(word, pair[0]) for word in read.content)]
     chosen = about or same
     verdicts = {_within(amount, wanted, read.bound) for _, amount in chosen}
     if None in verdicts or not verdicts:
@@ -261,7 +261,7 @@ def _within(amount: Amount, wanted: Amount, bound: re.Match[str]) -> bool | None
     return ends.pop() if len(ends) == 1 else None
 
 
-def _is_said(word: str, statement: _Statement) -> bool:
+def _has_word(word: str, statement: _Statement) -> bool:
     return any(same_meaning(word, each) for each in (*statement.words, *statement.name))
 
 
@@ -314,7 +314,7 @@ def _stated(read: _Clause, statements: list[_Statement], result: Json) -> Ruling
     if len({verdict for _, verdict in judged}) > 1:
         # The clause may say which of them it means.
         subject = read.content[:-1]
-        named = [pair for pair in judged if any(_is_said(other, pair[0]) for other in subject)]
+        named = [pair for pair in judged if any(_has_word(other, pair[0]) for other in subject)]
         judged = named or judged
     verdicts = {verdict for _, verdict in judged}
     because = cut(judged[0][0].quote, _QUOTED)

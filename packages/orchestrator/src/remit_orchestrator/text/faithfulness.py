@@ -368,7 +368,9 @@ class SourceStatements:
             tokens = set(segment.own)
             most = max((len(tokens & each) for each in token_sets), default=0)
             alone = [token for token in tokens if token[-1:].isalpha() and self._is_alone(token, segment)]
-            if 3 * most < len(tokens) or (alone and not any(_is_said(token, segment, sentences) for token in alone)):
+            if 3 * most < len(tokens) or (
+                alone and not any(_is_mentioned(token, segment, sentences) for token in alone)
+            ):
                 yield segment.source, segment.sentence.text
 
     def _is_alone(self, token: str, segment: Segment) -> bool:
@@ -381,7 +383,7 @@ class SourceStatements:
         )
 
 
-def _is_said(token: str, segment: Segment, sentences: Sequence[ReadSentence]) -> bool:
+def _is_mentioned(token: str, segment: Segment, sentences: Sequence[ReadSentence]) -> bool:
     """Return whether sentences speak of something, or of something with the same or the opposite meaning."""
     sides = segment.sides.get(token, frozenset())
     return any(
@@ -507,7 +509,7 @@ def left_out(text: str, blend: Blend) -> tuple[str, ...]:
     return tuple(
         component.title or f"Result {place}"
         for place, component in enumerate(blend.components, 1)
-        if echo or (component.name not in disputed and not _is_told(text, component))
+        if echo or (component.name not in disputed and not _is_covered(text, component))
     )
 
 
@@ -515,7 +517,7 @@ def _disputed(blend: Blend) -> set[str]:
     return {name for conflict in blend.conflicts for reported in conflict.values for name in reported.names}
 
 
-def _is_told(text: str, component: Component) -> bool:
+def _is_covered(text: str, component: Component) -> bool:
     source = "\n".join((laid_out(component.result), *restated(component.result)))
     if things := unfounded(source, ""):
         return len(unfounded(source, text)) < len(things)

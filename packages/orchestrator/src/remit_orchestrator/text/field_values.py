@@ -80,7 +80,7 @@ def numbers_for(text: str, fields: list[Field], taken: list[tuple[int, int]]) ->
     ]
     if len(places) > _MOST_NUMBERS:
         return
-    places = [place for place in places if not _is_told(place)]
+    places = [place for place in places if not _is_possession(place)]
     labelled = {field.name: [each for place in places if (each := _labelled(field, place))] for field in fields}
     named = {(start, end) for values in labelled.values() for _, _, start, end in values}
     free = [place for place in places if (place.start, place.end) not in named]
@@ -190,7 +190,7 @@ def _is_label(place: _Place) -> bool:
     return not asks
 
 
-def _is_told(place: _Place) -> bool:
+def _is_possession(place: _Place) -> bool:
     """Tell whether a clause tells what there is, not what is wanted: "my account has 1,200 euros"."""
     clause = _CLAUSE.split(place.before)[-1]
     return bool(_HAS.search(clause)) and not _WANTS.search(clause) and not _HAS_DONE.match(clause)
@@ -252,7 +252,7 @@ def texts_for(text: str, fields: list[Field], fits: Fits, *, reply: bool) -> Ite
         matches = [each for each in _candidates(text, field, fits) if each[1].strip()]
         if len({value for _, value, _, _ in matches}) == 1:
             yield matches[0]
-        elif not matches and reply and (stated := _said_to_be(text, field)) is not None:
+        elif not matches and reply and (stated := _stated_value(text, field)) is not None:
             yield stated
 
 
@@ -369,7 +369,7 @@ def _in_role(text: str, field: Field) -> Iterator[TextFound]:
                 yield _cut(field, text, match)
 
 
-def _said_to_be(text: str, field: Field) -> TextFound | None:
+def _stated_value(text: str, field: Field) -> TextFound | None:
     """Return what a reply says that the field is, in small letters as well: "the colour is dark blue"."""
     for label in field.labels:
         words = r"\s".join(map(re.escape, label.split()))
@@ -590,11 +590,11 @@ def _named_options(text: str, field: Field) -> list[FoundValue]:
 
 def _is_of_other(match: re.Match[str], text: str, field: Field) -> bool:
     """Tell whether an option is said of something else than the field: "the water is high" is no priority."""
-    subject = _SAID_OF.search(text, max(0, match.start("value") - _BEFORE), match.start("value"))
+    subject = _SUBJECT.search(text, max(0, match.start("value") - _BEFORE), match.start("value"))
     return subject is not None and subject[1].casefold() not in {*field.labels, "it", "that", "this", "es", "das"}
 
 
-_SAID_OF = re.compile(
+_SUBJECT = re.compile(
     r"\b(\w+)\s(?:is|are|looks|seems|becomes|ist|sind|wird)\s(?:too |very |zu |sehr )?$", re.IGNORECASE
 )
 

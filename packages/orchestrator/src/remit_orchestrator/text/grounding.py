@@ -203,7 +203,7 @@ class _SourceIndex:
         rest = " ".join(_without_things(line, self._note) for line in lines)
         read = [_bare(word).casefold() for word in _WORD.findall(rest)]
         # "Turbine: North" is a field, and the turbine called North.
-        self._read = _in_a_row(read) + _in_a_row([word for word in read if word != ":"])
+        self._word_runs = _in_a_row(read) + _in_a_row([word for word in read if word != ":"])
         words = [_bare(word) for word in _WORD.findall(whole)]
         # Index the parts of hyphenated words as well.
         words += [part for word in words if "-" in word for part in word.split("-")]
@@ -292,7 +292,7 @@ class _SourceIndex:
                     yield " ".join(name)
 
     def _has_in_a_row(self, words: Sequence[str]) -> bool:
-        return _in_a_row([word.casefold() for word in words]) in self._read or self.has_name(" ".join(words))
+        return _in_a_row([word.casefold() for word in words]) in self._word_runs or self.has_name(" ".join(words))
 
     def _knows(self, word: str) -> bool:
         if word.casefold() in self._words or word.casefold().removesuffix("s") in self._words:

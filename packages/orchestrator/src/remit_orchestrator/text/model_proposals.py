@@ -419,7 +419,7 @@ class _Check:
 
     # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _found(self, words: str) -> list[QuotedSpan]:
+    def _spans_of(self, words: str) -> list[QuotedSpan]:
         """Return where the words stand in the request; spaces and case do not count."""
         quoted = [re.escape(word) for word in words.strip(_AROUND).split()]
         if not quoted:
@@ -432,7 +432,7 @@ class _Check:
 
     def _free(self, words: str) -> QuotedSpan:
         """Return where the words of a part stand; no other part may have them."""
-        for span in self._found(words):
+        for span in self._spans_of(words):
             if not any(span.start < each.end and each.start < span.end for each in self._spans):
                 return span
         raise _Unfit(f"two parts have the words “{_short(words)}”")
@@ -456,13 +456,13 @@ class _Check:
             if known is not None:
                 raise _Unfit(f"the condition of “{_short(words)}” is missing")
             return None
-        span = self._found(part.condition.words)[0]
+        span = self._spans_of(part.condition.words)[0]
         self._covered.append(span)
         quoted = self._quoted(span)
         if known is None:
             opening = "if" if part.condition.holds else "unless"
             return Condition(quoted, part.condition.holds, f"{opening} {quoted}")
-        if not (_within(quoted, known.clause) or _within(quoted, known.said)) or known.holds != part.condition.holds:
+        if not (_within(quoted, known.clause) or _within(quoted, known.wording)) or known.holds != part.condition.holds:
             raise _Unfit(f"the condition of “{_short(words)}” is another one")
         return known
 

@@ -7,7 +7,7 @@ that the classifier decides whether it is one.
 
 import re
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from remit_orchestrator.text import request_clauses as opening
 from remit_orchestrator.text.request_clauses import (
@@ -38,7 +38,7 @@ class Condition(Struct, frozen=True):
     """What has to be found out: "it is positive"."""
     holds: bool = True
     """Whether the part is done if the clause holds, or if it does not."""
-    said: str = ""
+    wording: str = field(default="", name="said")
     """How the user said it: "if it is positive", "otherwise"."""
 
 
@@ -243,7 +243,7 @@ class _Reader:
     def _opposite_condition(self, wording: str) -> Condition | None:
         if self._last is None:
             before = next((each.text for each in reversed(self._parts) if each.sure), "")
-            return Condition("that works", holds=False, said=wording) if before else None
+            return Condition("that works", holds=False, wording=wording) if before else None
         return Condition(self._last.clause, not self._last.holds, wording)
 
     def _read_consequence(self, chunk: Chunk, marks: Marks, *, certain: bool = False) -> None:
@@ -259,7 +259,7 @@ class _Reader:
                 self._part(chunk, marks)
                 return
         if clause is not None and chunk.joint == "and" and not opens:
-            wording = f"{clause.said}{chunk.mark}{chunk.text}"
+            wording = f"{clause.wording}{chunk.mark}{chunk.text}"
             self._clause = Condition(f"{clause.clause}{chunk.mark}{chunk.text}", clause.holds, wording)
             return
         order, self._pending_order = marks.order or self._pending_order, ""
@@ -273,7 +273,7 @@ class _Reader:
 
     @staticmethod
     def _german(condition: Condition) -> bool:
-        return condition.said.split(" ", 1)[0].casefold() in {"falls", "wenn", "sofern", "sobald"}
+        return condition.wording.split(" ", 1)[0].casefold() in {"falls", "wenn", "sofern", "sobald"}
 
     def _finish_clause(self) -> None:
         """Give a condition that follows its main clause to the part before it."""
@@ -286,9 +286,9 @@ class _Reader:
             self._last = part.condition = clause
             self._check(clause, before=part)
         elif self._parts:
-            self._parts[-1].text += f" {clause.said}"
+            self._parts[-1].text += f" {clause.wording}"
         else:
-            self._add(_Draft(clause.said, sure=False))
+            self._add(_Draft(clause.wording, sure=False))
 
     def _check(self, condition: Condition, before: _Draft | None = None) -> None:
         """Add what finds out whether a condition holds, if it speaks of something else than the parts before."""
@@ -404,7 +404,7 @@ class _Reader:
         joint = chunk.mark
         if self._clause is not None:
             clause = self._clause
-            wording = f"{clause.said}{joint}{chunk.text}"
+            wording = f"{clause.wording}{joint}{chunk.text}"
             self._clause = Condition(f"{clause.clause}{joint}{chunk.text}", clause.holds, wording)
         elif self._parts:
             part = self._parts[-1]

@@ -290,13 +290,13 @@ class ReadSentence(Struct):
                 # "Anna has 3, Ben 5": what has a name of its own does not speak of the one before.
                 known = {token: at * (_BREAK if token in subjects else 1.0) for token, at in known.items()}
                 subjects.add(subject)
-            if segment.relative and (meant := _said_last(last)):
+            if segment.relative and (meant := _last_noun(last)):
                 known = {token: at * _BREAK for token, at in known.items()} | {meant: _MEANT}
             last = segment
             # "The dessert does not": what, was said before.
             share = 0.9 / weight if len(segment.own) < 2 and source else 1.0
             around = dict.fromkeys(context, 0.3) | {token: min(0.9, share * at) for token, at in known.items()}
-            apart = _told_apart(segment, self.segments, before)
+            apart = _labels_of_others(segment, self.segments, before)
             segment.inherited = {
                 token: at for token, at in around.items() if token not in segment.own and token not in apart
             }
@@ -321,13 +321,13 @@ def _leading_name(segment: Segment) -> str:
     return first if segment.has_subject and first in segment.names and segment.names[first] == "" else ""
 
 
-def _said_last(segment: Segment | None) -> str:
+def _last_noun(segment: Segment | None) -> str:
     """Return the last noun or name of a part of a sentence."""
     words = [token for token in segment.own if token[-1:].isalpha()] if segment else []
     return words[-1] if words else ""
 
 
-def _told_apart(segment: Segment, others: Iterable[Segment], before: ReadSentence | None) -> set[str]:
+def _labels_of_others(segment: Segment, others: Iterable[Segment], before: ReadSentence | None) -> set[str]:
     """Return the labels of other segments: they cannot be meant in a segment with a label of its own."""
     if not segment.labels:
         return set()

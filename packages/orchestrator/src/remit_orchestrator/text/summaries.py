@@ -20,7 +20,7 @@ _SENTENCE = 160
 _NOTE = 300
 _REPLY = 120
 # The middle of a longer text is a document; the request about it stands before or after.
-_HEARD = 8_000
+_READ_CHARS = 8_000
 # More decisions than this in one message are a document, not a conversation.
 _NOTES = 16
 
@@ -132,9 +132,9 @@ def _keep(kept: dict[str, None], items: Iterable[str], most: int) -> None:
 def _sentences_to_read(text: str) -> list[str]:
     """Return the sentences of a message; for a long one, those at its beginning and end."""
     text = spoken(text)
-    if len(text) > 2 * _HEARD:
+    if len(text) > 2 * _READ_CHARS:
         # Without the words that were cut in half.
-        text = f"{text[:_HEARD].rpartition(' ')[0]}\n{text[-_HEARD:].partition(' ')[2]}"
+        text = f"{text[:_READ_CHARS].rpartition(' ')[0]}\n{text[-_READ_CHARS:].partition(' ')[2]}"
     return list(sentences(text))
 
 

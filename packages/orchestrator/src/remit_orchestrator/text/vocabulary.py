@@ -238,12 +238,12 @@ CAUSE = pattern("marker.cause")
 
 _REASON_AFTER = re.compile(
     r"\b(?:because of|due to|owing to|thanks to|on account of|because|(?P<german>wegen|aufgrund|infolge|dank|weil))"
-    r"\s+(?P<said>[^,;.:()]{3,80})",
+    r"\s+(?P<phrase>[^,;.:()]{3,80})",
     re.IGNORECASE,
 )
 _REASON_IS = re.compile(
     r"\b(?:(?:cause|reason)s?|(?P<german>ursachen?|gründe?)) (?:is|are|was|were|ist|sind|war|waren)"
-    r"\s+(?P<said>(?:an?|the|ein\w*|der|die|das)\s[^,;.:()]{3,80})",
+    r"\s+(?P<phrase>(?:an?|the|ein\w*|der|die|das)\s[^,;.:()]{3,80})",
     re.IGNORECASE,
 )
 _NOUN = re.compile(r"\b[A-ZÄÖÜ]\w+")
@@ -254,7 +254,7 @@ def reason_given(text: str) -> str:
     match = _REASON_AFTER.search(text) or _REASON_IS.search(text)
     if match is None:
         return ""
-    return " ".join(_NOUN.findall(match["said"])) if match["german"] else match["said"]
+    return " ".join(_NOUN.findall(match["phrase"])) if match["german"] else match["phrase"]
 
 
 POSSIBLY = pattern("marker.possibly")

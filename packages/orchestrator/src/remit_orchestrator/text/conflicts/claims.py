@@ -22,14 +22,14 @@ from remit_orchestrator.text.conflicts.clauses import (
     WEEKDAY,
     Clause,
     action_of,
+    is_instruction,
     is_predicate,
-    is_told,
     kind_of,
     labels,
     small,
+    standard_words,
     state_of,
     tells_apart,
-    words_said,
 )
 from remit_orchestrator.text.conflicts.named_values import NamedValue, may_name_value, named_values
 from remit_orchestrator.text.figures import NAMES, Amount, Figure, Quantity, agree, distance, figures, figures_agree
@@ -138,7 +138,7 @@ class ClauseReading:
         """`than` after this word: what follows is not spoken of, but compared with."""
         verb = next((place for place, token in enumerate(tokens) if token in CLAUSE_VERBS), len(tokens))
         self._verb = verb if verb < len(tokens) else 0
-        if tokens[0] in IMPERATIVES and verb in (0, len(tokens)) and is_told(tokens):
+        if tokens[0] in IMPERATIVES and verb in (0, len(tokens)) and is_instruction(tokens):
             self.advice = 1
         for place, token in enumerate(tokens):
             role = ROLES.get(token)
@@ -331,14 +331,14 @@ _WORD = re.compile(r"[a-zäöüß]++(?:['-][a-zäöüß]++)*+")
 
 
 _TELLING = NAMES | AXES.keys() | NEGATIONS | ADVICE.keys() | ALL_OF | IMPERATIVES | {"only"}
-_PHRASES_SAID = re.compile(rf"\b(?:{'|'.join(' '.join(words) for words in PHRASES)})\b", re.IGNORECASE)
+_PHRASE = re.compile(rf"\b(?:{'|'.join(' '.join(words) for words in PHRASES)})\b", re.IGNORECASE)
 _FREE = re.compile(r"[a-zäöüß]{4}-?fr(?:ee|ei)", re.IGNORECASE)
 
 
 def is_telling(clause: Clause) -> bool:
     """Return whether a clause has a figure, names a value, or says something that has an opposite; many do not."""
     text = clause.text
-    if DIGIT.search(text) or may_name_value(text) or _PHRASES_SAID.search(text) or _FREE.search(text):
+    if DIGIT.search(text) or may_name_value(text) or _PHRASE.search(text) or _FREE.search(text):
         return True
     plain = text.isascii() and text.replace(" ", "").isalpha()
     words = text.lower().split() if plain else _WORD.findall(small(text))
@@ -379,7 +379,7 @@ def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     """Return the claims of a clause, and the whole clause if it denies nothing."""
     text = _CAUSE.split(clause.text, 1)[0]
     numbers = figures(text)[:_FIGURES]
-    tokens = words_said(text, numbers)
+    tokens = standard_words(text, numbers)
     in_names = labels(text, tokens, numbers) if numbers else NO_LABELS
     values = [] if numbers and any(isinstance(each.quantity, Amount) for each in numbers) else named_values(text)
     if not tokens:
@@ -471,11 +471,11 @@ def _figure_claims(
     subject: Subject, stated: list[ClauseFigure], senses: dict[str, int], about: tuple[tuple[str, str], ...]
 ) -> Iterator[Claim]:
     words = subject.words.union(senses) if senses else subject.words
-    senses_said = frozenset(senses.items())
+    sense_items = frozenset(senses.items())
     if len(stated) == 1:
         only = stated[0]
         figure_subject = subject if words is subject.words else replace(subject, words=words)
-        yield Claim(figure_subject, only.figure, frozenset(only.nouns), only.lead, senses_said, "", 0, only.text, about)
+        yield Claim(figure_subject, only.figure, frozenset(only.nouns), only.lead, sense_items, "", 0, only.text, about)
         return
     moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
     # On 4 March sales were 500: the day is not the claim.
@@ -487,7 +487,7 @@ def _figure_claims(
         nouns = each.nouns
         if not (aside and not isinstance(each.figure.quantity, Amount)):
             named = tuple(pair for pair in about if pair[0] not in counted or pair[0] in nouns) if counted else about
-            yield Claim(figure_subject, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
+            yield Claim(figure_subject, each.figure, frozenset(nouns), each.lead, sense_items, "", 0, each.text, named)
 
 
 def _head(tokens: Sequence[str]) -> str:

@@ -173,7 +173,7 @@ class Prose:
         self.clauses: list[OwnedClause] = []
         """In the order in which they were first said."""
         self._owned: dict[Clause, OwnedClause] = {}
-        self._read: dict[frozenset[str], dict[str, list[OwnedClause]]] = {}
+        self._clauses_below: dict[frozenset[str], dict[str, list[OwnedClause]]] = {}
         """Sentences already read, by the heading above them; sources that agree share many."""
 
     def add(self, text: str, owners: int, most: int) -> int:
@@ -183,11 +183,11 @@ class Prose:
         """
         left = most
         context = NO_WORDS
-        read = self._read.setdefault(context, {})
+        read = self._clauses_below.setdefault(context, {})
         for line in text.replace(FIGURE, " ").splitlines():
             if _HEADING.match(line) and not DIGIT.search(line):
                 context = frozenset(root for root, _ in content(line))
-                read = self._read.setdefault(context, {})
+                read = self._clauses_below.setdefault(context, {})
                 continue
             # Each sentence except the last is followed by the mark that ends it.
             pieces = _END.split(line)
@@ -274,7 +274,7 @@ def content(text: str, weak: frozenset[str] = WEAK) -> Iterator[tuple[str, str]]
     return ((stem(word), word) for word in TOKEN.findall(text.lower()) if word not in weak and word not in PUNCTUATION)
 
 
-def words_said(text: str, figures: Sequence[Figure]) -> list[str]:
+def standard_words(text: str, figures: Sequence[Figure]) -> list[str]:
     """Return the words of a clause in the form in which they are compared.
 
     They are in small letters. `FIGURE` stands for each figure, a phrase is one word (`went up` is `rose`), and German
@@ -432,7 +432,7 @@ def tells_apart(words: Sequence[str], place: int, verb: int, figured: bool) -> b
     return place < verb and (token in DEGREES or verb < len(words)) and token not in _MUCH
 
 
-def is_told(words: Sequence[str]) -> bool:
+def is_instruction(words: Sequence[str]) -> bool:
     """Say whether a clause that begins with a verb tells somebody what to do: "take the ridge", not "order 4411"."""
     return len(words) > 1 and words[1] != ":" and (words[1] in _BEFORE_NOUNS or words[1] in ROLES or words[1].isalpha())
 

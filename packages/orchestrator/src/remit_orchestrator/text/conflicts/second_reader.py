@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.words.components import Component, Conflict, laid_out, short_value
-from remit_orchestrator.text.conflicts.clauses import FIGURE, content, labels, words_said
+from remit_orchestrator.text.conflicts.clauses import FIGURE, content, labels, standard_words
 from remit_orchestrator.text.conflicts.search import Dispute, conflict_of
 from remit_orchestrator.text.figures import figures
 from remit_orchestrator.text.sentences import is_question, sentences
@@ -211,7 +211,7 @@ def _statements(number: int, component: Component) -> Iterator[ResultSentence]:
 
 def _labels(sentence: str) -> frozenset[tuple[str, str]]:
     text_figures = figures(sentence)
-    words = words_said(sentence, text_figures)
+    words = standard_words(sentence, text_figures)
     numbers = iter(text_figures)
     named: set[tuple[str, str]] = set()
     places = labels(sentence, words, text_figures)
