@@ -99,13 +99,13 @@ class Reserve:
         if self._concludes:
             self._brief.keep_back(self._needed)
 
-    def found(self, tool: str, text: str) -> None:
+    def note_result(self, tool: str, text: str) -> None:
         """Remember the result of a tool: if the turn is cut off, it is the answer so far."""
         if text and not text.startswith("Error "):
             self._findings.append((tool, text))
             self._brief.progress("", partial=self._so_far)
 
-    def said(self, text: str) -> None:
+    def note_text(self, text: str) -> None:
         """Remember a piece of text that the model has streamed."""
         self._streamed.append(text)
 

@@ -196,7 +196,7 @@ class ModelTurn:
             self._stream(held)
 
     def _stream(self, text: str) -> None:
-        self._reserve.said(text)
+        self._reserve.note_text(text)
         self._brief.say(text)
 
     async def _fitting(self, context: RunContext[object], output: Json) -> Json:
@@ -216,7 +216,7 @@ def _tool(offer: ToolOffer, reserve: Reserve) -> Tool[object]:
     async def call(**arguments: Json) -> str:
         reserve.begin_tool()
         text = await offer.call(arguments)
-        reserve.found(offer.name, text)
+        reserve.note_result(offer.name, text)
         return text
 
     tool: Tool[object] = Tool.from_schema(call, offer.name, offer.description, offer.schema)

@@ -211,7 +211,7 @@ class Bounds:
         with self.stopping():
             self._reserve.begin_tool()
             text = await self.offers[tool].call(arguments)
-        self._reserve.found(tool, text)
+        self._reserve.note_result(tool, text)
         return text
 
     async def use_own(
@@ -265,7 +265,7 @@ class Bounds:
             return error_text(error.fault)
         if is_found:
             with self.stopping():
-                self._reserve.found(tool, text_of(clean))
+                self._reserve.note_result(tool, text_of(clean))
         return result if clean == readable else clean
 
     def question_about(self, tool: str, reason: object = None) -> str:
@@ -378,7 +378,7 @@ class Bounds:
     def say(self, text: str) -> None:
         """Stream a text to the listeners."""
         self._streamed.append(str(text))
-        self._reserve.said(str(text))
+        self._reserve.note_text(str(text))
         with self.stopping():
             self.brief.say(str(text))  # a framework may have its own string type
 

@@ -178,7 +178,7 @@ class Graph:
         return state["messages"][-1].text if structured is None else structured
 
 
-def _read(answer: str) -> object:
+def _parse_answer(answer: str) -> object:
     """Return what a person wrote for an interrupt: an object or a list if it is JSON, else the text."""
     if answer.startswith(("{", "[")):
         with suppress(ValueError):
@@ -338,7 +338,7 @@ class BoundsCallback(callbacks.BaseCallbackHandler):
         question = value if isinstance(value, str) else text_of(value)
         if not isinstance(schema, dict):
             filled = await self.bounds.brief.fill(question, _ANSWER)
-            return False if filled is None else _read(str(filled.get("answer") or "")) or True
+            return False if filled is None else _parse_answer(str(filled.get("answer") or "")) or True
         wanted = cast("Schema", schema)
         is_object = wanted.get("type") == "object"
         form = wanted if is_object else {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}

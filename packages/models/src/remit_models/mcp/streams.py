@@ -35,7 +35,7 @@ UNREADABLE = -32_099
 
 _ID = re.compile(rb'\A\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\b')
 # The only notifications that matter here.
-_HEARD = frozenset(
+_NOTIFICATIONS = frozenset(
     {"notifications/progress", "notifications/tools/list_changed", "notifications/subscriptions/acknowledged"}
 )
 
@@ -101,7 +101,7 @@ class Pipes:
                             return
                         continue
                     garbage = 0
-                    if isinstance(message, types.JSONRPCNotification) and message.method not in _HEARD:
+                    if isinstance(message, types.JSONRPCNotification) and message.method not in _NOTIFICATIONS:
                         continue
                     try:
                         await into.send(SessionMessage(message))
