@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from remit import Answer, Artifact, Brief, Capability, Code, Decision, Handoff, Hub, Question, Response, Source, Status
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Guard
+from remit.ports import Approver
 from remit.protocol.errors import RemitError, fault
 from remit.protocol.records import ToolUse
 from remit_cli import Rule, guard_of
@@ -35,10 +36,37 @@ from remit_testing.agents import (
     AgentConformance,
     Behaviour,
 )
+from remit_testing.memory import MemoryStore
 
 ASKS_HELPER = {"agent_name": HELPER, "task": ERRAND}
 
 GIVEN = Source(owner_scope="public", source_id="handbook", relevance=0.9)
+
+
+async def ask(
+    agent: object,
+    text: str = "Make tea",
+    guards: Sequence[Guard] = (),
+    approver: Approver | None = None,
+    **options: Any,
+) -> Response:
+    """Ask an agent of a framework, which may call a helper."""
+    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
+
+    @hub.agent(HELPER)
+    async def helper(brief: Any) -> str:
+        return HELPED
+
+    hub.add("tea", agent, may_call=[HELPER])
+    async with hub:
+        return await hub.ask("tea", text, user="u-1", **options)
+
+
+def refused(response: Response) -> str:
+    """Return why a tool was refused."""
+    assert response.fault is not None
+    assert response.fault.code is Code.TOOL_NOT_ALLOWED
+    return response.fault.message
 
 
 class Thing(BaseModel):

@@ -25,11 +25,9 @@ from agent_framework import (
 from agent_framework import tool as af_tool
 from pydantic import BaseModel
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Decision, Hub, Question, Response
-from remit.ports import Approver
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, ask, say, use_once
+from remit import Code, Decision, Question
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
-from remit_testing.memory import MemoryStore
 
 NUMBERS = itertools.count()
 
@@ -103,18 +101,6 @@ class TestAgentFramework(FrameworkConformance):
 
     def state_of(self, agent: Any) -> object:
         return dict(agent.default_options), list(agent.context_providers), agent.middleware
-
-
-async def ask(agent: object, approver: Approver | None = None, **options: Any) -> Response:
-    hub = Hub(store=MemoryStore(), approver=approver)
-
-    @hub.agent(HELPER)
-    async def helper(brief: Any) -> str:
-        return HELPED
-
-    hub.add("tea", agent, may_call=[HELPER])
-    async with hub:
-        return await hub.ask("tea", "Make tea", user="u-1", **options)
 
 
 class Cups(BaseModel):

@@ -17,8 +17,8 @@ from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
-from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response, Status
+from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, ask, refused, say, use_once
+from remit import Code, Hub, Status
 from remit.protocol.records import Delta
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
@@ -96,24 +96,6 @@ class TestAutoGen(FrameworkConformance):
             list(agent._model_context._messages),
             list(agent._system_messages),
         )
-
-
-async def ask(agent: object, **options: Any) -> Response:
-    hub = Hub(store=MemoryStore())
-
-    @hub.agent(HELPER)
-    async def helper(brief: Any) -> str:
-        return HELPED
-
-    hub.add("tea", agent, may_call=[HELPER])
-    async with hub:
-        return await hub.ask("tea", "Make tea", user="u-1", **options)
-
-
-def refused(response: Response) -> str:
-    assert response.fault is not None
-    assert response.fault.code is Code.TOOL_NOT_ALLOWED
-    return response.fault.message
 
 
 class Cups(BaseModel):

@@ -17,11 +17,10 @@ with warnings.catch_warnings():
     from crewai.telemetry import Telemetry
     from crewai.tools import tool
 
-from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, ask, say, use_once
 from remit import Code, Decision, Hub, Question, Response, Status
-from remit.ports import Approver
 from remit.protocol.records import Delta
-from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
+from remit_testing.agents import COMPLETION, HELPER, PROMPT
 from remit_testing.memory import MemoryStore
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # and of much else that it does itself
@@ -112,18 +111,6 @@ class TestAgentsAlone(TestCrews):
 
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), agent.llm, agent.verbose
-
-
-async def ask(agent: object, text: str = "Make tea", approver: Approver | None = None, **options: Any) -> Response:
-    hub = Hub(store=MemoryStore(), approver=approver)
-
-    @hub.agent(HELPER)
-    async def helper(brief: Any) -> str:
-        return HELPED
-
-    hub.add("tea", agent, may_call=[HELPER])
-    async with hub:
-        return await hub.ask("tea", text, user="u-1", **options)
 
 
 async def echo(given: Seen) -> Say:

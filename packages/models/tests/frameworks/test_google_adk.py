@@ -14,9 +14,8 @@ from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 from pydantic import BaseModel
 
-from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Decision, Hub, Question, Response, Status
-from remit.policy.verdict import Guard
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, ask, refused, say, use_once
+from remit import Code, Decision, Hub, Question, Status
 from remit.ports import Approver
 from remit_cli import Rule, guard_of
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
@@ -84,26 +83,6 @@ class TestAgentDevelopmentKit(FrameworkConformance):
 
 def made(name: str, script: Script, **options: Any) -> LlmAgent:
     return LlmAgent(name=name, model=FollowsScript(script=script), **options)
-
-
-async def ask(
-    agent: object, guards: Sequence[Guard] = (), approver: Approver | None = None, **options: Any
-) -> Response:
-    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
-
-    @hub.agent(HELPER)
-    async def helper(brief: Any) -> str:
-        return HELPED
-
-    hub.add("tea", agent, may_call=[HELPER])
-    async with hub:
-        return await hub.ask("tea", "Make tea", user="u-1", **options)
-
-
-def refused(response: Response) -> str:
-    assert response.fault is not None
-    assert response.fault.code is Code.TOOL_NOT_ALLOWED
-    return response.fault.message
 
 
 class Cups(BaseModel):

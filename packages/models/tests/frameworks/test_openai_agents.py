@@ -29,9 +29,8 @@ from openai.types.responses.response_function_shell_tool_call import Action
 from openai.types.responses.response_output_item import McpApprovalRequest
 from pydantic import BaseModel
 
-from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Decision, Hub, Question, Response
-from remit.policy.verdict import Guard
+from frameworks.suite import NO, YES, FrameworkConformance, Say, Script, Seen, Use, ask, say, use_once
+from remit import Code, Decision, Hub, Question
 from remit.ports import Approver
 from remit_cli import Rule, guard_of
 from remit_testing.agents import COMPLETION, HELPED, HELPER, PROMPT
@@ -107,20 +106,6 @@ class TestOpenAIAgents(FrameworkConformance):
 
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.handoffs), agent.model, agent.instructions, agent.hooks
-
-
-async def ask(
-    agent: object, guards: Sequence[Guard] = (), approver: Approver | None = None, **options: Any
-) -> Response:
-    hub = Hub(store=MemoryStore(), guards=guards, approver=approver)
-
-    @hub.agent(HELPER)
-    async def helper(brief: Any) -> str:
-        return HELPED
-
-    hub.add("tea", agent, may_call=[HELPER])
-    async with hub:
-        return await hub.ask("tea", "Make tea", user="u-1", **options)
 
 
 class Cups(BaseModel):
