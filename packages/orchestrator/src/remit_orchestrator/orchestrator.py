@@ -322,7 +322,7 @@ class Orchestrator:
         """Continue a plan with the reply to the question about it; ask again if the reply says nothing about it."""
         state, talk = read_state(pending), await self._conversations.of(brief)
         state = replace(state, given=merged_input(state.given, brief.request.input))
-        about = state.asked
+        about = state.topic
         codes = [each.intent.code for each in state.plan.parts if each.intent is not None]
         expected = self._wanted(codes, about.get("names", ()))
         refused = _NO.fullmatch(message[:_LONGEST_REPLY]) is not None
@@ -351,7 +351,7 @@ class Orchestrator:
             pending = kept(waiting, answer.result)
             await keep_question(brief, pending)
             return replace(
-                answer, metadata=answer.metadata | {"asked": list(waiting.asked), "planned_by": waiting.plan.by}
+                answer, metadata=answer.metadata | {"asked": list(waiting.topic), "planned_by": waiting.plan.by}
             )
         if "conflicts" in answer.metadata and (disputes := disputes_of(answer)):
             await keep_question(brief, {"disputes": disputes})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from remit.ports.brief import Brief
@@ -197,7 +197,7 @@ class PlanState(Struct, frozen=True, kw_only=True):
     decided: dict[str, bool] = {}
     """The conditions that the user decided."""
     agreed: bool = False
-    asked: dict[str, Json] = {}
+    topic: dict[str, Json] = field(default_factory=dict[str, Json], name="asked")
     """What the open question is about."""
 
 
@@ -247,7 +247,7 @@ def with_intent(state: PlanState, at: int, intent: DetectedIntent | None) -> Pla
     """Return a state in which the user has said what a part asks for, or that it is to be left out."""
     parts = list(state.plan.parts)
     parts[at] = replace(parts[at], intent=intent, options=(), how="left" if intent is None else "act")
-    return replace(state, plan=replace(state.plan, parts=tuple(parts)), asked={})
+    return replace(state, plan=replace(state.plan, parts=tuple(parts)), topic={})
 
 
 def fields_of(result: Json, names: Sequence[str]) -> dict[str, Json]:

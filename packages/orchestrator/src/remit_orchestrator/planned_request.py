@@ -54,7 +54,7 @@ def with_reply(
 
     *refused*: the reply is a no. *expected* are the fields that the question asked for, *today* the day of the reply.
     """
-    topic = state.asked
+    topic = state.topic
     match topic["kind"]:
         case "choose":
             return _chosen(state, int(topic["place"]), reply, refused=refused)
@@ -70,7 +70,7 @@ def with_reply(
             meant = chosen(reply, [""])
             if meant is None:
                 return None
-            agreed = replace(state, agreed=True, asked={})
+            agreed = replace(state, agreed=True, topic={})
             return with_words(agreed, reply) if meant.more else agreed
 
 
@@ -85,14 +85,14 @@ def _chosen(state: PlanState, at: int, reply: str, *, refused: bool) -> PlanStat
 def _filled(state: PlanState, values: dict[str, Json], *, agreed: bool) -> PlanState:
     given: Json = state.given
     before = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
-    return replace(state, given={**before, **values}, agreed=state.agreed or agreed, asked={})
+    return replace(state, given={**before, **values}, agreed=state.agreed or agreed, topic={})
 
 
 def _decided(state: PlanState, clause: str, reply: str, *, refused: bool) -> PlanState | None:
     meant = chosen(reply, [""])
     # "It is negative" decides it as a result would.
     holds = False if refused else True if meant is not None else rule(clause, reply, clause).holds
-    return None if holds is None else replace(state, decided={**state.decided, clause: holds}, asked={})
+    return None if holds is None else replace(state, decided={**state.decided, clause: holds}, topic={})
 
 
 def with_words(state: PlanState, words: str) -> PlanState:
@@ -103,9 +103,9 @@ def with_words(state: PlanState, words: str) -> PlanState:
 
 def is_option(state: PlanState, code: str) -> bool:
     """Return whether the user was asked to choose what a part means, and this is one of the options."""
-    if state.asked["kind"] != "choose":
+    if state.topic["kind"] != "choose":
         return False
-    options = state.plan.parts[cast("int", state.asked["place"])].options
+    options = state.plan.parts[cast("int", state.topic["place"])].options
     return code in {each.intent.code for each in options}
 
 
@@ -120,7 +120,7 @@ async def advance(
     parts = state.plan.parts
     unclear = next((at for at in open_parts(state) if parts[at].how == "ask"), None)
     if unclear is not None:
-        return _choice(parts[unclear]), replace(state, asked={"kind": "choose", "place": unclear})
+        return _choice(parts[unclear]), replace(state, topic={"kind": "choose", "place": unclear})
     labels = {code: label for code, (label, _) in offered.items()}
     plan_text = spoken_plan([parts[at] for at in in_order(parts) if at in open_parts(state)], labels)
     cannot = [not_done(each) for each in parts if each.how == "cannot"]
@@ -134,11 +134,11 @@ async def advance(
         purpose = f"{plan_text}? " if confirms else proposed
         question = "\n".join((*cannot, f"{_spaced(lead)}{purpose}{question_for(missing, known)}"))
         topic: dict[str, Json] = {"kind": "fields", "names": list(missing), "agrees": confirms, "offered": known}
-        return _asking(settings.words().clean_question(question)), replace(state, asked=topic)
+        return _asking(settings.words().clean_question(question)), replace(state, topic=topic)
     if not state.agreed and any(parts[at].how == "confirm" for at in open_parts(state)):
         await talk.keep(brief)
         question = " ".join((*cannot, f"{_spaced(lead)}{PHRASES.confirm.replace('{options}', plan_text)}"))
-        return _asking(question), replace(state, asked={"kind": "confirm"})
+        return _asking(question), replace(state, topic={"kind": "confirm"})
     answer, waiting = await _Run(settings, brief, state, offered, talk, filled).answer()
     before = "\n\n".join(each for each in (lead, "" if state.agreed else proposed.strip()) if each)
     return (replace(answer, result=f"{before}\n\n{answer.result}") if before else answer), waiting
@@ -226,7 +226,7 @@ class _Run:
             requires_followup=answer.requires_followup or bool(question),
             metadata=metadata,
         )
-        return whole, replace(state, asked=topic) if question else None
+        return whole, replace(state, topic=topic) if question else None
 
     def _question(self) -> tuple[str, dict[str, Json]]:
         """Return the question about the first part that is held, and what it is about."""

@@ -116,10 +116,10 @@ class ApprovalEndpoints:
         id, sender = call.named("id"), call.sender
         if not await _Reader(self, sender, call.others).may_read(_run_of(id)):
             raise _unknown(id, sender)
-        asked = await call.body(RevealAsked)
+        body = await call.body(RevealAsked)
         if await self._pending(id) is None:
             raise await self._conflict(id, sender)
-        question = await self._hub.reveal(id, by=_person(asked.by, sender))
+        question = await self._hub.reveal(id, by=_person(body.by, sender))
         return RevealedQuestion(id=id, view=view_of(question))
 
     @answers(ANSWER)

@@ -177,9 +177,9 @@ class AgentUnderTest:
         self, url: str, body: Content | None = None, headers: dict[str, str] | None = None
     ) -> tuple[bool, int, Content]:
         data = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(url, data=data, headers={**self._headers, **(headers or {})})
+        request = urllib.request.Request(url, data=data, headers={**self._headers, **(headers or {})})
         try:
-            with urllib.request.urlopen(asked, timeout=PATIENCE_S) as reply:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
                 status, named, raw = reply.status, reply.headers.get("A2A-Extensions", ""), reply.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -205,8 +205,8 @@ def _state(task: Content) -> str:
 def _outcome(task: Content) -> Content:
     """Return the content of the extension: at an artifact, or at the status message."""
     holders = [*_list(task.get("artifacts")), _object(task.get("status")).get("message")]
-    found = (_object(_object(_object(each).get("metadata")).get(EXTENSION)) for each in holders)
-    return next((each for each in found if each), Content())
+    contents = (_object(_object(_object(each).get("metadata")).get(EXTENSION)) for each in holders)
+    return next((each for each in contents if each), Content())
 
 
 def _object(value: object) -> Content:
@@ -235,10 +235,10 @@ class CalledAgent:
                 self._reply(_card(f"http://{self.headers['Host']}"))
 
             def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                message = asked["params"]["message"]
+                call = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                message = call["params"]["message"]
                 calls.append(({name.lower(): value for name, value in self.headers.items()}, message))
-                self._reply({"jsonrpc": "2.0", "id": asked["id"], "result": {"task": _answer(message)}})
+                self._reply({"jsonrpc": "2.0", "id": call["id"], "result": {"task": _answer(message)}})
 
             def _reply(self, value: Content) -> None:
                 body = json.dumps(value).encode()
@@ -318,41 +318,41 @@ class Checks:
 
     def _as_server(self) -> Iterator[CheckedRule]:
         entry = self._agent.entry
-        yield _found("card", entry is not None, "`capabilities.extensions` lacks it")
+        yield _checked("card", entry is not None, "`capabilities.extensions` lacks it")
         reply = self._ask(self._task)
-        yield _found("answers", reply.done, reply)
-        yield _found("echo", reply.active, "its headers lack it")
+        yield _checked("answers", reply.done, reply)
+        yield _checked("echo", reply.active, "its headers lack it")
         plain = self._agent.ask(self._task, self._base, active=False)
-        yield _found("inactive", not plain.active and not plain.outcome, "its reply has it")
+        yield _checked("inactive", not plain.active and not plain.outcome, "its reply has it")
         counts = [reply.usage.get(each) for each in ("prompt", "completion")]
-        yield _found("usage", all(isinstance(each, str) and each.isdecimal() for each in counts), f"it has {counts}")
+        yield _checked("usage", all(isinstance(each, str) and each.isdecimal() for each in counts), f"it has {counts}")
         yield from self._of_fields()
         yield from self._of_limits(reply)
 
     def _of_fields(self) -> Iterator[CheckedRule]:
         unknown = self._ask(self._task, ofALaterVersion={"a": [1]})
-        yield _found("unknown", unknown.done, unknown)
+        yield _checked("unknown", unknown.done, unknown)
         numbers = self._ask(self._task, tokens=20_000, depth=1)
-        yield _found("numbers", numbers.done, numbers)
+        yield _checked("numbers", numbers.done, numbers)
         invalid = [self._ask(self._task, tokens=wrong) for wrong in ("-1", "many", 0.5)]
         accepted = [each for each in invalid if not (each.error and each.refused)]
-        yield _found("invalid", not accepted, accepted[0] if accepted else "")
+        yield _checked("invalid", not accepted, accepted[0] if accepted else "")
 
     def _of_limits(self, usual: Reply) -> Iterator[CheckedRule]:
         large = self._ask(f"{self._task} {'and again ' * 500}", tokens="1")
-        yield _found("tokens", large.refused, large)
+        yield _checked("tokens", large.refused, large)
         if _amount(usual.usage, "cost"):
             free = self._ask(self._task, cost="0")
-            yield _found("money", free.refused, free)
+            yield _checked("money", free.refused, free)
         else:
             yield CheckedRule("money", "not checked", "its usage has no cost")
         deep = self._ask(self._task, depth="5", maxDepth="4")
-        yield _found("depth", deep.refused, deep)
+        yield _checked("depth", deep.refused, deep)
         if not self._slow:
             yield CheckedRule("time", "not checked", "needs a text on which it works for a minute: --slow TEXT")
             return
         late = self._ask(self._slow, timeMs="500")
-        yield _found("time", late.refused and late.took_s < 0.5 + SLACK_S, late)
+        yield _checked("time", late.refused and late.took_s < 0.5 + SLACK_S, late)
 
     # ── as a client ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -367,12 +367,12 @@ class Checks:
             return
         headers, message = called.calls[0]
         got = _object(_object(message.get("metadata")).get(EXTENSION))
-        yield _found("activates", EXTENSION in headers.get("a2a-extensions", "") and bool(got), "it has none")
+        yield _checked("activates", EXTENSION in headers.get("a2a-extensions", "") and bool(got), "it has none")
         yield from _narrowed(sent, got)
         traced = headers.get("traceparent", "")
-        yield _found("trace", traced.split("-")[1:2] == trace.split("-")[1:2], f"{traced or 'none'} of {trace}")
+        yield _checked("trace", traced.split("-")[1:2] == trace.split("-")[1:2], f"{traced or 'none'} of {trace}")
         spent, below = ([int(each.get(name, 0)) for name in SPENT] for each in (_amounts(reply.usage), SPENT))
-        yield _found("counts", all(own >= other for own, other in zip(spent, below, strict=True)), f"it has {spent}")
+        yield _checked("counts", all(own >= other for own, other in zip(spent, below, strict=True)), f"it has {spent}")
         yield from self._of_refusals(called, got)
 
     def _of_refusals(self, called: CalledAgent, got: Content) -> Iterator[CheckedRule]:
@@ -384,20 +384,20 @@ class Checks:
         for rule, changes in around.items():
             before = len(called.calls)
             reply = self._ask(self._calls, **changes)
-            asked = len(called.calls) - before
-            yield _found(rule, not asked, f"it called the agent of this kit {asked} times, and {reply}")
+            sent = len(called.calls) - before
+            yield _checked(rule, not sent, f"it called the agent of this kit {sent} times, and {reply}")
         yield self._of_conditions(called)
         before = len(called.calls)
         reply = self._ask(self._calls, chain=got.get("chain") or [], depth=got.get("depth") or "2")
-        asked = len(called.calls) - before
-        yield _found("loop", not asked and reply.refused, f"it called the agent of this kit {asked} times, and {reply}")
+        sent = len(called.calls) - before
+        yield _checked("loop", not sent and reply.refused, f"it called the agent of this kit {sent} times, and {reply}")
 
     def _of_conditions(self, called: CalledAgent) -> CheckedRule:
         before, terms = len(called.calls), {"amount": "<= 100"}
         self._ask(self._calls, tools={"look": terms})
         sent = [_object(_object(message.get("metadata")).get(EXTENSION)) for _, message in called.calls[before:]]
         passed: list[object] = [each.get("tools") for each in sent]
-        return _found("conditions", all(_keeps(each, terms) for each in passed), f"its callee got {passed}")
+        return _checked("conditions", all(_keeps(each, terms) for each in passed), f"its callee got {passed}")
 
 
 def _keeps(tools: object, terms: Content) -> bool:
@@ -410,22 +410,22 @@ def _keeps(tools: object, terms: Content) -> bool:
 
 def _narrowed(sent: Content, got: Content) -> Iterator[CheckedRule]:
     """Yield whether the content that a callee got allows nothing more than that of its caller."""
-    yield _found("user", got.get("user") == sent["user"], f"{got.get('user')} for {sent['user']}")
+    yield _checked("user", got.get("user") == sent["user"], f"{got.get('user')} for {sent['user']}")
     limits = {"tokens": "tokens", "time": "timeMs", "money": "cost", "context": "contextTokens"}
     for rule, field in limits.items():
         amount, most = _amount(got, field), _amount(sent, field)
         within = amount is not None and most is not None and amount <= most
-        yield _found(f"narrows {rule}", within, f"`{field}`: {amount} of {most}")
+        yield _checked(f"narrows {rule}", within, f"`{field}`: {amount} of {most}")
     depth, deepest = _amount(got, "depth"), _amount(got, "maxDepth")
     kept = depth == int(sent["depth"]) + 1 and deepest is not None and deepest <= int(sent["maxDepth"])
-    yield _found("narrows depth", kept, f"depth {depth} of {deepest}, from {sent['depth']} of {sent['maxDepth']}")
+    yield _checked("narrows depth", kept, f"depth {depth} of {deepest}, from {sent['depth']} of {sent['maxDepth']}")
     tools: object = got.get("tools")
     names = list(_object(got.get("tools"))) or _list(got.get("tools"))
     kept = isinstance(tools, list | dict) and all(each in sent["tools"] for each in names)
-    yield _found("narrows tools", kept, f"it has {tools}")
-    yield _found("narrows priority", got.get("priority") == "LOW", f"{got.get('priority')} for LOW")
+    yield _checked("narrows tools", kept, f"it has {tools}")
+    yield _checked("narrows priority", got.get("priority") == "LOW", f"{got.get('priority')} for LOW")
     chain = _list(got.get("chain"))
-    yield _found("chain", chain[:-1] == sent["chain"], f"{chain} after {sent['chain']}")
+    yield _checked("chain", chain[:-1] == sent["chain"], f"{chain} after {sent['chain']}")
 
 
 def _amounts(content: Content) -> Content:
@@ -440,7 +440,7 @@ def _amount(content: Content, field: str) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _found(rule: str, kept: bool, why: object) -> CheckedRule:
+def _checked(rule: str, kept: bool, why: object) -> CheckedRule:
     return CheckedRule(rule, "kept") if kept else CheckedRule(rule, "broken", str(why))
 
 

@@ -191,7 +191,7 @@ class OnceFrame(RequestFrame, frozen=True, kw_only=True, tag="once"):
     """Asks for the value that was stored before a restart, or sends the value to store now."""
 
     name: str
-    found: tuple[Json, ...] = ()
+    value: tuple[Json, ...] = ()
 
 
 class HistoryFrame(RequestFrame, frozen=True, kw_only=True, tag="history"):

@@ -337,7 +337,7 @@ class RequestHandler:
                 return await brief.state()
             case ChangeFrame(changes=changes):
                 return await brief.update_state(**changes)
-            case OnceFrame(name=name, found=finding):
+            case OnceFrame(name=name, value=finding):
                 return await _once(brief, name, finding)
             case ConversationFrame():
                 return await brief.conversation()

@@ -232,7 +232,7 @@ class RemoteBriefBackend:
             return known[0]
         finding = plain_finding(name, await work())
         try:
-            return (await self._ask(OnceFrame(number=next(self._numbers), name=name, found=(finding,)), list[Json]))[0]
+            return (await self._ask(OnceFrame(number=next(self._numbers), name=name, value=(finding,)), list[Json]))[0]
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"what was found out for {name} is not JSON: {error}")
             raise RemitError(why) from error

@@ -192,10 +192,10 @@ class BoundsPlugin(plugins.BasePlugin):
     async def _confirmation(self, tool: str, arguments: Any, wanted: Any) -> Any:
         """Return what a person answers to a tool that asks for a confirmation: it may want some fields with it."""
         brief, question = self._bounds.brief, wanted.hint or self._bounds.question_about(tool, arguments)
-        asked: Any = wanted.payload
-        if not isinstance(asked, dict) or not asked:
-            return confirmations.ToolConfirmation(confirmed=await brief.confirm(question), payload=asked)
-        payload = cast("dict[str, Json]", asked)
+        template: Any = wanted.payload
+        if not isinstance(template, dict) or not template:
+            return confirmations.ToolConfirmation(confirmed=await brief.confirm(question), payload=template)
+        payload = cast("dict[str, Json]", template)
         properties = {name: {"type": _type_of(value), "default": value} for name, value in payload.items()}
         fields = await brief.fill(question, {"type": "object", "properties": properties})
         return confirmations.ToolConfirmation(confirmed=fields is not None, payload={**payload, **(fields or {})})

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from remit.agents.program import Program
 from remit.protocol.errors import Code, RemitError, fault
@@ -36,7 +36,7 @@ class StoredLogin(Struct, frozen=True, kw_only=True):
     """When the access token is about to expire, in seconds since 1970; None: unknown."""
     scope: str | None = None
     """The scopes that were granted."""
-    asked: str | None = None
+    requested: str | None = field(default=None, name="asked")
     """The scopes that were asked for."""
     client: dict[str, Any] = {}
     """This hub as the issuer registered it; without a secret that the team keeps."""

@@ -156,7 +156,7 @@ class OauthTokens(httpx2.Auth):
             access_token=storage.tokens.access_token,
             renew_at=renewal(storage.tokens, self._now()),
             scope=storage.tokens.scope,
-            asked=union_scopes(client.scope, extract_scope_from_www_auth(challenge)),
+            requested=union_scopes(client.scope, extract_scope_from_www_auth(challenge)),
             client={"client_id": client.client_id},
         )
 
@@ -170,7 +170,7 @@ class OauthTokens(httpx2.Auth):
     def _refuse_asked(self, response: httpx2.Response, stored: StoredLogin | None) -> None:
         """Raise a `RemitError` if a login could not get more than the last one."""
         wanted = scopes_of(extract_scope_from_www_auth(response))
-        if not set(wanted) - set(scopes_of(stored.asked if stored else None)):
+        if not set(wanted) - set(scopes_of(stored.requested if stored else None)):
             why = f"MCP server {self._name} wants further rights, which the last login did not get"
             raise RemitError(fault(Code.PERMISSION_DENIED, why, detail=f"scopes: {' '.join(wanted) or 'not named'}"))
 
@@ -215,7 +215,7 @@ class OauthTokens(httpx2.Auth):
         refused = response if response.status_code == HTTPStatus.UNAUTHORIZED else None
         async with self._lock:
             before = self.stored()
-            further = (before.asked or "", *scopes) if before and scopes else scopes
+            further = (before.requested or "", *scopes) if before and scopes else scopes
             return await self._logged_in(request, self._challenge(refused, *further), browser)
 
     async def _logged_in(
@@ -279,13 +279,13 @@ class OauthTokens(httpx2.Auth):
             if new is None:  # the issuer no longer accepts it, and need not be asked again
                 self._logins.write(replace(stored, refresh_token=None))
                 return None
-            self._logins.write(replace(new, asked=stored.asked))
+            self._logins.write(replace(new, requested=stored.requested))
             return new.access_token
 
 
 def _tokens(stored: StoredLogin) -> OAuthToken:
     """Return the token of a login, with the scopes that a further login must keep."""
-    scope = " ".join(scopes_of(f"{stored.asked or ''} {stored.scope or ''}")) or None
+    scope = " ".join(scopes_of(f"{stored.requested or ''} {stored.scope or ''}")) or None
     return OAuthToken(access_token=stored.access_token, scope=scope)
 
 

@@ -361,7 +361,7 @@ def result_of(provider: OAuthClientProvider, login: OauthClient | OauthLogin, no
         refresh_token=tokens.refresh_token,
         renew_at=renewal(tokens, now),
         scope=tokens.scope,
-        asked=context.client_metadata.scope,
+        requested=context.client_metadata.scope,
         client=client.model_dump(mode="json", exclude_none=True, exclude=kept),
         metadata=None if metadata is None else metadata.model_dump(mode="json", exclude_none=True),
         resource=None if prm is None else prm.model_dump(mode="json", exclude_none=True),

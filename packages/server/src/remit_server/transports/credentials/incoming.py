@@ -154,8 +154,8 @@ class Spending:
             cost_counters=cost_counters,
             once=once,
         )
-        for what, left, asked in (("tokens", share.tokens, tokens), ("money", share.cost, money)):
-            if left == 0 != asked:
+        for what, left, wanted_amount in (("tokens", share.tokens, tokens), ("money", share.cost, money)):
+            if left == 0 != wanted_amount:
                 await self.settle(share, 0)
                 return fault(Code.TOKEN_BUDGET_EXCEEDED, f"all {what} that the credential grants are spent or reserved")
         return share
