@@ -249,7 +249,7 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(
 ) -> None:
     """C2: the same request is sent again, and carried out once."""
     # A request that may have arrived is sent again until its time is over: the limit is for those that did not.
-    monkeypatch.setattr("remit_server.transports.http.ATTEMPTS", 1)
+    monkeypatch.setattr("remit_server.transports.remote_calls.ATTEMPTS", 1)
     near = Hub(name="near", store=MemoryStore())
     connect(near, "steps", shop.address, token="near")
 

@@ -29,7 +29,6 @@ from remit_server.dialects.a2a.types import CARD_PATH, METHODS
 from remit_server.transports.addresses import OutboundClient, OutboundHosts, is_local, parsed
 from remit_server.transports.remote_calls import (
     ASK_FOR_LESS,
-    ATTEMPTS,
     CANCEL_S,
     PAUSE_S,
     RetryAllowed,
@@ -39,6 +38,7 @@ from remit_server.transports.remote_calls import (
     outgoing,
     read_body,
     shielded,
+    with_retries,
 )
 
 CARD_S = 10.0
@@ -186,29 +186,22 @@ class A2aAgent(Remote):
     async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Send a request and return its outcome; if cancelled, cancel it at the peer, too."""
         exchange: _Exchange | None = None
-        attempts, step_s = 0, PAUSE_S
+
+        async def attempt(sent: bool) -> Response:
+            nonlocal exchange
+            try:
+                offer = await self._reachable(sent=sent)
+                if not offer.extended and isinstance(request.remit.tools, dict):
+                    return lost(request, self._unbound(), sent=sent)
+                exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line, left, sent=sent)
+                return await exchange.carry_out()
+            except RetryAllowed:
+                self._peer.forget()
+                raise
+
         try:
             left = await line.depart(f"{self._name} at {self._peer.card_url}")
-            sent = left is not None
-            while True:
-                try:
-                    offer = await self._reachable(sent=sent)
-                    if not offer.extended and isinstance(request.remit.tools, dict):
-                        return lost(request, self._unbound(), sent=sent)
-                    exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line, left, sent=sent)
-                    return await exchange.carry_out()
-                except RetryAllowed as again:
-                    self._peer.forget()
-                    sent, attempts = sent or again.sent, attempts + 1
-                    if not sent:
-                        line.doubt("")
-                    pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
-                    # A request that was sent may have started: it is asked for until its deadline.
-                    enough = attempts >= ATTEMPTS and not sent
-                    if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
-                        return lost(request, again.fault, sent=sent)
-                await asyncio.sleep(pause_s)
-                step_s = min(2 * step_s, MOST_PAUSE_S)
+            return await with_retries(request, line, attempt, sent=left is not None, most_pause_s=MOST_PAUSE_S)
         except (asyncio.CancelledError, RemitError):
             # Nobody waits for the task any more, or its answer is invalid: cancel it, unless the run is resumed later.
             if exchange is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -32,7 +33,6 @@ from remit_server.transports.addresses import in_parts, no_hub
 from remit_server.transports.credentials.outgoing import ReplyCheck, reply_check, unproven
 from remit_server.transports.credentials.proof import REPLY_PROOF
 from remit_server.transports.remote_calls import (
-    ATTEMPTS,
     CANCEL_S,
     CONNECT_S,
     PAUSE_S,
@@ -45,6 +45,7 @@ from remit_server.transports.remote_calls import (
     read_body,
     shielded,
     stream_events,
+    with_retries,
 )
 
 T = TypeVar("T")
@@ -163,31 +164,16 @@ class HttpAgent(Remote):
             left = await line.depart(self._location)
             if left is not None and not is_known_there(line, left):
                 return await self._look_up(request, line, "the request is too old to be sent again")
-            return await self._ask(request, line, sent=left is not None)
+            attempt = partial(self._attempt, request, line)
+            return await with_retries(request, line, attempt, sent=left is not None, most_pause_s=MOST_PAUSE_S)
         except asyncio.CancelledError:
             # A resumed run sends the same request under the same id, and gets its outcome.
             if line.in_doubt and not line.handed_back:
                 await shielded(self._cancel(request, line), CANCEL_S)
             raise
 
-    async def _ask(self, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
-        attempts, step_s = 0, PAUSE_S
-        while True:
-            line.doubt(f"the outcome at {request.target} is unknown")
-            try:
-                return await self._attempt(request, line, sent=sent)
-            except RetryAllowed as again:
-                sent, attempts = sent or again.sent, attempts + 1
-                if not sent:
-                    line.doubt("")
-                pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
-                enough = attempts >= ATTEMPTS and not sent
-                if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
-                    return lost(request, again.fault, sent=sent)
-            await asyncio.sleep(pause_s)
-            step_s = min(2 * step_s, MOST_PAUSE_S)
-
-    async def _attempt(self, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
+    async def _attempt(self, request: Request, line: RemoteHandle, sent: bool) -> Response:
+        line.doubt(f"the outcome at {request.target} is unknown")
         submission = replace(outgoing(request, line), target=self._name)
         raw = encode(submission)
         headers = {**line.passed_on, **await self._peer.headers(submission, OutgoingRequest("POST", PATH, raw))}

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -75,6 +76,29 @@ def lost(request: Request, why: Fault, *, sent: bool) -> Response:
     if why.code is not Code.OUTCOME_UNKNOWN:
         why = fault(Code.OUTCOME_UNKNOWN, why.message, detail=why.detail)
     return replace(unknown_outcome(request, why), usage=Usage(prompt=request.remit.tokens, estimated=True))
+
+
+Attempt = Callable[[bool], Awaitable[Response]]
+"""Sends a request, given whether it was sent before."""
+
+
+async def with_retries(
+    request: Request, line: RemoteHandle, attempt: Attempt, *, sent: bool, most_pause_s: float
+) -> Response:
+    """Return the outcome of a request; one that was *sent* may have started, and is asked for until its deadline."""
+    attempts, step_s = 0, PAUSE_S
+    while True:
+        try:
+            return await attempt(sent)
+        except RetryAllowed as again:
+            sent, attempts = sent or again.sent, attempts + 1
+            if not sent:
+                line.doubt("")
+            pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
+            if (attempts >= ATTEMPTS and not sent) or pause_s * 1_000 >= line.time_left_ms() / 2:
+                return lost(request, again.fault, sent=sent)
+        await asyncio.sleep(pause_s)
+        step_s = min(2 * step_s, most_pause_s)
 
 
 async def shielded(work: Awaitable[None], most_s: float) -> None:

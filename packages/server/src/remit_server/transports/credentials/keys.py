@@ -20,12 +20,10 @@ if TYPE_CHECKING:  # it takes longer to load than most commands run
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 PUBLIC = re.compile(r"ed25519/[0-9a-f]{64}")
+"""A public key as it is shown, sent and stored."""
 SEED_BYTES = 32
 # The number of parsed keys in the cache: parsing one costs a third of a signature check.
 _READY = 1_024
-
-PublicText = Annotated[str, Meta(pattern=rf"^{PUBLIC.pattern}\Z")]
-"""A public key as it is shown, sent and stored: `ed25519/<64 hexadecimal digits>`."""
 
 
 def public_of(text: str) -> str:
