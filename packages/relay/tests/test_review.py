@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from remit.policy.verdict import Finding
 from remit_redaction.pipeline import KINDS, detector_pipeline
-from remit_relay.bridge.ports import Draft
-from remit_relay.session.review import CREDENTIALS, RULES, Review, ReviewFacts, ReviewRules, Rule, reviews
+from remit_relay.bridge.ports import Draft, ReviewRule
+from remit_relay.session.review import CREDENTIALS, RULES, Review, ReviewFacts, ReviewRules, reviews
 
 DETECT = detector_pipeline()
 OBJECTIVE = "review this API for security issues"
@@ -33,7 +33,7 @@ def rules_asking(
     return [review.rule for review in reviews(Draft(text=text, confidence=confidence), facts(**known), rules)]
 
 
-def why(rule: Rule, text: str, **known: Any) -> str:
+def why(rule: ReviewRule, text: str, **known: Any) -> str:
     """Return why *rule* asks, of all that ask."""
     return next(
         review.why for review in reviews(Draft(text=text, confidence=0.9), facts(**known)) if review.rule == rule
@@ -45,11 +45,11 @@ def why(rule: Rule, text: str, **known: Any) -> str:
 
 def test_each_rule_has_a_name_and_a_sentence() -> None:
     """S6: the rules are explicit and shown."""
-    assert tuple(RULES) == get_args(Rule)
+    assert tuple(RULES) == get_args(ReviewRule)
     assert all(sentence.endswith(".") for sentence in RULES.values())
 
 
-EXAMPLES: dict[Rule, dict[str, Any]] = {
+EXAMPLES: dict[ReviewRule, dict[str, Any]] = {
     "low_confidence": {"confidence": 0.3},
     "first_contact": {"first_contact": True},
     "money": {"text": f"{ON_TOPIC} We pay for each."},
@@ -63,7 +63,7 @@ EXAMPLES: dict[Rule, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_each_rule_asks_by_itself_and_can_be_switched_off(rule: Rule) -> None:
+def test_each_rule_asks_by_itself_and_can_be_switched_off(rule: ReviewRule) -> None:
     """S6: review on a confidence or risk rule; tuned for each profile."""
     assert rules_asking() == []
     assert rules_asking(**EXAMPLES[rule]) == [rule]
@@ -77,7 +77,7 @@ def test_all_rules_that_ask_are_named_in_their_order() -> None:
 
 @given(st.text(), st.sampled_from([None, 0.0, 0.9]), st.booleans(), st.sets(st.sampled_from(list(RULES))))
 def test_a_rule_that_is_off_changes_nothing_for_the_others(
-    text: str, confidence: float | None, first: bool, off: set[Rule]
+    text: str, confidence: float | None, first: bool, off: set[ReviewRule]
 ) -> None:
     draft, known = Draft(text=text, confidence=confidence), facts(first_contact=first)
     every = reviews(draft, known)
@@ -130,7 +130,9 @@ ON_THE_OBJECTIVE: tuple[dict[str, Any], ...] = (
         ("off_objective", True, {"rules": ReviewRules(min_shared_words=1)}),
     ],
 )
-def test_a_rule_asks_for_what_it_is_about_and_for_nothing_else(rule: Rule, asks: bool, draft: dict[str, Any]) -> None:
+def test_a_rule_asks_for_what_it_is_about_and_for_nothing_else(
+    rule: ReviewRule, asks: bool, draft: dict[str, Any]
+) -> None:
     assert (rule in rules_asking(**draft)) is asks
 
 
@@ -167,7 +169,7 @@ def test_a_rule_asks_for_what_it_is_about_and_for_nothing_else(rule: Rule, asks:
         ("off_objective", ASTRAY, "Of its 8 telling words 0 also stand in the objective or in the last reply."),
     ],
 )
-def test_a_rule_says_why_it_asks(rule: Rule, text: str, reason: str) -> None:
+def test_a_rule_says_why_it_asks(rule: ReviewRule, text: str, reason: str) -> None:
     assert why(rule, text) == reason
 
 

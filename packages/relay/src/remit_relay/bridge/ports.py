@@ -8,6 +8,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 Mode = Literal["manual", "semi_auto", "full_auto"]
 Role = Literal["local_agent", "remote_agent", "user"]
+ReviewRule = Literal[
+    "low_confidence",
+    "first_contact",
+    "money",
+    "credentials",
+    "personal_data",
+    "links",
+    "large_edit",
+    "off_objective",
+    "attachments",
+]
 
 REQUEST = "desktop.local_prompt.request"
 RESPONSE = "desktop.local_prompt.response"

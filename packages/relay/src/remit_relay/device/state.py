@@ -65,11 +65,6 @@ def open_keys(path: Path, passphrase: str = "") -> HubKeys:
     return HubKeys(_read_key(path, passphrase))
 
 
-def change_passphrase(path: Path, old: str, new: str) -> None:
-    """Encrypt the key with another passphrase (empty: none); the state file does not change."""
-    write_private(path, _encode_key(_read_key(path, old), new), replace=True)
-
-
 def _encode_key(secret: bytes, passphrase: str) -> bytes:
     if not passphrase:
         return msgspec.json.encode(_Open(secret=secret.hex())) + b"\n"

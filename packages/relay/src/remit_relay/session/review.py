@@ -5,7 +5,7 @@ No reason quotes the draft beyond the host name of a link: the draft may contain
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 from unicodedata import category, normalize
 
 from msgspec import Meta, Struct
@@ -13,21 +13,9 @@ from msgspec import Meta, Struct
 from remit.policy.verdict import Detector
 from remit.words.components import words_of
 from remit.words.numbers import figures
-from remit_relay.bridge.ports import Draft
+from remit_relay.bridge.ports import Draft, ReviewRule
 
-Rule = Literal[
-    "low_confidence",
-    "first_contact",
-    "money",
-    "credentials",
-    "personal_data",
-    "links",
-    "large_edit",
-    "off_objective",
-    "attachments",
-]
-
-RULES: dict[Rule, str] = {
+RULES: dict[ReviewRule, str] = {
     "low_confidence": "The agent is less sure of its draft than you want it to be, or does not say how sure it is.",
     "first_contact": "Nothing was sent to this device for this profile before.",
     "money": "The draft names an amount of money, speaks of paying, or holds a card, account or wallet number.",
@@ -44,7 +32,7 @@ RULES: dict[Rule, str] = {
 class ReviewRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings of the rules in a profile."""
 
-    off: frozenset[Rule] = frozenset()
+    off: frozenset[ReviewRule] = frozenset()
     """Disabled rules."""
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.7
     # A third of the 12,000 characters that a draft may have: two printed pages.
@@ -241,7 +229,7 @@ def _telling(text: str) -> set[str]:
     return stems
 
 
-_ASKED: dict[Rule, Callable[[_Look], str]] = {
+_ASKED: dict[ReviewRule, Callable[[_Look], str]] = {
     "low_confidence": _low_confidence,
     "first_contact": _first_contact,
     "money": _money,

@@ -28,7 +28,7 @@ from remit_cli.config.values import (
     duration,
     duration_ms,
 )
-from remit_relay.bridge.ports import Mode, PromptConstraints
+from remit_relay.bridge.ports import Mode, PromptConstraints, ReviewRule
 
 # ── the structs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -90,18 +90,6 @@ class RelaySection(Section, frozen=True, kw_only=True):
     ] = None
 
 
-# The same names as in `relay.session.review`, which takes too long to import for most commands.
-ReviewRule = Literal[
-    "low_confidence",
-    "first_contact",
-    "money",
-    "credentials",
-    "personal_data",
-    "links",
-    "large_edit",
-    "off_objective",
-    "attachments",
-]
 _RATE = Rate(30, 60)
 
 
