@@ -477,7 +477,6 @@ def is_denied(text: str, start: int) -> bool:
 
 # ── days and times ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_OR = re.compile(r"\s?(?:,|or|oder|/)\s(?:on |am |at |um )?", re.I)
 _FROM = re.compile(r"\b(?:from|starting|starts|beginning|begins|von|ab|vom)\s(?:the\s|on\s)?$", re.I)
 _UNTIL = re.compile(rf"(?:\b(?:{alternatives('value.until')})\s(?:the\s|on\s)?|\d\.?(?:st|nd|rd|th)?\s?[-–]\s?)$", re.I)
 
