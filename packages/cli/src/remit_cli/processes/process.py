@@ -57,6 +57,7 @@ from remit_cli.processes.channel import (
     unraw,
 )
 from remit_cli.processes.spawn import InProcessError, Process, ProcessEnvironment
+from remit_server.documents.common import shown_as
 
 log = logging.getLogger("remit")
 
@@ -188,17 +189,7 @@ class RequestHandler:
 
     def _hand_over(self) -> None:
         brief = self._brief
-        run = RunFrame(
-            request=brief.request,
-            tools=brief.tools,
-            original_request=brief.original_request,
-            traceparent=brief.traceparent,
-            delegates=brief.delegates,
-            tool_cards=brief.tool_cards,
-            result_schema=brief.result_schema,
-            account=self._account(),
-            prompt=brief.prompt,
-        )
+        run = shown_as(RunFrame, brief, account=self._account())
         try:
             self._process.send(run)
         except NOT_SAYABLE as error:

@@ -169,16 +169,7 @@ def _oauth(name: str, options: McpOptions) -> "OauthClient | OauthLogin | None":
 
     get = options.get
     logins, browser = get("logins"), get("browser")
-    keys = OauthKeys(
-        auth=get("auth"),
-        issuer=get("issuer"),
-        client_id=get("client_id"),
-        client_secret=get("client_secret"),
-        client_key=get("client_key"),
-        client_metadata_url=get("client_metadata_url"),
-        scope=get("scope"),
-        redirect_port=get("redirect_port"),
-    )
+    keys = OauthKeys(**{key: get(key) for key in OauthKeys.__struct_fields__})
     for _, why in keys.misfits():
         raise team_invalid(f"MCP server `{name}`: {why}")
     chosen = keys.chosen()

@@ -203,16 +203,7 @@ def _oauth_misfits(place: tuple[str, ...], section: McpSection) -> Iterator[Wron
 
 def oauth_keys(section: McpSection) -> OauthKeys:
     """Return what a section says of OAuth, with the names of variables in the place of secrets."""
-    return OauthKeys(
-        auth=section.auth,
-        issuer=section.issuer,
-        client_id=section.client_id,
-        client_secret=section.client_secret,
-        client_key=section.client_key,
-        client_metadata_url=section.client_metadata_url,
-        scope=section.scope,
-        redirect_port=section.redirect_port,
-    )
+    return OauthKeys(**{key: getattr(section, key) for key in OauthKeys.__struct_fields__})
 
 
 def _unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:

@@ -15,6 +15,7 @@ from remit.protocol.remit import Count, Name
 from remit.runtime.schemas import schema_for_models
 from remit.words.failures import plain_failure, with_plain_summary
 from remit_server.documents.api_values import FailureBody, PublicCard
+from remit_server.documents.common import shown_as
 
 T = TypeVar("T")
 
@@ -177,25 +178,17 @@ def ended_result(response: Response) -> McpToolResult:
     """Return the outcome of a delegation as a tool result."""
     response = with_plain_summary(response.outward())
     why = response.fault
-    data = McpDelegation(
+    data = shown_as(
+        McpDelegation,
+        response,
         id=response.run,
         state="finished",
         agent=response.target,
-        status=response.status,
-        result=response.result,
-        summary=response.summary,
-        confidence=response.confidence,
+        task="",
         session=response.session or "",
-        requires_followup=response.requires_followup,
-        unfinished=response.unfinished,
-        warnings=response.warnings,
         tokens_used=response.usage.total,
-        duration_ms=response.duration_ms,
-        files=tuple(
-            McpFile(name=each.name, media_type=each.media_type, size=each.size, url=each.url or "")
-            for each in response.files
-        ),
-        fault=why,
+        files=tuple(shown_as(McpFile, each, url=each.url or "") for each in response.files),
+        question=None,
     )
     lines = [] if response.result is None else [text_of(response.result)]
     if why is not None:

@@ -18,6 +18,7 @@ from remit_cli.config.team_search import find_team
 from remit_cli.places import DEFAULT_STORE, relative_path, team_path
 from remit_cli.show.screen import many, print_text
 from remit_cluster.copying.copy import Copied, CopyPlace, DatabaseToCopy
+from remit_server.documents.common import shown_as
 from remit_server.documents.store import StoreCopy
 
 TEAM = "team"
@@ -116,20 +117,12 @@ def report(copied: Copied) -> None:
 def document(copied: Copied) -> StoreCopy:
     """Return what was copied as a document."""
     verdict = copied.verdict
-    return StoreCopy(
+    return shown_as(
+        StoreCopy,
+        copied,
         ok=verdict.ok,
-        source=copied.source,
-        target=copied.target,
-        rows=copied.rows,
-        head=copied.head,
-        digest=copied.digest,
         checkpoints=verdict.checkpoints,
         findings=verdict.findings,
         keys=verdict.keys,
-        key=copied.key,
-        open_runs=copied.open_runs,
-        resumed=copied.resumed,
-        written=copied.written,
         seconds=round(copied.seconds, 3),
-        notices=copied.notices,
     )
