@@ -86,12 +86,15 @@ def _import_all() -> None:
         with suppress(ImportError):  # an environment for one framework need not have all of them
             importlib.import_module(name)
     from remit.agents.token_count import token_counter
+    from remit.installed import brought
     from remit_redaction.pipeline import detector_pipeline
 
     # What these make is made of patterns and tables alone, a fifth of a second each, and is the same in every process.
     detect: Any = detector_pipeline()
     detect.warm()
     token_counter()("once")
+    # A program may find plugins that this process does not.
+    brought.cache_clear()
     for each in _structs(msgspec.Struct):
         with suppress(NameError, TypeError):  # some refer to what only their own module can resolve
             msgspec.json.Decoder(each)

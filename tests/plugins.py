@@ -8,6 +8,7 @@ from pathlib import Path
 
 from checkout import ROOT
 from command_line import environment
+from commands import run_program
 from doc_pages import page_text
 
 PUBLIC = frozenset(re.findall(r"^\| `([\w.]+)` \|", page_text("plugins"), re.MULTILINE))
@@ -35,11 +36,5 @@ def install_plugin(folder: Path, name: str, source: str) -> None:
 
 def run_python(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a folder with the plugins that are installed there."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment(PYTHONPATH=str(folder), **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, *arguments]
+    return run_program(command, folder=folder, variables=environment(PYTHONPATH=str(folder), **variables))

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from commands import popen
+from commands import popen, run_program
 from crew import REMIT, remit
 from remit.stores.connection import connect_file
 from remit_server.documents.runs import Replay, Resumed, RunAnswer, RunDetails
@@ -332,7 +332,5 @@ def test_a_run_that_has_not_ended_is_shown_as_far_as_it_came(crew: Path) -> None
     assert "trip asks worker: b" in done.stdout
     assert f"→ remit runs resume {run[:16]}" in done.stderr
     words = {"_REMIT_COMPLETE": "bash_complete", "COMP_WORDS": "remit runs resume ", "COMP_CWORD": "3"}
-    offered = subprocess.run(
-        [REMIT], cwd=crew, env={**os.environ, **words}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    offered = run_program([REMIT], folder=crew, variables={**os.environ, **words})
     assert offered.stdout == f"plain,{run}\n"

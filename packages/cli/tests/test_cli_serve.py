@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from http.client import HTTPConnection
 from pathlib import Path
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from command_line import document, remit
-from commands import REMIT, popen
+from commands import REMIT, popen, run_program
 from remit_server.console.pages import is_built
 from remit_server.transports.addresses import listening
 from serve_command import CLIENT_TOKEN, serving, started
@@ -180,13 +179,7 @@ def test_a_server_whose_certificate_is_none_is_not_started_and_says_why(team: Pa
 def test_a_port_that_is_taken_is_said_and_nothing_is_started(team: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = subprocess.run(
-            [sys.executable, "-m", "remit_cli", "serve", "--port", str(port)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        process = run_program([REMIT, "serve", "--port", str(port)])
     assert process.returncode == 3
     assert f"port {port} is in use" in process.stderr
     assert not (team / ".remit" / "hub.db").exists()

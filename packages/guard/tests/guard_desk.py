@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from command_line import REMIT, document, environment
+from command_line import REMIT, document, environment, remit
+from commands import popen
 from model_servers import INPUT, OUTPUT, Answers, Calls, ScriptedModel, anthropic
 
 # Coding tools take some seconds to start; a guard that waits for a person takes as long as the test lets it.
@@ -36,15 +37,7 @@ class Desk:
         }
 
     def remit(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [REMIT, *arguments],
-            cwd=self.folder,
-            env=environment(**self.variables),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
+        done = remit(*arguments, folder=self.folder, **self.variables)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -55,7 +48,7 @@ class Desk:
         (self.folder / "remit.toml").write_text(team)
         log = self.folder / "guard.log"
         with log.open("a") as log_file:
-            process = subprocess.Popen(
+            process = popen(
                 [REMIT, "guard", "serve", *given],
                 cwd=self.folder,
                 env=environment(**self.variables),

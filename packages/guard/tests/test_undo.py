@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
+from subprocess import DEVNULL
 
 import pytest
 
 from command_line import environment, remit
-from commands import REMIT
+from commands import REMIT, popen
 from remit import RemitError
 from remit_guard.install import install, installed, is_in, uninstall
 from remit_guard.tools.claude_code import ClaudeCode
@@ -98,7 +98,7 @@ def test_all_that_are_put_in_at_once_are_known(tmp_path: Path) -> None:
     )
     tools = ["claude-code", "codex", "gemini-cli", "opencode"]
     commands = [[REMIT, "guard", tool, "--yes", *at] for tool in tools for at in ([], ["--project"])]
-    running = [subprocess.Popen(each, cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL) for each in commands]
+    running = [popen(each, cwd=tmp_path, env=variables, stdout=DEVNULL) for each in commands]
     assert [each.wait(timeout=120) for each in running] == [0] * len(running)
     paths = {each.path for each in installed(tmp_path / "guard")}
     # Gemini CLI has the same file for the user and for a project in the home.

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 
 from collector import Collector, Got, values_of
 from command_line import environment
-from commands import REMIT, popen
+from commands import REMIT, popen, run_program
 from remit_otel import names
 from waiting import PATIENCE_S
 
@@ -123,14 +122,10 @@ def test_one_trace_leads_through_both_hubs(tmp_path: Path) -> None:
         serving(north, SHARED=TOKEN, OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint) as (server, address),
     ):
         south = SOUTH.format(address=address, endpoint=collector.endpoint)
-        done = subprocess.run(
-            [sys.executable, "-m", "remit_cli", "run", "boss", "Find the file", "--json"],
-            cwd=team(tmp_path, "south", south, SOUTH_CODE),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-            env=environment(SHARED=TOKEN),
+        done = run_program(
+            [REMIT, "run", "boss", "Find the file", "--json"],
+            folder=team(tmp_path, "south", south, SOUTH_CODE),
+            variables=environment(SHARED=TOKEN),
         )
         assert done.returncode == 0, done.stderr
         server.send_signal(signal.SIGINT)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import PIPE
 from textwrap import dedent
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from checkout import TESTS
 from command_line import remit
+from commands import popen
 from onnx_files import write_entailment_model
 from openai_server import OpenAIServer, call, say
 from remit import RemitError
@@ -98,7 +100,7 @@ def test_the_server_of_these_tests_is_a_program_too(tmp_path: Path) -> None:
     program = TESTS / "openai_server.py"
     request_log = tmp_path / "requests.jsonl"
     arguments = ["--script", json.dumps(script), "--requests", str(request_log)]
-    with subprocess.Popen([sys.executable, str(program), *arguments], stdout=subprocess.PIPE, text=True) as started:
+    with popen([sys.executable, str(program), *arguments], stdout=PIPE, text=True) as started:
         try:
             assert started.stdout is not None
             team = CLERK.format(url=started.stdout.readline().strip())

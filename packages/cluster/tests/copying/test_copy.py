@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from ages import DAY_MS, START_MS, days, upkeep
+from commands import run_program
 from postgres_server import PASSWORD, PostgresServer, shared_server
 from remit.ports import AcceptedRequest, Decision, DuplicateRequest, NumberedRecord, SealedValue, Store, StoreError
 from remit.ports.upkeep import Retention
@@ -269,10 +270,10 @@ async def test_a_copy_knows_what_was_done_and_goes_on_with_what_was_not(
         assert not [each for each in await store.records(limit=1_000) if isinstance(each.body, ChainBreak)]
 
 
-async def copier(source: str | Path, target: str | Path, key: Path, writes: int) -> subprocess.CompletedProcess[bytes]:
+async def copier(source: str | Path, target: str | Path, key: Path, writes: int) -> subprocess.CompletedProcess[str]:
     """Copy in a process that is killed in the middle of a transaction, after so many writes."""
-    command = [sys.executable, COPIER, str(source), str(target), str(key), str(writes)]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    command = [sys.executable, str(COPIER), str(source), str(target), str(key), str(writes)]
+    return await asyncio.to_thread(run_program, command)
 
 
 @pytest.mark.parametrize("way", ["sqlite to postgres", "postgres to sqlite"])
@@ -294,7 +295,7 @@ async def test_a_copy_that_is_killed_over_and_over_is_complete_in_the_end(
                 async with opened(target, key):
                     pass
     # A copy may be killed just after it is complete.
-    assert done.returncode == 0 or target == tmp_path / "new" / "hub.db", done.stderr.decode()
+    assert done.returncode == 0 or target == tmp_path / "new" / "hub.db", done.stderr
     assert kills > 2
     back = target if isinstance(target, Path) else tmp_path / "back" / "hub.db"
     if not isinstance(target, Path):
@@ -306,7 +307,7 @@ async def test_a_copy_that_is_killed_over_and_over_is_complete_in_the_end(
 async def interrupted(source: Path, target: str | Path, key: Path, writes: int) -> None:
     """Copy until so many pages were written, and be killed then."""
     done = await copier(source, target, key, writes)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 async def test_what_changed_while_a_copy_was_interrupted_is_noticed(tmp_path: Path, server: PostgresServer) -> None:

@@ -3,14 +3,15 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
+from subprocess import PIPE
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from commands import popen
 from postgres_load import Load
 from postgres_server import PostgresServer, shared_server
 from remit.ports import AcceptedRequest, DuplicateRequest, StoreError
@@ -252,7 +253,7 @@ async def test_what_a_killed_process_acknowledged_is_there(store: PostgresStore,
     """kill -9 of a hub that writes, while another hub goes on."""
     answered: set[str] = set()
     for _ in range(2):
-        victim = subprocess.Popen([sys.executable, "-c", VICTIM, store.address.url, str(key)], stdout=subprocess.PIPE)
+        victim = popen([sys.executable, "-c", VICTIM, store.address.url, str(key)], stdout=PIPE)
         assert victim.stdout
         lines = [await asyncio.to_thread(victim.stdout.readline) for _ in range(60)]
         os.kill(victim.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from mcp.client.auth import OAuthFlowError
 
-from commands import popen
+from commands import popen, run_program
 from oauth_servers import LoginServer, browser, guarded
 from remit import Brief, Code, Hub, RemitError, Response
 from remit_models.mcp import add_mcp
@@ -96,17 +96,13 @@ async def test_two_processes_renew_a_token_once(tmp_path: Path) -> None:
         server.logins.expire()
         server.refused = 0
         server.logins.before_refresh.clear()
-        readers = [
-            await asyncio.create_subprocess_exec(
-                sys.executable, READER, server.url, tmp_path, stdout=asyncio.subprocess.PIPE
-            )
-            for _ in range(2)
-        ]
+        command = [sys.executable, str(READER), server.url, str(tmp_path)]
+        readers = [asyncio.ensure_future(asyncio.to_thread(run_program, command)) for _ in range(2)]
         await server.refuses(2)
         server.logins.before_refresh.set()
         async with asyncio.timeout(PATIENCE_S):
-            outputs = [(await each.communicate())[0] for each in readers]
-    assert outputs == [b"the letter\n", b"the letter\n"]
+            outputs = [(await each).stdout for each in readers]
+    assert outputs == ["the letter\n", "the letter\n"]
     assert server.logins.grants == ["authorization_code", "refresh_token"]
 
 
