@@ -7,7 +7,7 @@ from typing import Literal
 from axe_playwright_python.async_playwright import Axe  # pyright: ignore[reportMissingTypeStubs]
 from playwright.async_api import Page
 
-from remit import Limits
+from remit import Brief, Hub, Limits
 from waiting import eventually
 
 # While a browser on a busy machine looks at a run, the run must not end: the default is 30 s for a delegation.
@@ -68,3 +68,13 @@ async def signed_in(page: Page, address: str, path: str = "/", token: str = "ops
     await page.goto(f"{address}/icon.svg")
     await page.evaluate("key => localStorage.setItem('remit.page-key', key)", (await reply.json())["page_key"])
     await page.goto(f"{address}{path}")
+
+
+def echoing_hub() -> Hub:
+    hub = Hub()
+
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return brief.objective
+
+    return hub

@@ -15,13 +15,14 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
+from remit.stores.connection import connect_reader
 from remit_relay.client.connection import GatewayConnection, ReconnectDelays
 from remit_relay.client.handshake import greet
 from remit_relay.device.identity import device_id
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.listener import GatewayListener, serve_gateway
 from remit_relay.gateway.postgres.store import PostgresGatewayStore
-from remit_relay.gateway.server import Gateway
+from remit_relay.gateway.server import FILE, Gateway
 from remit_relay.wire import (
     PATH,
     Bye,
@@ -304,3 +305,12 @@ def start_and_kill(store: str) -> None:
 
 if __name__ == "__main__":
     start_and_kill(sys.argv[1])
+
+
+def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
+    """What a gateway's file holds, once the gateway is closed."""
+    connection = connect_reader(folder / FILE, busy_seconds=1)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()

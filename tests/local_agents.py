@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from programs import is_alive
 from remit.agents.program import Program
 from remit_relay.bridge.ports import Draft, DraftFailure, PromptConstraints, PromptRequest
 from remit_relay.bridge.supervised_agent import SupervisedAgent
@@ -43,13 +44,6 @@ def failed(outcome: Draft | DraftFailure, *, hard: bool) -> str:
     assert isinstance(outcome, DraftFailure), outcome
     assert outcome.hard is hard, outcome
     return outcome.reason
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def gone(*pids: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from programs import is_alive
 from serve_command import ServedTeam, serving, started
 from waiting import PATIENCE_S, wait_until
 
@@ -59,13 +60,6 @@ def workers_of(up: ServedTeam) -> set[int]:
         ["ps", "-o", "pid=", "--ppid", str(up.process.pid)], capture_output=True, text=True, check=False
     )
     return {int(each) for each in listed.stdout.split()}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.usefixtures("team")

@@ -2,22 +2,18 @@
 
 import json
 import subprocess
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, UnixConnector
+from aiohttp import ClientSession
 
+from claude_hooks import guarding
 from command_line import remit
 from remit.stores.sqlite import SqliteStore
-from remit_guard.daemon import running_guard
 from remit_guard.install import install, is_in, uninstall
-from remit_guard.settings import GuardSettings
 from remit_guard.tools.codex import HOOKS, Codex, hook_hashes
 
-SMALL = GuardSettings(tokens=1_000, reserve=100, depth=2, at_once=2, at_limit="stop")
 ROOT = "01a1ecba-0000-7000-8000-000000000000"
 
 
@@ -86,16 +82,6 @@ class CodexSession:
 
     async def end(self, number: int, message: str) -> None:
         await self.hook("SubagentStop", thread(number), last_assistant_message=message)
-
-
-@asynccontextmanager
-async def guarding(folder: Path, settings: GuardSettings = SMALL) -> AsyncGenerator[ClientSession]:
-    (folder / "guard").mkdir(exist_ok=True)
-    async with (
-        running_guard(folder / "guard", lambda _: settings, "ada") as path,
-        ClientSession("http://guard", connector=UnixConnector(path=str(path))) as web,
-    ):
-        yield web
 
 
 async def total(folder: Path) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, request
+from local_agents import TESTS, down, drafted, failed, gone, noted, request
+from programs import is_alive
 from remit.agents.program import Program
 from remit.installed import install_command
 from remit.protocol.errors import Code, RemitError

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkout import ROOT
-from local_agents import down, drafted, failed, gone, is_alive, noted, request, rogue
+from local_agents import down, drafted, failed, gone, noted, request, rogue
+from programs import is_alive
 from remit.agents.program import Program
 from remit_relay.bridge.ndjson import NdjsonAgent
 from remit_relay.bridge.ports import ConversationTurn, Draft, PromptConstraints, shown, time_limit_s

@@ -9,9 +9,9 @@ import apsw
 import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
 
-from gateways import NAME, Client, client_at, code_of, gateway_at, id_of, link_to, pair_of
+from gateways import NAME, Client, client_at, code_of, gateway_at, id_of, link_to, pair_of, rows
 from remit.protocol.errors import Code, RemitError
-from remit.stores.connection import connect_reader, connect_writer
+from remit.stores.connection import connect_writer
 from remit_relay.client.handshake import greet
 from remit_relay.gateway.limits import GatewayLimits
 from remit_relay.gateway.listener import GatewayListener, serve_gateway
@@ -45,15 +45,6 @@ from remit_testing import ManualClock
 from waiting import PATIENCE_S, eventually
 
 A, B = id_of("a"), id_of("b")
-
-
-def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
-    """What a gateway's file holds, once the gateway is closed."""
-    connection = connect_reader(folder / FILE, busy_seconds=1)
-    try:
-        return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
 async def answer(client: Client, frame: FromDevice) -> FromGateway | Delivery | None:

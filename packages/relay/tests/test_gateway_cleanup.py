@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from devices import introduce, linked, sealer
-from gateways import NAME, Client, client_at, code_of, gateway_at, id_of
+from gateways import NAME, Client, client_at, code_of, gateway_at, id_of, rows
 from remit.protocol.errors import Code, Fault
-from remit.stores.connection import connect_reader
 from remit_relay.client import delivery as post_module
 from remit_relay.gateway import sqlite_store
 from remit_relay.gateway.limits import DAY_S, GatewayLimits
 from remit_relay.gateway.listener import GatewayListener
 from remit_relay.gateway.ports import ROW_BYTES
-from remit_relay.gateway.server import FILE, Gateway
+from remit_relay.gateway.server import Gateway
 from remit_relay.wire import (
     Ack,
     AllowSenders,
@@ -38,14 +37,6 @@ A, B, C = id_of("a"), id_of("b"), id_of("c")
 MONTH_S = 31 * DAY_S
 YEAR_S = 366 * DAY_S
 WHY = "not fetched for 30 days"
-
-
-def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
-    connection = connect_reader(folder / FILE, busy_seconds=1)
-    try:
-        return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 import isolated_agents as agents
+from programs import is_there
 from remit import (
     Answer,
     Brief,
@@ -245,15 +246,6 @@ async def fault_of(function: AgentFunction) -> Fault:
         with pytest.raises(RemitError) as raised:
             await agent(a_brief())
     return replace(raised.value.fault, origin=None)
-
-
-def is_there(pid: int) -> bool:
-    """Say whether a process is there, be it as a zombie."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def ends(pid: int) -> bool:

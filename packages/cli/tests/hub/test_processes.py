@@ -11,6 +11,7 @@ import pytest
 import faulty_code
 import isolated_agents as agents
 import typed_agents
+from programs import is_there
 from remit import (
     ALLOW,
     Ask,
@@ -38,15 +39,6 @@ from remit_testing.samples import ManualClock
 from samples import code_of
 from typed_agents import Order, Quote
 from waiting import PATIENCE_S
-
-
-def is_there(pid: int) -> bool:
-    """Say whether a process is there, be it as a zombie."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_an_isolated_agent_delegates_within_its_remit(hub: Hub) -> None:

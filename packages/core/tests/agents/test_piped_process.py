@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from local_agents import gone, is_alive
+from local_agents import gone
+from programs import is_alive
 from remit.agents.piped_process import MAX_LAST_LINE, LineSplitter, PipedProcess, start
 
 pytestmark = pytest.mark.processes

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import shed_tools
 from checkout import TESTS
+from programs import is_alive
 from remit import Brief, File, Hub, RemitError
 from remit.agents.piped_process import LineSplitter, OverlongLine
 from remit.agents.program import Program
@@ -78,13 +79,6 @@ async def listening(port: int) -> None:
             return tried.connect_ex(("127.0.0.1", port)) == 0
 
     await eventually(answers)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def gone(pid: int) -> None:

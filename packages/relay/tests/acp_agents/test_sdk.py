@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from acp_agents.conftest import HERE, Make
-from local_agents import down, drafted, failed, gone, is_alive, request
+from local_agents import down, drafted, failed, gone, request
+from programs import is_alive
 from remit_relay.bridge.acp import AcpAgent
 from remit_relay.bridge.ports import Draft, PermissionRequest, PromptRequest
 

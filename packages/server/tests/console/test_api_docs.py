@@ -7,8 +7,7 @@ import pytest
 from aiohttp import ClientSession
 from playwright.async_api import Page, expect
 
-from console_pages import usable_in_both_looks
-from remit import Brief, Hub
+from console_pages import echoing_hub, usable_in_both_looks
 from remit_relay.local_api.serving import BrowserLinks, Changes, serve_shared
 from remit_server.app import Api
 from remit_server.console.hosts import TOKEN_FILE
@@ -20,20 +19,10 @@ from two_sides import two_sides
 pytestmark = pytest.mark.skipif(not is_built(), reason="NOT TESTED: the console is not built here")
 
 
-def hub_of() -> Hub:
-    hub = Hub()
-
-    @hub.agent("echo")
-    async def echo(brief: Brief) -> str:
-        return brief.objective
-
-    return hub
-
-
 async def test_a_person_reads_the_api_of_a_server_without_a_token_or_the_console(page: Page) -> None:
     urls: list[str] = []
     page.on("request", lambda sent: urls.append(sent.url))
-    async with serving(hub_of()) as server:
+    async with serving(echoing_hub()) as server:
         reply = await page.goto(f"{server.address}/docs#ask")
         assert reply is not None
         assert reply.headers["content-security-policy"] == CSP
@@ -56,7 +45,7 @@ async def test_a_person_reads_the_api_of_a_server_without_a_token_or_the_console
 
 
 async def test_only_the_files_of_the_page_are_sent_where_there_is_no_console() -> None:
-    async with serving(hub_of()) as server, ClientSession(server.address) as session:
+    async with serving(echoing_hub()) as server, ClientSession(server.address) as session:
         async with session.get("/docs") as reply:
             assert (reply.status, reply.headers["content-security-policy"]) == (200, CSP)
             text = await reply.text()
@@ -70,7 +59,7 @@ async def test_only_the_files_of_the_page_are_sent_where_there_is_no_console() -
 
 async def test_a_device_shows_both_of_its_apis_to_a_signed_in_browser(page: Page, tmp_path: Path) -> None:
     changes, links, token = Changes(), BrowserLinks(), tmp_path / TOKEN_FILE
-    async with two_sides(tmp_path, changed=changes.changed) as sides, hub_of() as hub:
+    async with two_sides(tmp_path, changed=changes.changed) as sides, echoing_hub() as hub:
         operator = partial(Api, hub)
         async with serve_shared(sides.host, changes, token=token, links=links, operator=operator) as address:
             await page.goto(f"{address}/docs")

@@ -14,7 +14,7 @@ from playwright.async_api import Browser, Page, Route, async_playwright, expect
 from byte_proxy import ByteProxy, byte_proxy
 from chats import console_world
 from chromium_install import UnavailableError, chromium
-from console_pages import PATIENT, signed_in, usable_in_both_looks
+from console_pages import PATIENT, echoing_hub, signed_in, usable_in_both_looks
 from dev_command import Dev, dev
 from new_stores import new_store
 from remit import Brief, Hub
@@ -24,18 +24,8 @@ from serving import serving
 from waiting import PATIENCE_S, eventually
 
 
-def hub_of() -> Hub:
-    hub = Hub()
-
-    @hub.agent("echo")
-    async def echo(brief: Brief) -> str:
-        return brief.objective
-
-    return hub
-
-
 async def test_a_person_signs_in_with_a_token_and_out_again(page: Page) -> None:
-    async with serving(hub_of(), console=True) as server:
+    async with serving(echoing_hub(), console=True) as server:
         await page.goto(f"{server.address}/runs")
         await usable_in_both_looks(page)
         await page.get_by_label("Token").fill("wrong")
@@ -50,7 +40,7 @@ async def test_a_person_signs_in_with_a_token_and_out_again(page: Page) -> None:
 
 
 async def test_the_first_page_takes_less_than_250_kb_and_nothing_from_elsewhere(page: Page) -> None:
-    async with serving(hub_of(), console=True) as server:
+    async with serving(echoing_hub(), console=True) as server:
         await signed_in(page, server.address, "/runs")
         await expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
         await page.wait_for_load_state("load")
