@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import ClientSession, TCPConnector
 
-from harness import Figure, at_least, main, sized
+from harness import Figure, at_least, main, sized, start
 from remit.protocol.codec import encode
 
 COUNT, ROUNDS = sized((1_200, 4), (64, 1))
@@ -160,7 +160,7 @@ async def compare(hub_url: str, sdk_url: str) -> list[Figure]:
 
 
 def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    process = start([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import nats
 from nats.aio.msg import Msg
 
-from harness import Figure, at_least, main, sized
+from harness import Figure, at_least, main, sized, start
 from remit import Answer, Brief, Code, Hub, Limits
 from remit.protocol.card import AgentCard
 from remit_cluster.nats.bus import join_bus
@@ -200,7 +200,7 @@ def measure() -> list[Figure]:
         with tempfile.TemporaryDirectory() as made, nats_server(Path(made)) as url:
             database = asyncio.run(postgres.database())
             arguments = [sys.executable, __file__, "serve", url, made, database]
-            callee = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+            callee = start(arguments, stdout=subprocess.PIPE)
             assert callee.stdout is not None
             assert callee.stdout.readline() == b"ready\n"
             return asyncio.run(compare(url, Path(made), database))

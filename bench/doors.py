@@ -24,9 +24,9 @@ import grpc
 import grpc.aio
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
-from harness import Figure, at_most, main, sized
+from harness import Figure, at_most, main, sized, start
 
-REMIT = Path(sys.executable).with_name("remit")
+REMIT = str(Path(sys.executable).with_name("remit"))
 WEB, APP = "web-token-of-the-benchmark", "app-token-of-the-benchmark"
 CONNECTIONS, MESSAGES, FLOOD = sized((2_000, 240, 1_000), (40, 2, 40))
 LARGE = sized(10, 1)
@@ -102,7 +102,7 @@ def served() -> Generator[Hub]:
         Path(folder, "remit.toml").write_text(TEAM)
         Path(folder, "office.py").write_text(OFFICE)
         environ = {**os.environ, "WEB": WEB, "APP": APP}
-        process = subprocess.Popen(
+        process = start(
             [REMIT, "serve", "--json"],
             cwd=folder,
             env=environ,

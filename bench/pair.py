@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Figure, main
+from harness import Figure, main, start
 
-REMIT = Path(sys.executable).with_name("remit")
+REMIT = str(Path(sys.executable).with_name("remit"))
 AGENT = """
 import json, sys
 
@@ -63,7 +63,7 @@ def measure() -> list[Figure]:
 
 
 def _started(*arguments: str, folder: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    return start(
         [REMIT, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ
     )
 
@@ -74,9 +74,10 @@ def _line(process: "subprocess.Popen[str]") -> str:
 
 
 def _run(*arguments: str, folder: Path) -> None:
-    done = subprocess.run([REMIT, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
+    process = start([REMIT, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(errors)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType, web
 
-from harness import Figure, at_least, main, rss_mb, sized
+from harness import Figure, at_least, main, rss_mb, sized, start
 from remit_relay.client.connection import GatewayConnection
 from remit_relay.client.handshake import greet
 from remit_relay.device.identity import device_id
@@ -254,9 +254,7 @@ async def idle(url: str, memory: Callable[[], float]) -> Figure:
 
 
 def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    process = subprocess.Popen(
-        [sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = start([sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from harness import Figure, at_least, cpu_seconds, main, sized
+from harness import Figure, at_least, cpu_seconds, main, sized, start
 from remit import Answer, Brief, Capability, Hub, Limits
 from remit.ports import AcceptedRequest, OutgoingRequest
 from remit.protocol.codec import encode
@@ -296,7 +296,7 @@ def make_keys(folder: Path) -> None:
 
 
 def started(*arguments: str) -> Served:
-    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    process = start([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return Served(process, process.stdout.readline().strip())
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 
 from aiohttp import ClientSession, ClientTimeout
 
-from harness import Figure, at_most, main, sized
+from harness import Figure, at_most, main, sized, start
 
 TOKEN, HUB = "bench", "hub"
 # A person does not notice it, and no peer times out.
@@ -327,8 +327,8 @@ async def serve(folder: Path) -> None:
     @hub.agent("talker")
     async def talker(brief: Brief) -> str:
         text = cast("str", ANSWERS[brief.objective.replace(" ", "-")]())
-        for start in range(0, len(text), 4_000):
-            brief.say(text[start : start + 4_000])
+        for place in range(0, len(text), 4_000):
+            brief.say(text[place : place + 4_000])
             await asyncio.sleep(0)
         return "done"
 
@@ -382,7 +382,7 @@ class Process:
     """Another process of this file, and what it says."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = start(
             [sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
-from harness import Figure, main, rss_mb, sized
+from harness import Figure, main, rss_mb, sized, start
 from remit.protocol.codec import encode
 
 # Imports, pools and the buffers of the store are there before the first stream that counts.
@@ -132,7 +132,7 @@ class Server:
     """A server process, and what it is told."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = start(
             [sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.url = self._line()

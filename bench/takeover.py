@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bus import SERVER, nats_server, open_store
-from harness import Figure, at_most, main, sized
+from harness import Figure, at_most, main, sized, start
 from remit import Brief, Hub
 from remit.protocol.card import AgentCard
 from remit.runtime.leases import BEATS
@@ -51,7 +51,7 @@ class Host:
 
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, __file__, "serve", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = start(command, stdout=subprocess.PIPE, text=True)
         assert self.line() == "ready"
 
     def line(self) -> str:

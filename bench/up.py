@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from harness import Figure, at_most, main, sized
+from harness import Figure, at_most, main, sized, start
 
 REMIT = str(Path(sys.executable).with_name("remit"))
 # Ticks of the system's clock are a hundredth of a second: 0.1 % of a core is one tick in ten seconds.
@@ -27,10 +27,10 @@ devices = []
 AGENTS = "async def helper(brief):\n    return brief.text\n"
 
 
-def start(folder: Path, *arguments: str) -> "tuple[subprocess.Popen[str], dict[str, str]]":
+def started(folder: Path, *arguments: str) -> "tuple[subprocess.Popen[str], dict[str, str]]":
     """Start a command, and return it with the document that it prints once it runs."""
     command = [REMIT, *arguments, "--json"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = start(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     out: IO[str] | None = process.stdout
     assert out is not None
     return process, json.loads(out.readline())
@@ -51,12 +51,12 @@ def worked_s(pid: int) -> float:
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        gateway, announced = start(folder, "relay", "--port", "0")
+        gateway, announced = started(folder, "relay", "--port", "0")
         try:
             (folder / "remit.toml").write_text(TEAM.format(gateway=announced["address"]))
             (folder / "agents.py").write_text(AGENTS)
-            subprocess.run([REMIT, "devices", "init", "--name", "bench"], cwd=folder, check=True, capture_output=True)
-            device, _ = start(folder, "up")
+            start([REMIT, "devices", "init", "--name", "bench"], cwd=folder, stdout=subprocess.PIPE).communicate()
+            device, _ = started(folder, "up")
             try:
                 time.sleep(SETTLE_S)
                 before = worked_s(device.pid)

@@ -189,8 +189,14 @@ class _ForkServer:
 
 _SERVER = _ForkServer()
 _FORKED = Path(__file__).resolve().with_name("forked.py")
-# The same in all processes of a run: they are forked from the one that has imported this.
-_RUN = f"{os.getpid()}"
+# The same in all processes of a run: they are forked from the one that has imported this, or are told it.
+_NAMED = "TEST_RUN_OF_REMIT"
+_RUN = os.environ.get(_NAMED) or f"{os.getpid()}"
+
+
+def run_variables() -> dict[str, str]:
+    """Return what a program of a test needs to have its own programs forked by the same server."""
+    return {_NAMED: _RUN}
 
 
 def _connection(name: str) -> socket.socket | None:

@@ -10,7 +10,7 @@ import pytest
 import harness
 import run
 from command_line import environment
-from commands import run_program
+from commands import run_program, run_variables
 from harness import Figure
 
 # What is run by another test already.
@@ -23,7 +23,7 @@ def test_a_benchmark_runs_in_its_smallest_form(name: str, tmp_path: Path) -> Non
     done = run_program(
         [sys.executable, str(run.HERE / f"{name}.py"), "--json", str(written)],
         folder=tmp_path,
-        variables={**environment(), harness.SMALL: "1"},
+        variables={**environment(), **run_variables(), harness.SMALL: "1"},
         timeout=290,  # a little less than that of a test, so that what hangs is ended
     )
     assert done.returncode == 0, done.stderr
