@@ -238,9 +238,11 @@ class Program:
         return code
 
 
-async def start_program(command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Program:
+async def start_program(
+    command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Program:
     """Start a program with pipes for its stdin and stdout."""
-    process = await asyncio.to_thread(popen, command, env=env, stdin=PIPE, stdout=PIPE, bufsize=0)
+    process = await asyncio.to_thread(popen, command, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, bufsize=0)
     loop = asyncio.get_running_loop()
     stdout = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), process.stdout)

@@ -6,6 +6,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 from command_line import REMIT, document, environment, remit
+from commands import popen
 from oauth_servers import GuardedMcp, browser, guarded
 from waiting import PATIENCE_S
 
@@ -44,27 +45,15 @@ async def typed(folder: Path, *arguments: str) -> tuple[int, str]:
 
 async def logged_in(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Type the command, and open the address that it prints; return its exit code, the address and its output."""
-    process = await asyncio.create_subprocess_exec(
-        REMIT,
-        "mcp",
-        "login",
-        "far",
-        "--no-browser",
-        *arguments,
-        cwd=folder,
-        env=environment(),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
+    command = [REMIT, "mcp", "login", "far", "--no-browser", *arguments]
+    process = popen(command, cwd=folder, env=environment(), stdout=PIPE, stderr=PIPE, text=True)
     assert process.stderr is not None
     async with asyncio.timeout(PATIENCE_S):
-        address = ""
-        while not (address := (await process.stderr.readline()).decode().strip()).startswith("http"):
-            assert process.returncode is None
+        while not (address := (await asyncio.to_thread(process.stderr.readline)).strip()).startswith("http"):
+            assert process.poll() is None
         await browser(address)
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, address, (out + err).decode()
+        out, err = await asyncio.to_thread(process.communicate)
+    return process.returncode, address, out + err
 
 
 async def test_a_person_logs_in_once_and_runs_use_it_until_the_logout(tmp_path: Path) -> None:

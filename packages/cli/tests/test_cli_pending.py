@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import REMIT, document, environment, remit
+from commands import start_program
 from remit import Brief, Hub, Response
 from remit.stores.checkpoints import key_path
 from remit_cli.config.rules import Rule, guard_of
@@ -37,19 +38,12 @@ def make_hub(folder: Path) -> Hub:
 @asynccontextmanager
 async def watching(folder: Path) -> AsyncGenerator[asyncio.StreamReader]:
     """Watch for questions in another process; what is yielded has a line for each."""
-    process = await asyncio.create_subprocess_exec(
-        *(REMIT, "pending", "list", "--watch", "--jsonl"),
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
+    process = await start_program([REMIT, "pending", "list", "--watch", "--jsonl"], cwd=folder, env=environment())
     try:
         yield process.stdout
     finally:
-        process.terminate()
-        await process.communicate()
+        process.kill()
+        await process.wait()
 
 
 async def in_another_process(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

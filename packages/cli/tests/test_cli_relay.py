@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ import pytest
 
 from certificates import certificate
 from command_line import REMIT, document, remit
+from commands import run_program
 from remit import RemitError
 from remit.protocol.errors import Code
 from remit.protocol.records import SharedStep
@@ -146,14 +146,7 @@ def test_a_gateway_opens_as_many_files_as_it_needs_and_says_if_it_may_not(tmp_pa
         "print(limits.max_connections, *resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     for devices, limits, says in (("500", "500 820 1024", ""), ("5000", "704 1024 1024", "Only 704 devices")):
-        done = subprocess.run(
-            [sys.executable, "-c", code, devices],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=True,
-        )
+        done = run_program([sys.executable, "-c", code, devices], folder=tmp_path)
         assert done.stdout.strip() == limits
         assert says in done.stderr
 

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from subprocess import PIPE
 
 import msgspec
 import pytest
@@ -267,18 +268,16 @@ async def test_of_a_question_that_another_hub_puts_it_is_said_that_it_is_answere
     assert payer
     async with far, serve(far, hubs={"office": TOKEN}) as address, asyncio.timeout(PATIENCE_S):
         (tmp_path / "remit.toml").write_text(FAR.format(address), encoding="utf-8")
-        process = await asyncio.create_subprocess_exec(
-            REMIT, "run", "payer", "x", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        process = popen([REMIT, "run", "payer", "x"], cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True)
         assert process.stderr is not None
         text = ""
-        while not (line := (await process.stderr.readline()).decode()).startswith("→"):
+        while not (line := await asyncio.to_thread(process.stderr.readline)).startswith("→"):
             assert line, text
             text = line
         (question,) = await far.pending()
         await far.decide(question.id, agreed=True, by="ana")
-        stdout, _ = await process.communicate()
-    assert (process.returncode, stdout) == (0, b"paid\n")
+        stdout, _ = await asyncio.to_thread(process.communicate)
+    assert (process.returncode, stdout) == (0, "paid\n")
     assert text == "payer waits for approval: May it?\n"
     assert line.startswith("→ Answer this question on the hub that runs this agent")
 

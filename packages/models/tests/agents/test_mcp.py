@@ -5,11 +5,11 @@ import gc
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any, cast
 
 import pytest
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import shed_tools
 from checkout import TESTS
+from commands import forked_command, popen
 from programs import is_alive
 from remit import Brief, File, Hub, RemitError
 from remit.agents.piped_process import LineSplitter, OverlongLine
@@ -45,7 +46,9 @@ def hub() -> Hub:
 
 
 def add_shed(hub: Hub, *allow: str, program: str = QUICK_SHED, **options: Any) -> None:
-    add_mcp(hub, "shed", sys.executable, [program], allow=allow, **options)
+    # The server with the SDK takes a second of CPU to start; the other one imports next to nothing.
+    command = forked_command(Path(program)) if program == SHED else [sys.executable, program]
+    add_mcp(hub, "shed", command[0], command[1:], allow=allow, **options)
 
 
 def worker(hub: Hub, *tools: str) -> None:
@@ -293,9 +296,7 @@ async def test_a_server_over_http_is_used_alike(hub: Hub) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with subprocess.Popen(
-        [sys.executable, SHED, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    with popen([sys.executable, SHED, "http", str(port)], stdout=DEVNULL, stderr=DEVNULL) as process:
         try:
             await listening(port)
             add_mcp(
