@@ -62,7 +62,7 @@ fuzz: $(VENV)/.ready ## Draw new examples for every property and every reader, f
 check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "Some files are not formatted: run make fix" >&2; exit 1; }
-	@$(call quiet_unless_wrong,$(BIN)/pyright --pythonpath $(BIN)/python $(TYPES))
+	@$(call quiet_unless_wrong,$(BIN)/python tests/check_types.py $(TYPES))
 	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
 	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
 	@$(BIN)/python tests/web_script.py check

@@ -1,10 +1,12 @@
-"""`make check` and `make test` run the scripts of the console's sources once for the same files."""
+"""`make check` and `make test` check the types, and the sources of the console, once for the same files."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
+import check_types
+import passed
 import web_script
 
 
@@ -16,7 +18,6 @@ def test_a_script_that_passed_runs_again_once_a_file_has_changed(
     (web / "node_modules").mkdir(parents=True)
     source.parent.mkdir()
     source.write_text("1")
-    monkeypatch.setattr(web_script, "ROOT", tmp_path)
     monkeypatch.setattr(web_script, "WEB", web)
     monkeypatch.setattr(web_script, "READ", (web, source.parent))
     monkeypatch.setattr(web_script, "install", Path)
@@ -35,3 +36,24 @@ def test_a_script_that_passed_runs_again_once_a_file_has_changed(
         with pytest.raises(SystemExit, match="wrong"):
             web_script.main()
     assert ran == ["check", "test", "test", "test"], "what failed is run again"
+
+
+def test_types_are_checked_again_once_a_file_has_changed_that_pyright_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code").mkdir()
+    for name in ("code/used.py", "code/test_it.py", "code/test_typed.py", "code/note.txt", "pyproject.toml", "a.lock"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(check_types, "ROOT", tmp_path)
+    monkeypatch.setattr(check_types, "FOLDERS", [tmp_path / "code"])
+
+    def changes(checked: list[str], name: str) -> bool:
+        before = passed.digest(check_types.read(checked))
+        (tmp_path / name).write_text((tmp_path / name).read_text() + "#")
+        return passed.digest(check_types.read(checked)) != before
+
+    checked = ["code/used.py", "code/test_typed.py"]
+    assert all(changes(checked, name) for name in (*checked, "pyproject.toml", "a.lock"))
+    assert not changes(checked, "code/note.txt")
+    assert not changes(checked, "code/test_it.py")
+    assert changes([], "code/test_it.py")
