@@ -3,19 +3,18 @@
 import asyncio
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from commands import run_program
 from remit import Progress, Record, Response
 from remit.protocol.codec import text_of
 from remit.protocol.records import Approval
 from remit.stores.sqlite import SqliteStore
 from remit_cli.config.load import load_team
-from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "examples" / "demo.py"
@@ -28,15 +27,7 @@ class Shown:
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
         environment = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
-        self.done = subprocess.run(
-            [sys.executable, DEMO],
-            cwd=folder,
-            env={**environment, **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        self.done = run_program([sys.executable, str(DEMO)], folder=folder, variables={**environment, **variables})
         assert self.done.returncode == 0, self.done.stdout + self.done.stderr
         self.text = self.done.stdout
         # A machine that gives the demo no time for half a second makes the hub warn of the agent that was running.

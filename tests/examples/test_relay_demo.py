@@ -3,17 +3,16 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from commands import run_program
 from local_agents import drafted, request
 from remit.agents.program import Program
 from remit_relay.bridge.ndjson import NdjsonAgent
 from remit_relay.bridge.ports import Draft
-from waiting import PATIENCE_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "relay"
 AGENTS = {"agent.py": sys.executable, "agent.mjs": shutil.which("node")}
@@ -22,10 +21,7 @@ AGENTS = {"agent.py": sys.executable, "agent.mjs": shutil.which("node")}
 def test_the_demo_tells_its_story_and_ends_well(tmp_path: Path) -> None:
     """Two devices, a gateway that is killed, a local agent's process: offline, in one command."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
-    command = [sys.executable, EXAMPLES / "demo.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    done = run_program([sys.executable, str(EXAMPLES / "demo.py")], folder=tmp_path, variables=environment)
     assert (done.returncode, done.stderr) == (0, "")
     flowing = " ".join(done.stdout.split())
     codes = re.findall(r"sees the code ((?:\d{5} ?){8})", flowing)

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from aiohttp import ClientSession
 
 from checkout import TESTS
+from commands import run_program
 from remit import Hub
 from remit.stores.sqlite import SqliteStore
 from remit_server import server_endpoints
@@ -62,14 +62,8 @@ async def fill_the_disk(folder: Path) -> None:
 
 
 def test_a_server_whose_disk_is_full_is_not_ready_until_there_is_room(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, __file__, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=4 * BOUND_S,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-    )
+    variables = {**os.environ, "PYTHONPATH": str(TESTS)}
+    done = run_program([sys.executable, __file__, str(tmp_path)], variables=variables, timeout=4 * BOUND_S)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [
         [200, "ready\n"],
