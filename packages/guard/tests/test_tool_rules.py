@@ -84,7 +84,7 @@ async def test_a_rule_refuses_the_use_of_a_tool_by_its_arguments_and_its_agent(t
             assert await opencode.use("top", "read", filePath="shop.py") == {"refused": "", "is_new": True}
             assert "nothing is deleted" in (await opencode.use("top", "bash", command="rm -rf /"))["refused"]
             await claude.hook("SessionEnd")
-        uses = await asyncio.to_thread(used, desk, "claude-code")
+    uses = await asyncio.to_thread(used, desk, "claude-code")
     assert [(each["agent"], each["tool"], bool(each.get("fault"))) for each in uses if not each.get("begun")] == [
         ("claude-code", "Bash", False),
         ("claude-code", "Bash", True),
@@ -152,7 +152,7 @@ async def test_a_person_is_asked_once_and_may_change_the_arguments(tmp_path: Pat
             assert answers[0]["updatedInput"] == {"to": "bob", "amount": 800}
         else:
             assert answers[0]["permissionDecision"] == "deny"
-        uses = await asyncio.to_thread(used, desk, "claude-code")
+    uses = await asyncio.to_thread(used, desk, "claude-code")
     assert [each["input"]["amount"] for each in uses if each.get("input")] == [500, 800 if agreed else 900]
 
 

@@ -18,7 +18,7 @@ from remit_server.model_prices import Price, PriceBook
 from remit_testing import ManualClock, MemoryStore
 
 SHELVES = 5
-RUNS = 60
+RUNS = 200
 FILLER = "The shelf is long, and most of what stands on it is of no use to anybody who looks for tea. " * 4
 
 
@@ -88,7 +88,7 @@ def a_hub(server: OpenAIServer, clock: ManualClock | None = None, **options: Any
 CLERK = f"clerk-{SHELVES + 1}"
 
 
-async def test_of_sixty_runs_that_a_limit_cuts_nearly_all_have_an_answer(
+async def test_of_two_hundred_runs_that_a_limit_cuts_nearly_all_have_an_answer(
     server: OpenAIServer, librarian: Librarian
 ) -> None:
     """Limits are drawn from a third to nearly all of what the whole run takes; none is exceeded."""
