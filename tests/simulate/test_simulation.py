@@ -38,6 +38,7 @@ def test_what_was_promised_holds_with_a_fault_at_every_place_and_a_seed_repeats_
         pytest.param("20800061.69", id="the hub between a cancelled call and its work is dead"),
         pytest.param("30400016.71", id="a request is cancelled at a hub that reaches neither the store nor its host"),
         pytest.param("50400033.16", id="a request is cancelled while it is found that it was made before"),
+        pytest.param("61500036.33", id="a request that a hub has taken is cancelled while the store is away from it"),
         pytest.param("40000024.93", id="a request is cancelled at a hub whose lease ended while the store was away"),
     ],
 )

@@ -157,12 +157,15 @@ class RootRecords:
                 raise
             self._troubled = False
             return response
-        # Its request is recorded: only the outcome is added.
+        return await self.refuse_claimed(request, parked, why, keep=keep)
+
+    async def refuse_claimed(self, request: Request, epoch: int, why: Fault, *, keep: bool) -> Response:
+        """Refuse a request that the store has, under a claim of this hub: only the outcome is recorded."""
         clean = self._parts.redactor.clean(brief_fault(why), self._recording.sealing_of(request.run))
         response = self._refusals.refused(request, clean)
         if why.code is Code.CANCELLED:
             response = replace(response, status=Status.CANCELLED)
-        return await self.finish(Run(request, parked, None), response, keep=keep)
+        return await self.finish(Run(request, epoch, None), response, keep=keep)
 
     async def finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
         """Record the outcome of a run, or release the run."""
@@ -226,8 +229,8 @@ class RootRuns:
         self._records = records
         self._budgets = UserBudgets(dispatch.parts)
         self.active = ActiveRuns(self._gone)
-        self._cancelled: list[tuple[Request, bytes, Fault]] = []
-        """Requests that were cancelled while the store could not take them, with their digests."""
+        self._cancelled: list[tuple[Request, bytes, int | None, Fault]] = []
+        """Requests that were cancelled while the store was away: their digests, and the epochs of those it has."""
 
     @property
     def lease_ms(self) -> int:
@@ -322,13 +325,19 @@ class RootRuns:
             await self.record_late()
 
     async def record_late(self) -> None:
-        """Record what the store could not take before: outcomes, and cancels of requests that it never got.
+        """Record what the store could not take before: outcomes, and cancels of requests that had not begun.
 
         Such a request may come again under its id, also at another hub, and stays cancelled.
         """
         await self._records.record_late()
         while self._cancelled:
-            request, content, why = self._cancelled[0]
+            request, content, epoch, why = self._cancelled[0]
+            if epoch is not None:
+                ended = await self._records.refuse_claimed(request, epoch, why, keep=True)
+                if ended.fault is journal.TAKEN_OVER:
+                    await self.pass_cancel_on(request.run, why)
+                self._cancelled.pop(0)
+                continue
             run = Run(request, 0, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
             clean = await self._admission.redacted(run, request)
             known = await self._records.park(clean, content, LEASE_MS)
@@ -373,8 +382,8 @@ class RootRuns:
                 return await self._wherever(request, ended, error.fault)
         except StoreError as error:  # also a store that could not even record the refusal
             why = self._cancel_of(request.run)
-            if why is not None and request.id != request.run:
-                self._cancelled.append((request, content, why))
+            if why is not None and (parked is not None or request.id != request.run):
+                self._cancelled.append((request, content, parked, why))
             return self._records.refused(request, error.fault)
         finally:
             self._records.unpark(request.run)
