@@ -1,4 +1,4 @@
-"""One timer for all deadlines."""
+"""One timer for all deadlines, and the end of tasks that have none."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remit.runtime import clock as clocks
 from remit.runtime.clock import TICK_S, TimerWheel, until_tick
 from remit_testing.samples import ManualClock
 
@@ -124,3 +125,23 @@ def test_a_wait_for_the_next_tick_is_long_enough_for_the_clock_to_move(
     assert now + left > now
     assert seconds / 1_000 < left <= seconds
     assert (now + left) / seconds == pytest.approx(round((now + left) / seconds))
+
+
+async def test_a_task_ends_although_its_cancel_comes_together_with_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python 3.11 loses that cancel in `wait_for`."""
+    monkeypatch.setattr(clocks, "CANCELLED_AGAIN_S", 0.01)
+    loop = asyncio.get_running_loop()
+    answers: list[asyncio.Future[None]] = [loop.create_future(), loop.create_future()]
+
+    async def go_on() -> None:
+        for answer in answers:
+            await asyncio.wait_for(answer, 60)
+
+    task = asyncio.create_task(go_on())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    answers[0].set_result(None)
+    await clocks.end_tasks([task])
+    assert task.cancelled()

@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from remit.ports import StoreError
 from remit.ports.keys import HubKeys
 from remit.protocol.errors import Code, fault
+from remit.runtime.clock import end_tasks
 from remit.runtime.shared_requests import CancelOrder, SharedRequests
 from remit_cluster.nats.connection import LOST, BusSettings, Connection, in_words
 from remit_cluster.nats.proofs import BusProofs
@@ -55,10 +56,7 @@ class BusCancels:
 
     async def close(self) -> None:
         """Stop telling the store."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
 
     async def announce(self, order: CancelOrder) -> str | None:
         """Tell all hubs of a run to cancel, and return its id if one of them has it."""

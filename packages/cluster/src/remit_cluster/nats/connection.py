@@ -15,6 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
+from remit.runtime.clock import end_tasks
 from remit_cluster.nats.access import EncryptedClient, denied, encryption, explained, proof_options
 from remit_cluster.nats.proofs import ProofSettings
 
@@ -118,8 +119,7 @@ class Connection:
         """Close the connection; messages that were published are sent before."""
         self._closing = True
         if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
+            await end_tasks([self._connecting])
         client, self._client = self._client, None
         if client is not None and not client.is_closed:
             if client.is_connected:

@@ -12,6 +12,7 @@ from nats.js.errors import BucketNotFoundError, NoStreamResponseError, NotFoundE
 
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, fault
+from remit.runtime.clock import end_tasks
 from remit_cluster.nats.connection import LOST, BusSettings, Connection, in_words
 from remit_cluster.nats.proofs import BusProofs, ReadMessage, may_not_host
 from remit_cluster.nats.subjects import (
@@ -101,8 +102,7 @@ class Presence:
     async def close(self) -> None:
         """Say nothing more."""
         if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.wait({self._beating})
+            await end_tasks([self._beating])
 
     # ── what this hub says ────────────────────────────────────────────────────────────────────────────────────────────
 

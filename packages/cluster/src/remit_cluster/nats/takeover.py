@@ -14,6 +14,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from remit.protocol.errors import RemitError
+from remit.runtime.clock import end_tasks
 from remit_cluster.nats.connection import LOST, Connection
 from remit_cluster.nats.subjects import Subjects
 
@@ -78,8 +79,7 @@ class HubWatch:
     async def close(self) -> None:
         """Watch nobody any more."""
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
+            await end_tasks([self._watching])
 
     async def _answer(self, message: Msg) -> None:
         await self._connection.publish(message.reply, b"+")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from remit.ports import StoreError
 from remit.runtime.audit import GENESIS, link
+from remit.runtime.clock import end_tasks
 from remit.runtime.signing import CheckpointKey
 from remit_cluster.postgres.checkpoints import seal_if_due
 from remit_cluster.postgres.connection import TROUBLE, Connections, PgConnection
@@ -206,8 +207,7 @@ class Chainer:
     async def end(self) -> None:
         """End the task, if it has not ended."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await end_tasks([self._task])
             self._task = None
 
     def kick(self, *, eager: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from remit.ports import StoreError
 from remit.protocol.envelope import Response
+from remit.runtime.clock import end_tasks
 from remit.stores.group_commit import resolve
 from remit.stores.sql_store import OutcomeWaits
 from remit_cluster.postgres.connection import TROUBLE, DatabaseAddress, PgConnection, close_quietly
@@ -56,11 +57,7 @@ class Waiting:
         self.waits.poll_seconds = POLL_SECONDS if hears else DEAF_POLL_SECONDS
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._task, self._reading) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(task for task in (self._task, self._reading) if task is not None)
         self._task = self._reading = None
         self._set_hears(False)
 

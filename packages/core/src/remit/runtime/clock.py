@@ -1,9 +1,9 @@
-"""The event loop's clock, jumps of the wall clock, and one timer for all deadlines."""
+"""The event loop's clock, jumps of the wall clock, one timer for all deadlines, and the end of tasks without one."""
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from remit.ports import Clock
 
@@ -14,6 +14,22 @@ LEAST_JUMP_MS = 60_000
 # While nobody had the store open, a pause cannot be told from a jump: it counts up to an hour. So ids are kept for
 # longer after a long pause, and a jump of weeks costs an id at most an hour of its window.
 MOST_PAUSE_MS = 3_600_000
+
+# Long enough for a task to end in order, rollback and all.
+CANCELLED_AGAIN_S = 5.0
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks that would go on for ever, and return once they have ended.
+
+    In Python 3.11 `asyncio.wait_for`, by which clients of databases and buses wait, loses a cancel that comes together
+    with what it waits for. So a task that goes on is cancelled again.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCELLED_AGAIN_S)
 
 
 class LoopClock:

@@ -16,7 +16,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Progress
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
-from remit.runtime.clock import sleep_to_tick
+from remit.runtime.clock import end_tasks, sleep_to_tick
 from remit.runtime.context import Delegator
 from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.frames import Frame, Run
@@ -117,10 +117,7 @@ class Leases:
 
     async def close(self) -> None:
         """Resume nothing more."""
-        for task in self._attendants:
-            task.cancel()
-        if self._attendants:
-            await asyncio.wait(self._attendants)
+        await end_tasks(self._attendants)
 
     # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -22,6 +22,7 @@ from remit.protocol.records import Approval, Record, read_response
 from remit.protocol.submission import Submission
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.aside import aside
+from remit.runtime.clock import end_tasks
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import RootAdmission
 from remit.runtime.frames import Run
@@ -81,8 +82,7 @@ class SharedLimits:
     async def close(self) -> None:
         """Stop the exchange."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end_tasks([self._task])
             self._task = None
 
     async def rate_wait_ms(self, card: AgentCard | None) -> int:
