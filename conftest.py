@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from new_stores import new_store
@@ -22,13 +22,15 @@ pytest_plugins = ["transcripts"]
 
 FOUND = Path(__file__).parent / "tests" / "fuzz" / "found"
 
-# Timing belongs to bench/, and a slow machine is no counterexample: there is no deadline. The same examples are drawn
-# everywhere and each time, so that a change is not turned down for what another one did.
+# Timing belongs to bench/, and a slow machine is no counterexample: there is no deadline, and examples may be drawn
+# slowly. The same examples are drawn everywhere and each time, so that a change is not turned down for what another
+# one did.
 # Thirty show that a law holds for what is common; to look for what is rare is for `make fuzz`.
-settings.register_profile("remit", deadline=None, derandomize=True, max_examples=30)
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("remit", PATIENT, derandomize=True, max_examples=30)
 # New ones each time, for `make fuzz`; those that fail are kept, and tried first the next time.
 settings.register_profile(
-    "fuzz", deadline=None, derandomize=False, max_examples=500, database=DirectoryBasedExampleDatabase(FOUND)
+    "fuzz", PATIENT, derandomize=False, max_examples=500, database=DirectoryBasedExampleDatabase(FOUND)
 )
 settings.load_profile("remit")
 # A team file that others can write is refused, and tests make such files with whatever mask they are started with.

@@ -578,9 +578,12 @@ async def test_whatever_it_does_wrong_is_told_in_a_sentence(make: Make, how: str
     assert failed(await make(how).prompt(request()), hard=hard) == reason
 
 
-async def test_one_that_does_not_greet_is_given_up(make: Make) -> None:
-    reason = failed(await make("mute", start_s=1).prompt(request()), hard=True)
-    assert reason == "the local agent was not ready after 1 s; last output: fetching a lot"
+async def test_one_that_does_not_greet_is_given_up() -> None:
+    program = Program(command="/bin/sh", args=("-c", "echo fetching a lot >&2; exec sleep 300"))
+    agent = AcpAgent("p-1", program, start_s=3)
+    reason = failed(await agent.prompt(request()), hard=True)
+    assert reason == "the local agent was not ready after 3 s; last output: fetching a lot"
+    await agent.close()
 
 
 async def test_one_that_is_fetched_first_is_better_installed(tmp_path: Path) -> None:

@@ -275,6 +275,8 @@ class GuardedSession:
             with self._waiting_for_person():
                 await brief.use_own_tool(use.tool, given, pass_on, safe_to_repeat=not use.changes)
         except RemitError as error:
+            if brief is self.root.brief and error.fault.code is Code.CANCELLED:
+                return self._verdict_without_run(agent, use)  # its run is ending
             # Without guards it can only fail to be recorded, and a person who works with the tool goes on.
             return UseVerdict(refused=_in_words(error.fault) if self._guards else "")
         return UseVerdict(arguments=None if passed == given else passed)

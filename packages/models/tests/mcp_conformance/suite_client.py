@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from remit import Brief, Hub
 from remit.ports import Decision, Question
 from remit.protocol.envelope import Json
-from remit_models.mcp import add_mcp
+from remit_models.mcp import add_mcp, server
 from remit_models.mcp.hub_servers import McpOptions
 from remit_testing.memory import MemoryStore
 
@@ -85,6 +85,7 @@ async def reached(url: str, scenario: str) -> McpOptions:
 
 
 async def main(url: str) -> None:
+    server.START_S = 240.0  # the suite starts all scenarios at once, and bounds each itself
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     call = OF_LOGINS if scenario.startswith("auth/") else CALLS.get(scenario)
     tool, arguments = call or ("nothing", {})
