@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remit import BreakerSettings, Brief, Capability, Code, Hub, Rate
+from remit import BreakerSettings, Brief, Capability, Code, Hub, Rate, RemitError
 from remit.policy.breaker import Phase
 from remit.runtime import shared_requests
 from remit.runtime.shared_requests import SharedLimits
@@ -30,6 +30,17 @@ def a_hub(folder: Path, *, fails: set[str] | None = None, rate: Rate | None = No
         if broken:
             raise RuntimeError("broken")
         return "done"
+
+    @hub.tool(rate=rate)
+    def dig() -> str:
+        return "dug"
+
+    @hub.agent("digger", tools=["dig"])
+    async def digger(brief: Brief) -> str:
+        try:
+            return await brief.use("dig")
+        except RemitError as error:
+            return error.fault.code
 
     @hub.agent("boss", may_call=["worker"])
     async def boss(brief: Brief) -> str | None:
@@ -64,6 +75,12 @@ async def test_hubs_together_call_an_agent_no_oftener_than_its_rate(tmp_path: Pa
     else:
         assert [each.result for each in done].count("done") == 5
         assert {each.result for each in done} == {"done", "RATE_LIMITED"}
+
+
+async def test_hubs_together_use_a_tool_no_oftener_than_its_rate(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path, rate=Rate(calls=3, seconds=LONG_S)) as hubs:
+        done = await asyncio.gather(*(hub.ask("digger", user="u") for _ in range(3) for hub in hubs))
+    assert sorted(each.result for each in done) == ["RATE_LIMITED"] * 3 + ["dug"] * 3
 
 
 async def test_a_hub_that_is_alone_counts_by_itself(tmp_path: Path) -> None:

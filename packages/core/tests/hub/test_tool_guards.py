@@ -16,6 +16,7 @@ from remit import (
     Facts,
     Guard,
     Hub,
+    Rate,
     Refuse,
     RemitError,
     Request,
@@ -44,13 +45,15 @@ def own(request: pytest.FixtureRequest) -> bool:
 class Bank:
     """An agent that pays what it is asked to, with a tool of the hub or of its own; the tool keeps the ledger."""
 
-    def __init__(self, hub: Hub, payments: Sequence[dict[str, Any]], *, own: bool = False) -> None:
+    def __init__(
+        self, hub: Hub, payments: Sequence[dict[str, Any]], *, own: bool = False, rate: Rate | None = None
+    ) -> None:
         self.hub = hub
         self.ledger: list[tuple[str, int]] = []
         self.payments = payments
         self.own = own
 
-        @hub.tool()
+        @hub.tool(rate=rate)
         async def pay(to: str, amount: int) -> str:
             self.ledger.append((to, amount))
             return f"paid {amount} to {to}"
@@ -139,6 +142,39 @@ async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_h
     assert (use.remit.tokens, use.run, use.path) == (500, call.run, call.path)
     assert facts.tool is not None
     assert (facts.tool.name, facts.target, facts.caller is not None) == ("pay", None, True)
+
+
+async def test_a_tool_is_used_no_oftener_than_its_rate_and_nobody_is_asked_beyond_it(make_hub: MakeHub) -> None:
+    questions: list[Question] = []
+    hub = make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(questions, YES, NO))
+    payments = [{"to": "bob", "amount": amount} for amount in (200, 500, 30, 40, 300)]
+    bank = Bank(hub, payments, rate=Rate(2, 3_600))
+    async with hub:
+        no = "RATE_LIMITED"
+        assert await bank.run() == ["paid 200 to bob", "APPROVAL_DECLINED", "paid 30 to bob", no, no]
+        uses = await bank.records(ToolUse)
+    assert (bank.ledger, len(questions)) == ([("bob", 200), ("bob", 30)], 2)
+    assert uses[-1].fault is not None
+    assert uses[-1].fault.message == "tool pay is used too often"
+    assert 3_500_000 < uses[-1].fault.retry_after_ms <= 3_600_000
+
+
+async def test_agents_that_wait_for_a_person_at_once_use_a_tool_no_oftener_than_its_rate(make_hub: MakeHub) -> None:
+    both = asyncio.Barrier(2)
+
+    async def approver(_: Question) -> bool:
+        await both.wait()
+        return True
+
+    bank = Bank(
+        make_hub(guards=[over(100, Ask("May it be paid?"))], approver=approver),
+        [{"to": "bob", "amount": 200}],
+        rate=Rate(1, 3_600),
+    )
+    async with bank.hub, asyncio.timeout(PATIENCE_S):
+        answers = await asyncio.gather(*(bank.hub.ask("teller", "go", user=user) for user in ("u-1", "u-2")))
+    assert sorted(str(each.result) for each in answers) == ["['RATE_LIMITED']", "['paid 200 to bob']"]
+    assert bank.ledger == [("bob", 200)]
 
 
 async def test_a_person_is_asked_with_the_arguments_and_the_tool_runs_only_after_a_yes(

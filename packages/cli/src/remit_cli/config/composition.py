@@ -117,7 +117,7 @@ def price_book_of(team: Team) -> PriceBook:
 def _add_tools(made: Composition) -> None:
     hub, team = made.hub, made.team
     for name, tool in team.tools.items():
-        given = {key: getattr(tool, key) for key in ("description", "safe_to_repeat", "sees", "clear")}
+        given = {key: getattr(tool, key) for key in ("description", "safe_to_repeat", "sees", "clear", "rate")}
         hub.tool(name, **given)(find_code(tool_at, tool.run, team.folder))
     for each in sections():
         each.add_tools(made)

@@ -16,7 +16,7 @@ from remit.installed import brought
 from remit.policy.weight import is_light, is_light_value
 from remit.ports import Agent, AgentFunction, Tool
 from remit.ports.brief import Brief
-from remit.protocol.card import Sees, ToolCard
+from remit.protocol.card import Rate, Sees, ToolCard
 from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -165,6 +165,7 @@ def tool_from(
     safe_to_repeat: bool,
     sees: Sees = frozenset(),
     clear: bool = False,
+    rate: Rate | None = None,
 ) -> Tool:
     """Make a tool of a function: its parameters are the schema, but `user` comes from the remit, not from an agent."""
     name = name or function.__name__
@@ -183,6 +184,7 @@ def tool_from(
         safe_to_repeat=safe_to_repeat,
         sees=sees,
         clear=clear,
+        rate=rate,
     )
 
     async def run(given: dict[str, Json], user: str) -> Json:

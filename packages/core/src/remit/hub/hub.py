@@ -46,7 +46,7 @@ from remit.ports import (
 )
 from remit.ports.brief import Brief
 from remit.ports.text_reader import text_reader
-from remit.protocol.card import AgentCard, ToolCard
+from remit.protocol.card import AgentCard, Rate, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
@@ -317,12 +317,13 @@ class Hub:
         safe_to_repeat: bool = False,
         sees: Collection[str] | Mapping[str, Collection[str]] = (),
         clear: bool = False,
+        rate: Rate | None = None,
     ) -> Callable[[ToolFunction], ToolFunction]:
         """Register the decorated function as a tool: its parameters are its schema; `user` is filled from the remit.
 
         *sees* are the kinds of personal data that it is given in clear, in all parameters (`["EMAIL"]`) or by
         parameter (`{"email": ["EMAIL"]}`). The agents that use it get placeholders, also in its results. Models get
-        its results with placeholders, unless it is *clear*.
+        its results with placeholders, unless it is *clear*. *rate* is how often all agents together may use it.
         """
 
         def add(function: ToolFunction) -> ToolFunction:
@@ -335,6 +336,7 @@ class Hub:
                 safe_to_repeat=safe_to_repeat,
                 sees=seen_by(sees, f"tool `{name or function.__name__}`"),
                 clear=clear,
+                rate=rate,
             )
             self.register_tool(tool, threads.close)
             return function

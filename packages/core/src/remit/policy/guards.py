@@ -274,13 +274,20 @@ def tokens(request: Request, facts: Facts) -> Verdict:
 
 
 def rate(request: Request, facts: Facts) -> Verdict:
-    """Within the callee's rate limit."""
-    return asked_too_often(request.target, facts.rate_wait_ms) if facts.rate_wait_ms else ALLOW
+    """Within the rate limit of the callee, or of the tool."""
+    if not facts.rate_wait_ms:
+        return ALLOW
+    return (used_too_often if request.act == "tool" else asked_too_often)(request.target, facts.rate_wait_ms)
 
 
 def asked_too_often(target: str, wait_ms: int) -> Refuse:
     """Return the refusal of a call beyond the callee's rate limit; the next may come after *wait_ms*."""
     return refuse(Code.RATE_LIMITED, f"{target} is asked too often", retry_after_ms=wait_ms)
+
+
+def used_too_often(tool: str, wait_ms: int) -> Refuse:
+    """Return the refusal of a use beyond the rate limit of a tool; the next may come after *wait_ms*."""
+    return refuse(Code.RATE_LIMITED, f"tool {tool} is used too often", retry_after_ms=wait_ms)
 
 
 def breaker(request: Request, facts: Facts) -> Verdict:
@@ -348,7 +355,7 @@ def guards_of_use(team: Iterable[Guard]) -> tuple[Guard, ...]:
 
     The remit refuses before a person is asked, and again what a guard of the team made of the arguments.
     """
-    return (*TOOL_GUARDS, arguments, *team, arguments)
+    return (*TOOL_GUARDS, arguments, rate, *team, arguments)
 
 
 # Redaction comes after all other guards, a team's own included, and after the schemas: these judge the raw text, not

@@ -21,7 +21,7 @@ Confirmation = Literal["never", "unsure", "always"]
 
 
 class Rate(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often an agent may be called: *calls* in each window of *seconds*."""
+    """How often an agent may be called, or a tool used: *calls* in each window of *seconds*."""
 
     calls: Annotated[int, Meta(ge=1)]
     """The most calls in a window."""
@@ -124,6 +124,8 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """The kinds of personal data that it gets raw, set by its team; its agents get tokens, also in its results."""
     clear: bool = False
     """Whether models get its results unredacted."""
+    rate: Rate | None = None
+    """How often it may be used, by all agents together; None: there is no limit."""
 
 
 Authority = Literal["own", "caller"]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from remit.policy.guards import GUARDS, TOOL_GUARDS, judge, record_limit
+from remit.policy.guards import GUARDS, TOOL_GUARDS, judge, record_limit, used_too_often
 from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
 from remit.policy.verdict import Ask, Refuse, Rewrite, Sealing
@@ -147,11 +147,12 @@ class ToolCalls:
         step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
         if isinstance(step, Fault):
             raise RemitError(step)
-        limited = bool(terms_of(frame.request.remit.tools, tool))
+        limited = known.card.rate is not None or bool(terms_of(frame.request.remit.tools, tool))
         if step is None and (question or limited or len(parts.guards) > len(GUARDS)):
             sent, arguments = arguments, await self._permitted(known, path, arguments, question)
             if arguments is not sent:
                 given, shown = await self._fitting(known, path, arguments, sent)
+            await self._count(known.card, arguments)
         value = await self._use(known, arguments, given, shown, path, digest, step)
         return await self._as_agent_gets(value, arguments) if known.card.sees else value
 
@@ -211,6 +212,18 @@ class ToolCalls:
                 await self._record_use(name, arguments, 0, why)
                 raise RemitError(why) from error
             await self._fitting(known, path, arguments, sent)  # guards read only what fits
+
+    async def _count(self, card: ToolCard, arguments: dict[str, Json]) -> None:
+        """Count a use towards the rate limit of its tool; raise if others have used it up meanwhile."""
+        if card.rate is None:
+            return
+        parts, wait_ms = self._dispatch.parts, 0
+        if parts.shared is not None:
+            wait_ms = await parts.shared.rate_wait_ms(card)
+        if wait_ms := wait_ms or parts.ledger.count_use(card, parts.clock.now()):
+            why = used_too_often(card.name, wait_ms).fault
+            await self._record_use(card.name, arguments, 0, why)
+            raise RemitError(why)
 
     async def _with_tokens(self, tool: str, given: Json, sent: dict[str, Json]) -> dict[str, Json]:
         """Return arguments from a guard or a person with tokens, but for the raw values that the agent *sent*."""

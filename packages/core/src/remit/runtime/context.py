@@ -11,7 +11,7 @@ from remit.policy.restoring import HubWarning
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.ports import Approver, Clock, Store, Transport
 from remit.ports.brief import Brief
-from remit.protocol.card import AgentCard, Schema
+from remit.protocol.card import AgentCard, Schema, ToolCard
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
@@ -30,7 +30,7 @@ from remit.runtime.sessions import Sessions
 class SharedRates(Protocol):
     """Rates that several hubs keep together: see `shared_requests.py`."""
 
-    async def rate_wait_ms(self, card: AgentCard | None) -> int: ...
+    async def rate_wait_ms(self, card: AgentCard | ToolCard | None) -> int: ...
 
 
 class RuntimeContext(Struct, kw_only=True):

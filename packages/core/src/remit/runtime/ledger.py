@@ -17,7 +17,7 @@ from remit.policy.budget import Window
 from remit.policy.reception import trace_of
 from remit.policy.routing import Candidate, Ranked, TrackRecord
 from remit.ports.agents import RegisteredAgent
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Remit
@@ -44,6 +44,7 @@ class Ledger:
         """Called when the first delegation in flight is added."""
         self.breakers: dict[str, Breaker] = {}
         self.windows: dict[str, Window] = {}
+        self.tool_windows: dict[str, Window] = {}
         self.tracks: dict[tuple[str, str], TrackRecord] = {}
         """The track record of each agent, by capability and agent."""
         self.outbound: dict[str, list[Frame]] = {}
@@ -75,6 +76,21 @@ class Ledger:
     def rate_wait_ms(self, card: AgentCard, now: float) -> int:
         """Return how long to wait until the rate limit of an agent allows a call."""
         return 0 if card.rate is None else rates.wait_ms(self.windows.get(card.name, Window()), card.rate, now)
+
+    def tool_wait_ms(self, card: ToolCard | None, now: float) -> int:
+        """Return how long to wait until the rate limit of a tool allows a use."""
+        if card is None or card.rate is None:
+            return 0
+        return rates.wait_ms(self.tool_windows.get(card.name, Window()), card.rate, now)
+
+    def count_use(self, card: ToolCard, now: float) -> int:
+        """Count the use of a tool and return 0, or return how long to wait until its rate limit allows it."""
+        if card.rate is None:
+            return 0
+        wait_ms = self.tool_wait_ms(card, now)
+        if not wait_ms:
+            self.tool_windows[card.name] = rates.count(self.tool_windows.get(card.name, Window()), card.rate, now)
+        return wait_ms
 
     def breaker_wait_ms(self, target: str, now: float) -> int:
         """Return how long the breaker of an agent stays open."""

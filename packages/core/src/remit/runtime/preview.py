@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remit.installed import brought
 from remit.policy.breaker import BreakerSettings
-from remit.policy.guards import GUARDS, TOOL_GUARDS
+from remit.policy.guards import GUARDS, TOOL_GUARDS, rate
 from remit.policy.limits import Limits
 from remit.policy.verdict import Facts, Guard, Sealing
 from remit.protocol.card import AgentCard, ToolCard
@@ -83,7 +83,7 @@ def preview_use(
     entry, now = parts.registry.agents[agent], parts.clock.now()
     frame = Frame(root, entry, Run(root, 0, None), None, now)
     known = parts.registry.tools.get(tool) if tool in entry.card.tools else None
-    guards = (*TOOL_GUARDS, *parts.guards[len(GUARDS) :])
+    guards = (*TOOL_GUARDS, rate, *parts.guards[len(GUARDS) :])
     facts = facts_of_tool(parts, frame, known)
     if own:
         facts = replace(facts, tool=ToolCard(name=tool, input_schema={}))

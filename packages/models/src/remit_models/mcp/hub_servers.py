@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from remit.agents.cards import listed, refuse_unknown, seen_by_server
 from remit.hub.hub import Hub
 from remit.ports.brief import Brief
+from remit.protocol.card import Rate
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs have no MCP servers
@@ -56,6 +57,8 @@ class McpOptions(TypedDict, total=False):
     """Kinds of personal data that its tools get raw: all tools, or by tool, or by argument."""
     clear: Collection[str]
     """Tools whose results models get raw."""
+    rates: Mapping[str, Rate]
+    """How often its tools may be used, by tool."""
     prefix: str | None
     """The prefix of its tools' names; None: its name."""
     time_ms: int | None
@@ -155,6 +158,7 @@ def mcp_settings(
         safe_to_repeat=frozenset(listed(get("safe_to_repeat", ()), name, "safe_to_repeat")),
         sees=seen_by_server(get("sees", ()), f"MCP server `{name}`"),
         clear=frozenset(listed(get("clear", ()), name, "clear")),
+        rates=dict(get("rates", {})),
         prefix=get("prefix"),
         time_s=TIME_S if time_ms is None else time_ms / 1_000,
         max_output=MAX_OUTPUT if max_output is None else max_output,

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import mcp_types as types
 import msgspec
 
-from remit.protocol.card import Schema, Sees, ToolCard
+from remit.protocol.card import Rate, Schema, Sees, ToolCard
 from remit.protocol.codec import MAX_NESTING, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -86,11 +86,18 @@ def visible_text(text: str, most: int) -> str:
 
 
 def card_of(
-    name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool, sees: Sees = frozenset(), clear: bool = False
+    name: str,
+    server: str,
+    tool: types.Tool,
+    *,
+    safe_to_repeat: bool,
+    sees: Sees = frozenset(),
+    clear: bool = False,
+    rate: Rate | None = None,
 ) -> tuple[ToolCard, str | None]:
     """Return the card of a server's tool, and what is wrong with its schema, which is then left out.
 
-    The team decides whether it is *safe_to_repeat*, what it *sees*, and whether its results are *clear*.
+    The team decides whether it is *safe_to_repeat*, what it *sees*, whether its results are *clear*, and its *rate*.
     """
     wrong = unusable(tool.input_schema)
     # Readers, including models, should know that this text does not come from the team.
@@ -104,6 +111,7 @@ def card_of(
         safe_to_repeat=safe_to_repeat,
         sees=sees,
         clear=clear,
+        rate=rate,
     ), wrong
 
 

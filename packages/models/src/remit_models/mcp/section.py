@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.agents.program import Program
 from remit.installed import install_command
-from remit.protocol.card import Sees
+from remit.protocol.card import Rate, Sees
 from remit.protocol.problems import WrongPart
 from remit.runtime.registry import NAME
 from remit_cli.config.checks import known_kinds, secret_of, unknown_kinds
@@ -106,6 +106,10 @@ class McpSection(Section, frozen=True, kw_only=True):
     clear: Annotated[frozenset[str], Meta(description="Those of the tools whose results models get in clear.")] = (
         frozenset()
     )
+    rates: Annotated[
+        dict[str, Rate],
+        Meta(description="How often all agents together may use a tool: `{ search = { calls = 5, seconds = 60 } }`."),
+    ] = {}
     prefix: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
         Meta(
@@ -172,8 +176,8 @@ def _undecided(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
                 (*place, "token"), "`token` is for a server that has a `url`; give a program its secret in `env`"
             )
         yield from _oauth_misfits(place, section)
-        for key in ("safe_to_repeat", "clear"):
-            for tool in sorted(getattr(section, key) - set(section.allow)):
+        for key in ("safe_to_repeat", "clear", "rates"):
+            for tool in sorted(set(getattr(section, key)) - set(section.allow)):
                 yield WrongPart((*place, key, tool), f"`{tool}` is not in `allow`, so no agent can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
             yield WrongPart((*place, "sees", tool), f"`{tool}` is not in `allow`, so no agent can use it")
@@ -258,6 +262,7 @@ def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) 
         safe_to_repeat=section.safe_to_repeat,
         sees=section.sees,
         clear=section.clear,
+        rates=section.rates,
         prefix=section.prefix,
         time_s=duration_ms(section.time) / 1_000,
         max_output=section.max_output,

@@ -173,6 +173,7 @@ class McpServer:
                     safe_to_repeat=tool in self.settings.safe_to_repeat,
                     sees=self.settings.seen_by(tool),
                     clear=tool in self.settings.clear,
+                    rate=self.settings.rates.get(tool),
                 )
                 if lost := parameters_missing(card):
                     log.warning("tool %s has no parameter %s, of which `sees` speaks", name, ", ".join(lost))

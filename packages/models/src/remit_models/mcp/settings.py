@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from remit.agents.program import Program
-from remit.protocol.card import Sees
+from remit.protocol.card import Rate, Sees
 from remit.protocol.remit import Names
 from remit.runtime.registry import NAME, team_invalid
 from remit_models.mcp.oauth_settings import OauthClient, OauthLogin, is_private
@@ -59,6 +59,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Kinds of personal data that its tools get unredacted: all tools, or by tool; only the team decides this."""
     clear: frozenset[str] = frozenset()
     """The tools whose results models get unredacted."""
+    rates: dict[str, Rate] = {}
+    """How often its tools may be used, by tool."""
     prefix: str | None = None
     """Prefix of its tools' names, joined with a dot. None: the server's name. Empty: no prefix."""
     time_s: float = TIME_S
@@ -80,8 +82,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             if name in tools:
                 raise team_invalid(f"MCP server `{self.name}`: `{tools[name]}` and `{tool}` would both be `{name}`")
             tools[name] = tool
-        for key in ("safe_to_repeat", "clear"):
-            for tool in sorted(getattr(self, key) - set(self.allow)):
+        for key in ("safe_to_repeat", "clear", "rates"):
+            for tool in sorted(set(getattr(self, key)) - set(self.allow)):
                 raise team_invalid(f"MCP server `{self.name}`: {key} names `{tool}`, which is not in allow")
         for tool in sorted(set(self.sees) - set(self.allow)) if isinstance(self.sees, dict) else ():
             raise team_invalid(f"MCP server `{self.name}`: sees names `{tool}`, which is not in allow")

@@ -240,6 +240,8 @@ class ToolSection(Section, frozen=True, kw_only=True):
     agents get placeholders, also in its results."""
     clear: bool = False
     """Whether models get the tool's results in clear."""
+    rate: Rate | None = None
+    """How often all agents together may use it."""
 
 
 def _read_schema(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:

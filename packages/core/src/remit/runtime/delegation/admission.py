@@ -596,6 +596,7 @@ def facts_of_tool(parts: RuntimeContext, frame: Frame, tool: Tool | None, approv
         limits=parts.limits,
         agents=parts.registry.agents,
         record_bytes=parts.store.sizes.get(frame.run.id, 0),
+        rate_wait_ms=parts.ledger.tool_wait_ms(tool.card, parts.clock.now()) if tool is not None else 0,
         approved=approved,
         sealing=frame.run.sealing,
     )
