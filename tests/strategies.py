@@ -36,7 +36,12 @@ names = st.text(
 name_sets = st.frozensets(names, max_size=3)
 # Also comparisons that compare with no number: they are refused by a guard, not by the codec.
 _values = st.text(max_size=8) | st.integers(-MAX_INTEGER, MAX_INTEGER) | st.booleans()
-_bounds = st.builds(ValueBounds, in_=st.none() | st.tuples(_values), at_most=st.none() | st.integers(0, 99).map(float))
+_bounds = st.builds(
+    ValueBounds,
+    in_=st.none() | st.tuples(_values),
+    under=st.none() | st.tuples(st.text("a./", max_size=4)),
+    at_most=st.none() | st.integers(0, 99).map(float),
+)
 conditions = _values | st.sampled_from(["<= 100", "> 5", "b*"]) | st.lists(_values, max_size=2).map(tuple) | _bounds
 terms = st.dictionaries(names, conditions, max_size=2)
 tool_limits = name_sets | st.dictionaries(names, terms | st.lists(terms, max_size=2).map(tuple), max_size=2)

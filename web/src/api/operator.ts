@@ -1533,7 +1533,7 @@ export interface components {
         };
         /**
          * Rate
-         * @description How often an agent may be called: *calls* in each window of *seconds*.
+         * @description How often an agent may be called, or a tool used: *calls* in each window of *seconds*.
          */
         Rate: {
             /** @description The most calls in a window. */
@@ -2692,15 +2692,20 @@ export interface components {
              */
             below: number | null;
             /**
-             * @description One of these.
+             * @description One of these; `*` in a text matches anything.
              * @default null
              */
             in: (string | number | boolean)[] | null;
             /**
-             * @description None of these.
+             * @description None of these; `*` in a text matches anything.
              * @default null
              */
             not_in: (string | number | boolean)[] | null;
+            /**
+             * @description A path inside one of these folders, wherever `..` in it leads.
+             * @default null
+             */
+            under: string[] | null;
         };
         /**
          * VerificationProgress

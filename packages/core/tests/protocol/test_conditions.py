@@ -1,8 +1,11 @@
 """Conditions on arguments: what holds, what does not, and what cannot be told."""
 
+import posixpath
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remit.protocol.conditions import Condition, ValueBounds, checked_condition, holds
 
@@ -12,6 +15,7 @@ PAY = {
     "tags": ["rent", "late"],
     "sure": True,
     "sum": "12.5",
+    "people": [{"name": "bob", "age": 7}, {"name": "eve"}],
 }
 
 
@@ -63,6 +67,17 @@ PAY = {
         ("to.name", ValueBounds(not_in=("bob", 5)), True),  # 5 is of another kind, and "bob" tells enough
         ("to.name", ValueBounds(not_in=("bob",), above=1), None),
         ("sure", "> 0", None),
+        ("to.name", ("b*", "e*"), True),
+        ("to.name", ValueBounds(not_in=("b*", "*ve")), False),
+        ("to.name", ValueBounds(in_=("b*",), not_in=("*x",)), False),
+        ("to.name", "[e]ve", False),  # `*` alone stands for other characters
+        ("to.name", "?ve", False),
+        ("to.note", ValueBounds(in_=("[EMAIL:bcd]",)), True),
+        ("to.note", "[EMAIL:*]", True),
+        ("people.name", "bob", True),  # one of them
+        ("people.name", "ann", False),
+        ("people.age", "> 5", True),
+        ("people.age", "> 50", None),  # one has no age
     ],
 )
 def test_a_condition_holds_or_not_or_cannot_be_told(path: str, condition: Condition, expected: bool | None) -> None:
@@ -79,10 +94,52 @@ def test_a_condition_holds_or_not_or_cannot_be_told(path: str, condition: Condit
         ([{"name": "bob"}, "eve"], "bob", False),
         ("bob", "bob", True),
         ([], "bob", None),
+        ([["bob"], ["eve"]], "bob", False),
+        (["b1", "b2"], "b*", True),
     ],
 )
 def test_a_condition_holds_for_every_value_of_a_list(value: Any, condition: Condition, expected: bool | None) -> None:
     assert holds(condition, {"to": value}, "to", every=True) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "folders", "expected"),
+    [
+        ("/data/a/b.txt", ("/data",), True),
+        ("/data", ("/data/",), True),
+        ("//data//a", ("/data",), True),
+        ("/data/../etc/passwd", ("/data",), False),
+        ("/data/a/../b", ("/data",), True),
+        ("/database", ("/data",), False),
+        ("/data\\..\\etc", ("/data",), False),
+        ("/srv/x", ("/data", "/srv"), True),
+        ("/srv/x", (), False),
+        ("/DATA/x", ("/data",), None),  # the same folder, or not: it depends on the file system
+        ("notes/a", ("/data",), None),  # nobody knows from where
+        ("~/x", ("/data",), None),
+        (5, ("/data",), None),
+        ("notes/a", ("notes", "/data"), True),
+        ("notes/../../a", ("notes",), False),
+        ("../notes/a", ("notes",), False),
+        ("a/b", (".",), True),
+        ("../b", (".",), False),
+        ("../b/c", ("../b",), True),
+        ("../../b", ("..",), False),
+        ("/../etc", ("/etc",), True),
+        ("C:\\data\\a", ("C:/data",), True),
+    ],
+)
+def test_a_path_is_inside_a_folder_or_not_wherever_it_leads(
+    path: object, folders: tuple[str, ...], expected: bool | None
+) -> None:
+    assert holds(ValueBounds(under=folders), {"path": path}, "path") is expected
+
+
+@given(st.text("ab./\\", max_size=12))
+def test_no_path_inside_a_folder_leads_out_of_it(path: str) -> None:
+    if holds(ValueBounds(under=("/data",)), {"path": f"/data/{path}"}, "path"):
+        for slashes in (path, path.replace("\\", "/")):
+            assert posixpath.normpath(f"/data/{slashes}").startswith("/data")
 
 
 @pytest.mark.parametrize("value", [float("inf"), "1e999", None, [], {"a": 1}, "9" * 400])

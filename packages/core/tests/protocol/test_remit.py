@@ -84,7 +84,17 @@ def test_no_descendant_may_use_a_tool_that_its_ancestor_may_not(lineage: list[Re
 TERMS = st.dictionaries(
     st.sampled_from(["amount", "to"]),
     st.sampled_from(
-        ["<= 2", "> 1", 1, "bob", "b*", ("bob", "eve"), ValueBounds(not_in=("eve", 3)), ValueBounds(below=3)]
+        [
+            "<= 2",
+            "> 1",
+            1,
+            "bob",
+            "b*",
+            ("bob", "eve"),
+            ValueBounds(not_in=("eve", 3)),
+            ValueBounds(below=3),
+            ValueBounds(under=("b",)),
+        ]
     ),
     max_size=2,
 )

@@ -37,10 +37,10 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The tool that is used."""
     where: dict[Pattern, Condition] = {}
     """Conditions on arguments of the tool, or on the input of the call, by name or path (`to.iban`): all hold. A
-    value, a list of values, a text with `*`, a comparison (`"> 500"`), or a table of `in`, `not_in`, `above`,
-    `at_least`, `below`, `at_most`. Of a list, a rule that allows matches if they hold for every value, any other if
-    they hold for one. If it cannot be told whether one holds, since the value is missing or of another kind, a rule
-    asks or refuses, and does not allow."""
+    value, a list of values, a text with `*`, a comparison (`"> 500"`), or a table of `in`, `not_in`, `under` (folders),
+    `above`, `at_least`, `below`, `at_most`. Of a list, a rule that allows matches if they hold for every value, any
+    other if they hold for one. If it cannot be told whether one holds, since the value is missing or of another kind, a
+    rule asks or refuses, and does not allow."""
     capability: Pattern | None = None
     """The capability that is asked for."""
     user: Pattern = "*"

@@ -47,7 +47,7 @@ _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     Request: ("objective", "input", "handoff", "context", "view", "hints", "reason", "files", "remit"),
     Remit: ("tools",),  # the conditions on their arguments
-    ValueBounds: ("in_", "not_in"),
+    ValueBounds: ("in_", "not_in", "under"),
     View: ("messages", "summary", "workspace", "known"),
     Message: ("text",),
     Note: ("text",),

@@ -1,7 +1,9 @@
 """Conditions on the arguments of a tool, or on the input of a call."""
 
 import math
+import posixpath
 import re
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import cast
 
@@ -14,9 +16,11 @@ class ValueBounds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """What a value has to be: all that is set holds."""
 
     in_: tuple[Scalar, ...] | None = field(default=None, name="in")
-    """One of these."""
+    """One of these; `*` in a text matches anything."""
     not_in: tuple[Scalar, ...] | None = None
-    """None of these."""
+    """None of these; `*` in a text matches anything."""
+    under: tuple[str, ...] | None = None
+    """A path inside one of these folders, wherever `..` in it leads."""
     above: float | None = None
     """More than this."""
     at_least: float | None = None
@@ -29,6 +33,8 @@ class ValueBounds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 Condition = str | int | float | bool | tuple[Scalar, ...] | ValueBounds
 """A value; a text, in which `*` matches anything, or a comparison such as `> 500`; a list, of which one; or bounds."""
+
+_LISTED_CHARACTERS = re.compile(r"[\[?]")
 
 _COMPARISON = re.compile(r"\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*\Z")
 _BOUND = {"<": "below", "<=": "at_most", ">": "above", ">=": "at_least"}
@@ -47,18 +53,26 @@ def checked_condition(condition: Condition) -> Condition:
 def holds(condition: Condition, arguments: object, path: str, *, every: bool = False) -> bool | None:
     """Return whether a condition holds for the value at a *path* such as `to.iban`.
 
-    Of a list, it holds for one of its values, or for *every* one. None: it cannot be told, since the value is missing
-    or of another kind.
+    Of a list, also on the way, it holds for one of its values, or for *every* one. None: it cannot be told, since the
+    value is missing or of another kind.
     """
-    value = arguments
-    for name in path.split("."):
-        if not isinstance(value, dict) or name not in value:
-            return None
-        value = cast("dict[str, object]", value)[name]
-    values = cast("list[object]", value) if isinstance(value, list) else [value]
-    verdicts = [_value_fits(condition, each) for each in values]
+    values = _values_at(arguments, path.split("."))
+    verdicts = [None if each is None else _value_fits(condition, each) for each in values]
     decisive = not every
     return decisive if decisive in verdicts else None if None in verdicts or not verdicts else every
+
+
+def _values_at(value: object, names: Sequence[str]) -> Iterator[object]:
+    """Yield the values at a path, of each item of a list; None where there is none."""
+    if isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _values_at(each, names)
+    elif not names:
+        yield value
+    elif isinstance(value, dict) and names[0] in value:
+        yield from _values_at(cast("dict[str, object]", value)[names[0]], names[1:])
+    else:
+        yield None
 
 
 def _value_fits(condition: Condition, value: object) -> bool | None:
@@ -67,13 +81,6 @@ def _value_fits(condition: Condition, value: object) -> bool | None:
             return _within(condition, value)
         case tuple():
             return _is_one_of(condition, value)
-        case str():
-            # The same text is always a match: brackets, as around a token of redaction, mean a set of characters.
-            return (
-                value == condition or fnmatchcase(value.casefold(), condition.casefold())
-                if isinstance(value, str)
-                else None
-            )
         case _:
             return _equals(condition, value)
 
@@ -86,7 +93,9 @@ def _is_one_of(several: tuple[Scalar, ...], value: object) -> bool | None:
 
 def _equals(wanted: Scalar, value: object) -> bool | None:
     if isinstance(wanted, str):
-        return wanted.casefold() == value.casefold() if isinstance(value, str) else None
+        # `*` alone has a meaning: brackets stand around a token of redaction.
+        pattern = _LISTED_CHARACTERS.sub(r"[\g<0>]", wanted.casefold())
+        return fnmatchcase(value.casefold(), pattern) if isinstance(value, str) else None
     if isinstance(wanted, bool):
         return wanted == value if isinstance(value, bool) else None
     number = _number(value)
@@ -100,6 +109,9 @@ def _within(bounds: ValueBounds, value: object) -> bool | None:
     if bounds.not_in is not None:
         listed = _is_one_of(bounds.not_in, value)
         verdicts.append(None if listed is None else not listed)
+    if bounds.under is not None:
+        inside = [_is_under(folder, value) for folder in bounds.under]
+        verdicts.append(True if True in inside else None if None in inside else False)
     above, at_least, below, at_most = limits = bounds.above, bounds.at_least, bounds.below, bounds.at_most
     if limits != (None, None, None, None):
         number = _number(value)
@@ -112,6 +124,28 @@ def _within(bounds: ValueBounds, value: object) -> bool | None:
             and (at_most is None or number <= at_most)
         )
     return False if False in verdicts else None if None in verdicts else True
+
+
+def _is_under(folder: str, value: object) -> bool | None:
+    """Return whether a path is inside a folder; None: it cannot be told, as of a relative path."""
+    if not isinstance(value, str) or value.startswith("~"):
+        return None
+    inner, outer = _steps(value), _steps(folder)
+    if (inner[:1] == ["/"]) != (outer[:1] == ["/"]):
+        return None
+    if inner.count("..") > outer.count(".."):
+        return False
+    if inner[: len(outer)] == outer:
+        return True
+    # Some file systems do not tell upper case from lower case.
+    folded = [each.casefold() for each in inner[: len(outer)]]
+    return None if folded == [each.casefold() for each in outer] else False
+
+
+def _steps(path: str) -> list[str]:
+    """Return the names on a path, the first of which is `/` if it is absolute; `..` is left only at the beginning."""
+    path = posixpath.normpath(re.sub(r"[/\\]+", "/", path))
+    return ["/"] * path.startswith("/") + [each for each in path.split("/") if each not in ("", ".")]
 
 
 def _number(value: object) -> float | None:
