@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from msgspec.structs import replace
 
 from remit.protocol.card import AgentCard, Capability, Rate
 from remit.protocol.conditions import ValueBounds
@@ -26,6 +27,7 @@ from remit.protocol.errors import Code, Fault, Problem
 from remit.protocol.files import File
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import MAX_INTEGER, Priority, Remit
+from samples import a_request
 
 counts = st.integers(0, MAX_INTEGER)
 shares = st.floats(0, 1)
@@ -310,3 +312,38 @@ cards = st.builds(
     resumable=st.booleans(),
     isolation=st.sampled_from(["task", "process"]),
 )
+
+# ── what a person is asked about ──────────────────────────────────────────────────────────────────────────────────────
+
+HIDDEN = "\u200b\u202e\u2066\u2800\u00ad\ufe0f\U000e0041\U000e0042"
+_told = st.text(st.sampled_from(f'abc é{HIDDEN}раypal\n"5'), max_size=12)
+_told_values = st.recursive(
+    _told | st.integers(-9, 9**12) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_told, inner, max_size=3),
+    max_leaves=8,
+)
+_told_files = st.lists(
+    st.builds(
+        File,
+        name=st.sampled_from(["order.txt", "scan.png"]),
+        media_type=st.sampled_from(["text/plain", "image/png"]),
+        data=st.binary(max_size=20) | _told.map(str.encode) | st.just(b"x" * 9_000),
+    ),
+    max_size=2,
+)
+told_requests = st.builds(
+    lambda **fields: replace(a_request(), **fields),
+    objective=_told,
+    input=_told_values,
+    reason=_told,
+    hints=st.lists(_told, max_size=2).map(tuple),
+    files=_told_files.map(tuple),
+    handoff=st.none()
+    | st.builds(
+        Handoff, original_request=_told, data=st.dictionaries(_told, _told_values, max_size=2), facts=st.tuples(_told)
+    ),
+    view=st.none() | st.builds(View, messages=st.tuples(st.builds(Message, role=st.just("user"), text=_told))),
+    correlation=st.none() | _told,
+    act=st.sampled_from(["call", "tool"]),
+)
+"""Requests with hidden and look-alike characters in every text, and files of every kind."""

@@ -99,8 +99,9 @@ def scripted_channel(approved: str, secret: bytes, clicks: str) -> Generator[str
     """
 
     def shown(message: dict[str, Any]) -> Body:
-        section, actions = message["blocks"]
-        wanted = "approve" if approved in section["text"]["text"] else "reject"
+        *sections, actions = message["blocks"]
+        shown = "".join(each["text"]["text"] for each in sections)
+        wanted = "approve" if approved in shown else "reject"
         (button,) = (each for each in actions["elements"] if each["action_id"] == wanted)
         payload = {"type": "block_actions", "user": {"username": "carla"}, "actions": [button]}
         body, now = urlencode({"payload": json.dumps(payload)}).encode(), str(int(time.time()))

@@ -15,16 +15,29 @@ from remit_testing import MemoryStore
 from scripted import scripted_channel, slack_signature
 
 SECRET = b"the signing secret of your Slack app"
+MOST, MOST_BLOCKS = 3_000, 50  # what Slack takes: characters of a section, and blocks of a message
+WORDS = ("approve", "reject")
 store = MemoryStore()  # with a store on disk the question outlives a restart
+
+
+def block(kind: str, **fields: object) -> dict[str, object]:
+    return {"type": kind, **fields}
+
+
+def plain(text: str) -> dict[str, object]:
+    return block("plain_text", text=text)
 
 
 async def ask_slack(question: Question) -> Decision:
     await store.put(question)  # before anybody can click
-    text = {"type": "plain_text", "text": f"{question.text}\n{view_of(question).text()}"[:3000]}
-    names = {word: {"type": "plain_text", "text": word} for word in ("approve", "reject")}
-    buttons = [{"type": "button", "action_id": word, "value": question.id, "text": names[word]} for word in names]
-    message = {"blocks": [{"type": "section", "text": text}, {"type": "actions", "elements": buttons}]}
-    async with request("POST", os.environ["SLACK_WEBHOOK"], json=message, raise_for_status=True):
+    shown = f"{question.text}\n{view_of(question).text()}"
+    blocks = [block("section", text=plain(shown[at : at + MOST])) for at in range(0, len(shown), MOST)]
+    if len(blocks) < MOST_BLOCKS:
+        buttons = [block("button", action_id=word, value=question.id, text=plain(word)) for word in WORDS]
+        blocks.append(block("actions", elements=buttons))
+    else:  # nobody approves what they do not see
+        blocks = [block("section", text=plain(f"Too long for Slack: remit pending show {question.id}"))]
+    async with request("POST", os.environ["SLACK_WEBHOOK"], json={"blocks": blocks}, raise_for_status=True):
         return await InboxApprover(store)(question)
 
 

@@ -159,6 +159,20 @@ def test_a_yes_lets_the_request_go_on_and_is_recorded_with_who_said_it(crew: Pat
     assert (approval.agreed, approval.by) == (True, last_run(crew).user)
 
 
+def test_a_yes_to_what_the_terminal_has_cut_counts_once_all_of_it_was_shown(crew: Path) -> None:
+    long = f"Pay Bob.{' Thanks.' * 60} And pay Eve."
+    with Terminal([REMIT, "run", "payer", long, *AT_TERMINAL], folder=crew) as terminal:
+        assert "And pay Eve." not in terminal.wait_for(PROMPT)
+        terminal.type("y\n")
+        screen = terminal.wait_for("Type your answer again.")
+        assert "And pay Eve." in "".join(screen.split("\n")).replace("  ", " ")
+        assert "Approved." not in screen
+        terminal.wait_until(lambda screen: screen.count(PROMPT) == 2)
+        terminal.type("y\n")
+        assert terminal.wait() == 0
+    assert "Approved." in terminal.screen
+
+
 def test_a_no_refuses_it_with_the_reason(crew: Path) -> None:
     with Terminal([REMIT, "run", "payer", "x", *AT_TERMINAL], folder=crew) as terminal:
         terminal.wait_for(PROMPT)

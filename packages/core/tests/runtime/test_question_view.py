@@ -7,51 +7,13 @@ from typing import Any, cast
 
 import msgspec
 from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit import File, Handoff, Question, view_of
-from remit.protocol.envelope import Message, Request, View
+from remit import File, Question, view_of
+from remit.protocol.envelope import Request
 from remit.runtime.question_view import marked
 from samples import a_request
-
-HIDDEN = "\u200b\u202e\u2066\u2800\u00ad\ufe0f\U000e0041\U000e0042"
-TEXTS = st.text(st.sampled_from(f'abc é{HIDDEN}раypal\n"5'), max_size=12)
-VALUES = st.recursive(
-    TEXTS | st.integers(-9, 9**12) | st.booleans(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=8,
-)
-FILES = st.lists(
-    st.builds(
-        File,
-        name=st.sampled_from(["order.txt", "scan.png"]),
-        media_type=st.sampled_from(["text/plain", "image/png"]),
-        data=st.binary(max_size=20) | TEXTS.map(str.encode) | st.just(b"x" * 9_000),
-    ),
-    max_size=2,
-)
-
-
-def request_of(**fields: Any) -> Request:
-    return replace(a_request(), **fields)
-
-
-REQUESTS = st.builds(
-    request_of,
-    objective=TEXTS,
-    input=VALUES,
-    reason=TEXTS,
-    hints=st.lists(TEXTS, max_size=2).map(tuple),
-    files=FILES.map(tuple),
-    handoff=st.none()
-    | st.builds(
-        Handoff, original_request=TEXTS, data=st.dictionaries(TEXTS, VALUES, max_size=2), facts=st.tuples(TEXTS)
-    ),
-    view=st.none() | st.builds(View, messages=st.tuples(st.builds(Message, role=st.just("user"), text=TEXTS))),
-    correlation=st.none() | TEXTS,
-    act=st.sampled_from(["call", "tool"]),
-)
+from strategies import HIDDEN, told_requests
 
 
 def question(**fields: Any) -> Question:
@@ -74,7 +36,7 @@ def leaves(value: Any) -> Iterator[str]:
         yield json.dumps(value)
 
 
-@given(REQUESTS)
+@given(told_requests)
 def test_every_byte_of_a_request_is_shown_or_named(request: Request) -> None:
     view = view_of(question(request=request))
     text = view.text()

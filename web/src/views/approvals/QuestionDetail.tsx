@@ -336,21 +336,21 @@ function Shown({ view }: { view: ShownQuestion }) {
     <>
       {parts.map(({ title, text }) => (
         <Part key={title} title={title.charAt(0).toUpperCase() + title.slice(1)}>
-          <Value value={text} />
+          <Value value={text} whole />
         </Part>
       ))}
       {view.files.map((file) => (
         <Part key={file.digest + file.name} title={words.file(file.name)}>
           <p className="soft file-facts">{words.fileOf(file.media_type, bytes(file.size))}</p>
           <code className="digest">{file.url || words.digest(file.digest)}</code>
-          {file.preview ? <Value value={file.preview} /> : null}
+          {file.preview ? <Value value={file.preview} whole /> : null}
           {file.preview && !file.is_whole ? <p className="soft">{words.fileCut}</p> : null}
         </Part>
       ))}
       {also ? (
         <details>
           <summary>{words.also}</summary>
-          <Value value={also.text} />
+          <Value value={also.text} whole />
         </details>
       ) : null}
     </>

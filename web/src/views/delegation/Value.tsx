@@ -36,10 +36,11 @@ export function Words({ text }: { text: string }) {
   );
 }
 
-export function Value({ value }: { value: unknown }) {
+/** With `whole`, nothing of it is folded: whoever approves it reads it first. */
+export function Value({ value, whole = false }: { value: unknown; whole?: boolean }) {
   const [open, setOpen] = useState(false);
   const text = readable(value);
-  const folded = !open && text.length > FOLDED;
+  const folded = !whole && !open && text.length > FOLDED;
   const shown = folded ? `${text.slice(0, FOLDED)}…` : text;
   return (
     <div className="value">

@@ -23,8 +23,9 @@ from remit.words.terminal import one_line, several_lines
 from remit_cli.show.display import Display
 from remit_cli.show.screen import spell_ms
 
-# Long inputs are cut; `?` shows them in full.
+# Long inputs are cut; `?` shows them in full, and so does a yes before it counts.
 MAX_SHOWN = 300
+_CUT = "… (? shows all)"
 
 
 class TerminalApprover:
@@ -44,13 +45,21 @@ class TerminalApprover:
             return decision
 
     async def _decide(self, question: Question) -> Decision:
+        is_cut = False
         for line in described(question):
             self._display.say(line)
+            is_cut = is_cut or line.endswith(_CUT)
         # Discard what was typed before the question appeared.
         termios.tcflush(self._terminal, termios.TCIFLUSH)
         while True:
             answer = await self._line(f"{_choices(question)} > ")
             match answer.strip().lower() if answer is not None else None:
+                case "?" | "help" | "y" | "yes" | "e" | "edit" as typed if is_cut or typed in ("?", "help"):
+                    is_cut = False
+                    for line in described(question, whole=True):
+                        self._display.say(line)
+                    if typed not in ("?", "help"):
+                        self._display.say("That is all of it. Type your answer again.")
                 case "y" | "yes":
                     if self._is_filled_in(question, {}):
                         return Decision(agreed=True, by=self._who)
@@ -60,9 +69,6 @@ class TerminalApprover:
                     edits = await self._edited(question)
                     if edits is not None and self._is_filled_in(question, edits):
                         return Decision(agreed=True, by=self._who, edits=edits)
-                case "?" | "help":
-                    for line in described(question, whole=True):
-                        self._display.say(line)
                 case None:
                     return Decision(agreed=False, by=self._who, reason="no answer")
                 case _:
@@ -155,7 +161,7 @@ def described(question: Question, *, whole: bool = False) -> Iterator[str]:
     for name, value in _facts(question, whole=whole):
         text = several_lines(value) if whole else one_line(value, MAX_SHOWN + 1)
         if not whole and len(text) > MAX_SHOWN:
-            text = f"{text[:MAX_SHOWN]}… (? shows all)"
+            text = f"{text[:MAX_SHOWN]}{_CUT}"
         if text:
             yield f"  {name:9} " + text.replace("\n", "\n" + " " * 12)
 

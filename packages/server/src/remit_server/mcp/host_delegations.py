@@ -106,6 +106,10 @@ class McpHost(Protocol):
         """Whether it can ask its user: during the call, only by returning from it, or not at all."""
         ...
 
+    def can_show(self, question: Question) -> bool:
+        """Return whether its user sees all of a question."""
+        ...
+
     async def tell(self, text: str) -> None:
         """Report that work continues."""
         ...
@@ -304,11 +308,12 @@ class HostDelegations:
                     questions = await self.questions(started.known_as)
                     watch.note_questions(questions)
                     if questions and watch.asking is None:
-                        if host.asks == "later":
-                            return OpenQuestions(tuple(questions))
-                        if host.asks == "never":
+                        shown = [each for each in questions if host.can_show(each)]
+                        if host.asks == "never" or not shown:
                             return WaitingDelegation(questions[0])
-                        watch.ask(questions[0])
+                        if host.asks == "later":
+                            return OpenQuestions(tuple(shown))
+                        watch.ask(shown[0])
                 if until is not None and loop.time() >= until:
                     # An id is given out only once the run is durable.
                     if started.going is not None:

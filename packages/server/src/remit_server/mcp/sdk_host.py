@@ -11,15 +11,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from remit.ports import Question
-from remit.protocol.codec import text_of
-from remit.protocol.envelope import USER, Json, Message
+from remit.protocol.envelope import Json, Message
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.lent_models import Completion, Sampler
+from remit.runtime.question_view import view_of
 from remit.words.terminal import several_lines
 from remit_server.mcp.host_delegations import Caller, HostReply, LogLine
 
-# A question must fit on a screen; the inbox has all of it.
-SHOWN = 2_000
+# More than this is read nowhere in a form. A longer question is left to the inbox: nobody approves what is not shown.
+MOST_SHOWN = 20_000
 
 _REASON = "reason"
 _OWN = ("objective", "input", _REASON)
@@ -27,14 +27,8 @@ _PLAIN = (str, bool, int, float)
 
 
 def put(question: Question) -> str:
-    """Return a question as a person reads it: the question, and the request in doubt; all of it is already redacted."""
-    request = question.request
-    origin = "The user" if request.origin == USER else request.origin
-    lines = [question.text, "", f"{origin} asks {request.target}, for {request.remit.user}: {request.objective}"]
-    if request.input is not None:
-        lines.append(f"Input: {text_of(request.input)}")
-    text = several_lines("\n".join(lines))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… (remit pending show {question.id} shows the rest)"
+    """Return a question as a person reads it, with all that would be sent; all of it is already redacted."""
+    return several_lines(f"{question.text}\n\n{view_of(question).text()}")
 
 
 def form_of(question: Question) -> dict[str, Any]:
@@ -141,6 +135,9 @@ class SdkHost:
         if self._is_modern:
             return "later"
         return "now" if self._ctx.session.can_send_request else "never"
+
+    def can_show(self, question: Question) -> bool:
+        return len(put(question)) <= MOST_SHOWN
 
     async def tell(self, text: str) -> None:
         self._report_count += 1

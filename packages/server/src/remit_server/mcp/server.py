@@ -250,7 +250,7 @@ class McpToolServer:
         given = params.input_responses or {}
         for question in await self._delegations.questions(summary.run):
             answer = given.get(question.id)
-            if answer is None or host.asks == "never":
+            if answer is None or host.asks == "never" or not host.can_show(question):
                 continue
             reply = reply_of(question, answer) if isinstance(answer, types.ElicitResult) else HostReply(action="cancel")
             if not await self._delegations.answer(question, reply, caller):

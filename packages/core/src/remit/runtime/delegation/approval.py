@@ -23,6 +23,7 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.response import presentable, revealed
 from remit.runtime.frames import Frame, Run, SlotGivenUp
+from remit.runtime.question_view import marked
 from remit.runtime.schemas import check_schema, misfits
 
 log = logging.getLogger("remit")
@@ -131,7 +132,7 @@ class Approvals:
             text = strike(text, sealing, {})
         return Question(
             id=f"{request.path}-{mark}",
-            text=text,
+            text=marked(text),
             request=request,
             editable=EDITABLE.intersection(ask.editable),
             form=form,
