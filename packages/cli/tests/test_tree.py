@@ -320,13 +320,23 @@ def test_each_record_is_one_plain_line() -> None:
             ToolUse(delegation=f"{RUN}.1", agent="tag", tool="rm", fault=fault(Code.TOOL_NOT_ALLOWED, "not yours")),
             "tag could not use rm, TOOL_NOT_ALLOWED: not yours",
         ),
+        (
+            ToolUse(
+                delegation=f"{RUN}.1",
+                agent="tag",
+                tool="send",
+                refused=True,
+                fault=fault(Code.PERMISSION_DENIED, "not there"),
+            ),
+            "tag could not use send, PERMISSION_DENIED: not there",
+        ),
         (Delta(delegation=f"{RUN}.1", agent="tag", text="a word\x1b[2J\nor two"), "tag says: a word or two"),
         (Notice(delegation=f"{RUN}.1", agent="tag", text="it overran"), "tag: it overran"),
         (question(f"{RUN}.1"), "payer: a person is asked: May it pay?"),
         (question(f"{RUN}.1", agreed=True), "payer: ana agreed"),
         (
             a_response(id=f"{RUN}.1", duration_ms=1_500, usage=Usage(prompt=1_200)),
-            "tag: success in 1.5 s, 1,200 tokens, tools: pay",
+            "tag: success in 1.5 s, 1,200 tokens, tools: pay, rm refused, send refused",
         ),
         (
             Refusal(request=make_request(f"{RUN}.2", "lead"), response=refused),

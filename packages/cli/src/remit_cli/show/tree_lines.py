@@ -1,7 +1,7 @@
 """A run as lines: its tree, its records, and its calls of sub-agents."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -211,8 +211,14 @@ def _objective(node: Node) -> str:
 
 
 def tools_used(node: Node) -> str:
-    """Return the tools that a delegation used, and how often."""
-    return ", ".join(one_line(tool, 60) + (f" ×{count}" if count > 1 else "") for tool, count in node.tools.items())
+    """Return the tools that a delegation used and those that it was refused, and how often."""
+    return _times(
+        Counter(node.tools) + Counter({f"{tool} refused": count for tool, count in node.refused_tools.items()})
+    )
+
+
+def _times(tools: Mapping[str, int]) -> str:
+    return ", ".join(one_line(tool, 60) + (f" ×{count}" if count > 1 else "") for tool, count in tools.items())
 
 
 # The styles of the parts of a line, in the words of rich.
@@ -414,7 +420,7 @@ def history(calls: Iterable[DelegationLine]) -> Iterator[str]:
 def _headline(call: DelegationLine) -> str:
     spent = f"{'about ' if call.usage.estimated else ''}{call.usage.total:,} tokens" if call.usage.total else ""
     shown = f"ctx {call.context_tokens:,}" if call.context_tokens else ""
-    tools = ", ".join(one_line(tool, 60) + (f" ×{count}" if count > 1 else "") for tool, count in call.tools.items())
+    tools = _times(call.tools)
     took = "" if call.state == Status.REFUSED else spell_ms(call.duration_ms)
     parts = [_ENDINGS.get(call.state, call.state.upper()), took, spent, shown, f"tools: {tools}" if tools else ""]
     return f"[{one_line(call.origin or '?')} -> {one_line(call.agent)}] {'  '.join(part for part in parts if part)}"

@@ -105,6 +105,8 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Kinds of personal data that the tool got raw, while its agent has tokens."""
     clear: bool = False
     """Whether a model gets its result unredacted."""
+    refused: bool = False
+    """Whether a guard, a person or its schema refused it, so that it did not run."""
     fault: Fault | None = None  # What went wrong, if it failed or was denied.
 
 

@@ -132,13 +132,13 @@ class ToolCalls:
             assert isinstance(verdict, Refuse), "these guards never ask, and refuse where there is no card"
             why = self._still_true(tool, path, arguments, verdict.fault)
             if why.code is not Code.RECORD_LIMIT_EXCEEDED:  # nothing is added to a record that is full
-                self._record_tool(tool, None, 0, why)
+                self._record_tool(tool, None, 0, why, refused=True)
             await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
             raise RemitError(why)
         try:
             arguments = plain_arguments(tool, arguments)
         except RemitError as error:
-            self._record_tool(tool, None, 0, error.fault)
+            self._record_tool(tool, None, 0, error.fault, refused=True)
             raise
         given, shown = await self._fitting(known, path, arguments, arguments)
         frame.calls += 1
@@ -169,7 +169,7 @@ class ToolCalls:
         if problems := misfits(card.input_schema, given, arguments):
             why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {card.name}", problems=problems)
             why = self._still_true(card.name, path, sent, why)
-            await self._record_use(card.name, arguments, 0, why)
+            await self._record_use(card.name, arguments, 0, why, refused=True)
             raise RemitError(why)
         return given, shown
 
@@ -209,7 +209,7 @@ class ToolCalls:
             except RemitError as error:
                 # Guards saw raw values, and may have named them.
                 why = parts.redactor.clean(self._still_true(name, path, sent, error.fault), frame.run.sealing)
-                await self._record_use(name, arguments, 0, why)
+                await self._record_use(name, arguments, 0, why, refused=True)
                 raise RemitError(why) from error
             await self._fitting(known, path, arguments, sent)  # guards read only what fits
 
@@ -222,7 +222,7 @@ class ToolCalls:
             wait_ms = await parts.shared.rate_wait_ms(card)
         if wait_ms := wait_ms or parts.ledger.count_use(card, parts.clock.now()):
             why = used_too_often(card.name, wait_ms).fault
-            await self._record_use(card.name, arguments, 0, why)
+            await self._record_use(card.name, arguments, 0, why, refused=True)
             raise RemitError(why)
 
     async def _with_tokens(self, tool: str, given: Json, sent: dict[str, Json]) -> dict[str, Json]:
@@ -381,8 +381,10 @@ class ToolCalls:
             self._frame.tool_calls = []
         self._frame.tool_calls.append(tool)
 
-    def _record_tool(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> None:
-        self._record(self._tool_use(tool, arguments, duration_ms, why))
+    def _record_tool(
+        self, tool: str, arguments: Json, duration_ms: int, why: Fault | None, *, refused: bool = False
+    ) -> None:
+        self._record(replace(self._tool_use(tool, arguments, duration_ms, why), refused=refused))
 
     async def _record_use(
         self,
@@ -393,12 +395,12 @@ class ToolCalls:
         *,
         begun: bool = False,
         replayed: bool = False,
+        refused: bool = False,
         revealed: tuple[str, ...] = (),
     ) -> None:
         """Record the use of a tool; long arguments are redacted outside the event loop."""
-        body = replace(
-            self._tool_use(tool, arguments, duration_ms, why), begun=begun, replayed=replayed, revealed=revealed
-        )
+        body = self._tool_use(tool, arguments, duration_ms, why)
+        body = replace(body, begun=begun, replayed=replayed, refused=refused, revealed=revealed)
         if is_light(arguments):
             self._record(body)
             return

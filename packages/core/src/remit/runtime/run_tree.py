@@ -87,6 +87,8 @@ class Node:
         """Children that have."""
         self.question = ""
         self.tools: Counter[str] = Counter()
+        self.refused_tools: Counter[str] = Counter()
+        """The uses of tools that were refused before they began."""
         self.running_tools: list[ToolRun] = []
         """The tools that it currently uses, as far as their start was recorded."""
         self.last_tool: ToolRun | None = None
@@ -396,7 +398,9 @@ class Tree:
             node.running_tools.append(ToolRun(use, use.input, record.seq, record.at_ms))
             return node
         node.last_tool = _ended(node, use, record)
-        if use.fault is None or use.fault.code is not Code.TOOL_NOT_ALLOWED:
+        if use.refused or (use.fault is not None and use.fault.code is Code.TOOL_NOT_ALLOWED):
+            node.refused_tools[use.tool] += 1
+        else:
             node.tools[use.tool] += 1
         if use.fault is not None:
             node.last_message = f"{use.tool}: {use.fault.message}"
