@@ -34,8 +34,8 @@ TASK_CHARACTERS = 4_000
 REPORTED_SHARE = 0.005
 # What is shown of a shell command: a few lines.
 COMMAND_CHARACTERS = 400
-# For how long the answer to the use of a tool is kept: hooks in several files tell of it at the same time. Models may
-# give the same id to what they do next.
+# For how long, since a use of a tool was told of, its answer is given again: hooks in several files tell of it at the
+# same time. Models may give the same id to what they do next, and a yes of a person is for one use.
 AGAIN_S = 2.0
 
 _REPORT = "Do not go on; report what you have."
@@ -250,12 +250,13 @@ class GuardedSession:
         key, loop = hashlib.sha256(msgspec.json.encode((agent.kind, use))).digest(), asyncio.get_running_loop()
         if (earlier := self._uses.get(key)) is not None:
             return await asyncio.shield(earlier)
-        mine = self._uses[key] = loop.create_future()
+        mine, over = loop.create_future(), loop.time() + AGAIN_S
+        self._uses[key] = mine
         try:
             mine.set_result(await self._verdict(agent, use))
         finally:
             mine.cancel()  # if there was no answer
-            loop.call_later(AGAIN_S, self._uses.pop, key, None)
+            loop.call_at(over, self._uses.pop, key, None)
         return mine.result()
 
     async def _verdict(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
