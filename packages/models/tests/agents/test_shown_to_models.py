@@ -1,8 +1,5 @@
 """What a model reads of the work of its agent: personal data and secrets are tokens there, however they came."""
 
-import random
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +7,13 @@ import pytest
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from checkout import TESTS
+from planted import PLANTED, add_server, planted, sentence
 from remit import Answer, Brief, File, Hub, RemitError
 from remit.policy.redaction import TOKEN
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ToolUse
 from remit_models import ModelAgent
-from remit_models.mcp import add_mcp
 from remit_testing import MemoryStore
-
-SERVER = """
-import sys
-sys.path.insert(0, {folder!r})
-from quick_shed import serve
-
-def customers() -> str:
-    return {text!r}
-
-serve(customers)
-"""
-PLANTED = 500
-
-
-def card_number(drawn: random.Random) -> str:
-    digits = [4, *(drawn.randrange(10) for _ in range(14))]
-    doubled = [sum(divmod(digit * 2, 10)) if place % 2 == 0 else digit for place, digit in enumerate(digits)]
-    return "".join(map(str, (*digits, -sum(doubled) % 10)))
-
-
-def aws_key(drawn: random.Random) -> str:
-    return "AKIA" + "".join(drawn.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", k=16))
-
-
-def email(drawn: random.Random) -> str:
-    return f"{''.join(drawn.choices('abcdefgh', k=9))}@example.org"
-
-
-def planted() -> list[str]:
-    drawn = random.Random(34)
-    return [(email, card_number, aws_key)[number % 3](drawn) for number in range(PLANTED)]
 
 
 class Reader:
@@ -73,10 +38,6 @@ class Reader:
         return ModelAgent(FunctionModel(self), **options)
 
 
-def sentence(values: Sequence[str]) -> str:
-    return " and ".join(f"this is {value}" for value in values)
-
-
 def hub_with_ways(parts: list[list[str]], folder: Path) -> tuple[Hub, Reader]:
     """Return a hub in which values come to a model from tools, an MCP server and a callee, and what reads them."""
     hub = Hub(store=MemoryStore())
@@ -97,8 +58,7 @@ def hub_with_ways(parts: list[list[str]], folder: Path) -> tuple[Hub, Reader]:
     async def clerk(brief: Brief) -> Answer:
         return Answer(sentence(parts[4]), warnings=(sentence(parts[5]),))
 
-    (folder / "server.py").write_text(SERVER.format(folder=str(TESTS), text=sentence(parts[6])))
-    add_mcp(hub, "shop", sys.executable, [str(folder / "server.py")], allow=["customers"])
+    add_server(hub, sentence(parts[6]), folder)
     asks = {"agent_name": "clerk", "task": "look"}
     reader = Reader(("look_up", {}), ("fall", {}), ("crash", {}), ("sub_agent", asks), ("shop_customers", {}))
     hub.add("reader", reader.agent(), tools=["look_up", "fall", "crash", "shop.customers"], may_call=["clerk"])

@@ -7,12 +7,28 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel
 
-from remit import Answer, Artifact, Brief, Capability, Code, Decision, Handoff, Hub, Question, Response, Source, Status
+from planted import add_server, planted, sentence
+from remit import (
+    Answer,
+    Artifact,
+    Brief,
+    Capability,
+    Code,
+    Decision,
+    File,
+    Handoff,
+    Hub,
+    Question,
+    Response,
+    Source,
+    Status,
+)
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Guard
 from remit.ports import Approver
@@ -39,6 +55,14 @@ from remit_testing.agents import (
 from remit_testing.memory import MemoryStore
 
 ASKS_HELPER = {"agent_name": HELPER, "task": ERRAND}
+
+USES = {
+    "own tool": ("own_tool", {}),
+    "tool": (TOOL, ARGUMENTS),
+    "failure": ("fall", {}),
+    "server": ("shop_customers", {}),
+    "answer": ("sub_agent", {"agent_name": HELPER, "task": ERRAND}),
+}
 
 GIVEN = Source(owner_scope="public", source_id="handbook", relevance=0.9)
 
@@ -547,6 +571,54 @@ class FrameworkConformance(AgentConformance):
         read = f"{seen[-1].text} {seen[-1].tool_results}"
         assert OWN_FOUND in read
         assert [each for each in planted if each in read] == []
+
+    async def test_none_of_500_planted_values_is_in_a_prompt(self, tmp_path: Path) -> None:
+        """However they come: in the request, files, results and failures of tools, MCP results, answers and forms."""
+        ways = ["request", "file", *(() if self.reads_clear else ("own tool",))]
+        ways += [] if self.no_tools else ["tool", "failure", "server"]
+        ways += [] if self.no_delegation else ["answer", "form"]
+        values = planted()
+        told = {way: f"By {way}: {sentence(values[place :: len(ways)])}" for place, way in enumerate(ways)}
+        seen, uses = list[Seen](), [Use(*USES[way]) for way in ways if way in USES]
+
+        async def script(given: Seen) -> Say | Use:
+            seen.append(given)
+            return uses.pop(0) if uses else Say(["done"])
+
+        async def fills(_: Question) -> Decision:
+            return Decision(agreed=True, by="ann", edits={"input": {"note": told["form"]}})
+
+        hub = self.hub(approver=fills)
+
+        @hub.tool(TOOL)
+        async def look_up(key: str) -> list[dict[str, str]]:  # pyright: ignore[reportUnusedFunction]
+            return [{"note": told["tool"]}]
+
+        @hub.tool("fall")
+        async def fall() -> None:  # pyright: ignore[reportUnusedFunction]
+            raise RemitError(fault(Code.DELEGATION_FAILED, told["failure"]))
+
+        @hub.agent(HELPER)
+        async def helper(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
+            form = await brief.fill("What is it?", {"type": "object", "properties": {"note": {"type": "string"}}})
+            return f"{told['answer']} {(form or {}).get('note')}"
+
+        def own_tool() -> str:
+            """Look in the drawer."""
+            return told["own tool"]
+
+        options: dict[str, Any] = {}
+        if not self.no_tools:
+            add_server(hub, told["server"], tmp_path)
+            options = {"tools": [TOOL, "fall", "shop.customers"]}
+        hub.add(TESTED, self.make(script, [] if self.reads_clear else [own_tool]), may_call=[HELPER], **options)
+        file = File(name="notes.txt", media_type="text/plain", data=told["file"].encode())
+        async with hub:
+            response = await hub.ask(TESTED, "Look", user="u-1", input=told["request"], files=[file])
+        assert response.ok, response.fault
+        read = " ".join(f"{each.text} {each.tool_results}" for each in seen)
+        assert [value for value in values if value in read] == []
+        assert [way for way in ways if f"By {way}" not in read and way != "file"] == [], "it never reached the model"
 
     async def test_a_tool_of_its_own_is_recorded_with_its_arguments_and_its_failure(self) -> None:
         self._unless(self.no_own_tools)
