@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkout import TESTS
 from command_line import make_team, remit
 from waiting import eventually
 
@@ -72,7 +74,7 @@ from pathlib import Path
 
 
 async def pay(to: str, amount: int) -> str:
-    with Path("ledger").open("a") as ledger:
+    with Path(__file__).with_name("ledger").open("a") as ledger:
         ledger.write(f"{to} {amount}\\n")
         ledger.flush()
         os.fsync(ledger.fileno())
@@ -148,13 +150,51 @@ async def teller(brief):
 """
 
 
-@pytest.fixture(params=["tool of the team", "tool of the agent"])
+SERVER = """
+import asyncio
+import os
+import sys
+os.chdir({folder!r})
+sys.path[:0] = [{tests!r}, {folder!r}]
+import bank
+from quick_shed import serve
+
+def pay(to: str, amount: int) -> str:
+    return asyncio.run(bank.pay(to, amount))
+
+serve(pay)
+"""
+
+
+def team_of(kind: str, folder: Path) -> str:
+    """Return the team file of the bank for a kind of agent and tool."""
+    section = '[tools.pay]\nrun = "bank:pay"\n'
+    if kind == "agent in a process":
+        return BANK.replace('run = "bank:teller"\n', 'run = "bank:teller"\nisolation = "process"\n')
+    if kind == "tool of an MCP server":
+        (folder / "server.py").write_text(SERVER.format(tests=str(TESTS), folder=str(folder)), encoding="utf-8")
+        command = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(folder / 'server.py'))}]"
+        return BANK.replace(section, f'[mcp.bank]\n{command}\nallow = ["pay"]\nprefix = ""\n')
+    if "brings" in kind:
+        code = CODE.partition("async def teller")[0] + OWN
+        (folder / "bank.py").write_text(code, encoding="utf-8")
+        inside = 'isolation = "process"\n' if "process" in kind else ""
+        return BANK.replace(section, "").replace('tools = ["pay"]\n', inside, 1)
+    return BANK
+
+
+@pytest.fixture(
+    params=[
+        "tool of the team",
+        "agent brings the tool along",
+        "agent in a process",
+        "agent in a process brings the tool along",
+        "tool of an MCP server",
+    ]
+)
 def each_bank(bank: Path, request: pytest.FixtureRequest) -> Path:
-    """The bank, also where the agent brings the tool along: the team file knows nothing of it but the rules."""
-    if request.param == "tool of the agent":
-        (bank / "bank.py").write_text(CODE.partition("async def teller")[0] + OWN, encoding="utf-8")
-        team = BANK.replace('[tools.pay]\nrun = "bank:pay"\n', "").replace('tools = ["pay"]\n', "", 1)
-        (bank / "remit.toml").write_text(team, encoding="utf-8")
+    """The bank in each way in which an agent has a tool."""
+    (bank / "remit.toml").write_text(team_of(request.param, bank), encoding="utf-8")
     return bank
 
 
@@ -187,6 +227,21 @@ async def test_a_large_payment_waits_for_a_person_who_sees_the_arguments(each_ba
 def _pending(folder: Path) -> list[Any]:
     listed = remit("pending", "list", "--json", folder=folder)
     return [each["question"] for each in json.loads(listed.stdout)["questions"]]
+
+
+def test_a_tool_is_used_no_oftener_than_its_rate_and_that_is_explained(bank: Path) -> None:
+    team = bank / "remit.toml"
+    rate = "rate = { calls = 1, seconds = 3600 }"
+    team.write_text(BANK.replace('run = "bank:pay"\n', f'run = "bank:pay"\n{rate}\n'), encoding="utf-8")
+    use = "return await brief.use("
+    twice = CODE.replace(use, f"await brief.use('pay', to=to, amount=1)\n    {use}")
+    (bank / "bank.py").write_text(twice, encoding="utf-8")
+    refused = remit("run", "teller", "bob 50", folder=bank)
+    assert "RATE_LIMITED: tool pay is used too often" in refused.stderr
+    assert ledger(bank) == ["bob 1"]
+    given = ("--tool", "--input", '{"to": "bob", "amount": 5}')
+    explained = remit("policy", "explain", "teller", "pay", *given, folder=bank)
+    assert (explained.returncode, "Within the rate limit" in explained.stdout) == (0, True), explained
 
 
 @pytest.mark.parametrize(

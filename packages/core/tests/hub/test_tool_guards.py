@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -27,7 +28,7 @@ from remit import (
 from remit.policy.verdict import Finding, Rewrite
 from remit.ports import Question
 from remit.protocol.records import Approval
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 MakeHub = Callable[..., Hub]
 IBAN = "DE89370400440532013000"
@@ -307,6 +308,53 @@ async def test_after_a_restart_a_use_that_was_done_is_not_asked_about_again(make
             response = await hub.ask("teller", "go", user="u-1", request_id="1")
     assert response.result == "paid 300 to bob"
     assert (ledger, len(questions)) == ([("bob", 300)], 1)
+
+
+async def test_a_use_that_is_held_deep_in_a_run_goes_on_at_the_next_hub_once_and_as_it_was_edited(
+    make_hub: MakeHub, own: bool
+) -> None:
+    ledger, chain = list[dict[str, Any]](), ["chief", "boss", "clerk", "teller"]
+
+    async def run(given: dict[str, Any]) -> str:
+        ledger.append(given)
+        return f"paid {given['amount']}"
+
+    def asks(callee: str) -> Callable[[Brief], Any]:
+        async def agent(brief: Brief) -> object:
+            return (await brief.delegate(callee, objective="pay")).unwrap()
+
+        return agent
+
+    def make() -> Hub:
+        hub = make_hub(guards=[over(100, Ask("May it be paid?", editable=frozenset({"input"})))], approver="inbox")
+
+        @hub.tool()
+        async def pay(to: str, amount: int) -> str:
+            return await run({"to": to, "amount": amount})
+
+        @hub.agent("teller", tools=["pay"], resumable=True)
+        async def teller(brief: Brief) -> object:
+            given: dict[str, Any] = {"to": "bob", "amount": 500}
+            return await (brief.use_own_tool("pay", given, run) if own else brief.use("pay", **given))
+
+        for caller, callee in pairwise(chain):
+            hub.add(caller, asks(callee), may_call=[callee], resumable=True)
+        return hub
+
+    async with asyncio.timeout(PATIENCE_S):
+        async with make() as hub:
+            asking = asyncio.create_task(hub.ask("chief", "go", user="u-1", request_id="1"))
+            (question,) = await eventually(hub.pending)
+        await asking  # it was released with its hub
+        assert (question.request.remit.depth, question.request.input) == (3, {"to": "bob", "amount": 500})
+        async with make() as hub:
+            assert [each.id for each in await hub.pending()] == [question.id]
+            await hub.decide(question.id, agreed=True, by="ann", edits={"input": {"to": "bob", "amount": 50}})
+            response = await hub.ask("chief", "go", user="u-1", request_id="1")
+            assert await hub.pending() == []
+        async with make() as hub:
+            assert (await hub.ask("chief", "go", user="u-1", request_id="1")).result == response.result
+    assert (response.result, ledger) == ("paid 50", [{"to": "bob", "amount": 50}])
 
 
 async def test_a_tool_of_its_own_that_asks_runs_after_a_yes_with_the_arguments_of_the_person(make_hub: MakeHub) -> None:
