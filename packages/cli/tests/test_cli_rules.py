@@ -229,10 +229,18 @@ def _pending(folder: Path) -> list[Any]:
     return [each["question"] for each in json.loads(listed.stdout)["questions"]]
 
 
-def test_a_tool_is_used_no_oftener_than_its_rate_and_that_is_explained(bank: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "line", "rate"),
+    [
+        ("tool of the team", 'run = "bank:pay"\n', "rate = { calls = 1, seconds = 3600 }"),
+        ("tool of an MCP server", 'allow = ["pay"]\n', "rates = { pay = { calls = 1, seconds = 3600 } }"),
+    ],
+)
+def test_a_tool_is_used_no_oftener_than_its_rate_and_that_is_explained(
+    bank: Path, kind: str, line: str, rate: str
+) -> None:
     team = bank / "remit.toml"
-    rate = "rate = { calls = 1, seconds = 3600 }"
-    team.write_text(BANK.replace('run = "bank:pay"\n', f'run = "bank:pay"\n{rate}\n'), encoding="utf-8")
+    team.write_text(team_of(kind, bank).replace(line, f"{line}{rate}\n"), encoding="utf-8")
     use = "return await brief.use("
     twice = CODE.replace(use, f"await brief.use('pay', to=to, amount=1)\n    {use}")
     (bank / "bank.py").write_text(twice, encoding="utf-8")

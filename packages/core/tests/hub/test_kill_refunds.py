@@ -37,9 +37,11 @@ class Person:
         self._store = store
         self._chance = chance
         self.agreed: dict[str, bool] = {}
+        self.is_there = asyncio.Event()
 
     async def at_work(self) -> None:
         """Answer without end."""
+        await self.is_there.wait()
         while True:
             for question in await self._store.pending():
                 if self._chance.random() < 0.3:
@@ -66,10 +68,15 @@ async def test_a_refund_that_a_person_approved_happens_once_at_most_whenever_its
             left = sorted(begun - outcomes.keys())
             pid = await asyncio.to_thread(nursery.start, Life(number, left, True))
             listening = asyncio.create_task(asyncio.to_thread(listen, nursery, begun, outcomes))
-            await asyncio.sleep(chance.random() * LIFE_S)  # not to wait for anything, but to hit any moment
+            if number == 1:  # while nobody answers yet, so that one question at least is held over a kill
+                while not await store.pending():
+                    await asyncio.sleep(0.01)
+            else:
+                await asyncio.sleep(chance.random() * LIFE_S)  # not to wait for anything, but to hit any moment
             held += len(await store.pending())
             os.kill(pid, signal.SIGKILL)
             await listening
+            person.is_there.set()
         await asyncio.to_thread(nursery.start, Life(KILLS + 1, sorted(begun), False))
         await asyncio.to_thread(listen, nursery, begun, outcomes)
     finally:
