@@ -273,6 +273,13 @@ def test_an_agent_that_is_asked_too_often_says_when_to_come_back(waiting: int, v
     assert rate(a_request(), Facts(target=a_card(), rate_wait_ms=waiting)) == verdict
 
 
+def test_a_tool_is_used_no_oftener_than_its_rate() -> None:
+    use = a_request(act="tool", target="pay")
+    assert rate(use, Facts(target=None)) == ALLOW
+    too_often = refuse(Code.RATE_LIMITED, "tool pay is used too often", retry_after_ms=1_500)
+    assert rate(use, Facts(target=None, rate_wait_ms=1_500)) == too_often
+
+
 # ── the size of a run ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 

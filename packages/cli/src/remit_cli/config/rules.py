@@ -150,8 +150,8 @@ def _fits(rule: Rule, where: dict[str, Condition], request: Request) -> bool:
     """Return whether the names and values in *request* match; its words are checked separately."""
     return (
         _is_about(rule, request)
-        and fnmatchcase(request.origin, rule.from_)
-        and fnmatchcase(request.remit.user, rule.user)
+        and (rule.from_ == "*" or fnmatchcase(request.origin, rule.from_))
+        and (rule.user == "*" or fnmatchcase(request.remit.user, rule.user))
         and all(_may_hold(rule, request, name, condition) for name, condition in where.items())
     )
 

@@ -187,6 +187,8 @@ def tool_from(
         rate=rate,
     )
 
+    awaited = is_async(function)
+
     async def run(given: dict[str, Json], user: str) -> Json:
         try:
             light = is_light(given)
@@ -196,7 +198,7 @@ def tool_from(
             raise error.error(Code.INPUT_VALIDATION_FAILED, why) from error
         if wants_user:
             values["user"] = user
-        if is_async(function):
+        if awaited:
             result = cast("object", await function(**values))  # pyright: ignore[reportGeneralTypeIssues]
         else:
             result = await threads.run(lambda _: function(**values), None)

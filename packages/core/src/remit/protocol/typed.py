@@ -62,10 +62,16 @@ class TypeMismatch(Exception):
         return RemitError(fault(code, message, problems=self.problems))
 
 
+# Most arguments of tools: to look at their types more closely would cost ten times as much as to take them.
+_AS_THEY_ARE = frozenset({str, int, float, bool})
+
+
 def read_as(value: Any, kind: type[T], path: str = "$") -> T:
     """Return plain JSON as a value of *kind*, or raise `TypeMismatch` with every invalid field from *path* on."""
     if kind is object:
         return value
+    if type(value) is kind and kind in _AS_THEY_ARE:
+        return cast("T", value)
     if _needs_pydantic(kind):
         try:
             return _adapter(kind).validate_json(write(value))

@@ -121,16 +121,14 @@ class ToolCalls:
     ) -> Json:
         refuse_if_stopped(self._frame)
         frame, parts = self._frame, self._dispatch.parts
-        verdict = judge(
-            use_of_tool(frame, tool, {}, parts.clock.now()), facts_of_tool(parts, frame, known), TOOL_GUARDS
-        )
+        refused = self._refusal_of_all(tool, known)
         path, keys = f"{frame.path}.{frame.calls + 1}", parts.redactor.keys
         if (hidden := frame.hidden) is not None:
             light = is_light(arguments)
             arguments = restore(arguments, hidden) if light else await aside.run(restore, arguments, dict(hidden))
-        if known is None or not isinstance(verdict, Rewrite):
-            assert isinstance(verdict, Refuse), "these guards never ask, and refuse where there is no card"
-            why = self._still_true(tool, path, arguments, verdict.fault)
+        if known is None or refused is not None:
+            assert refused is not None, "what has no card is refused"
+            why = self._still_true(tool, path, arguments, refused)
             if why.code is not Code.RECORD_LIMIT_EXCEEDED:  # nothing is added to a record that is full
                 self._record_tool(tool, None, 0, why, refused=True)
             await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
@@ -155,6 +153,16 @@ class ToolCalls:
             await self._count(known.card, arguments)
         value = await self._use(known, arguments, given, shown, path, digest, step)
         return await self._as_agent_gets(value, arguments) if known.card.sees else value
+
+    def _refusal_of_all(self, tool: str, known: Tool | None) -> Fault | None:
+        """Return why no use of a tool is allowed, whatever its arguments are; None: they are judged."""
+        frame, parts = self._frame, self._dispatch.parts
+        if known is not None and room_left(parts, frame) is None:
+            return None  # what the guards would find, and most uses pay for it
+        request = use_of_tool(frame, tool, {}, parts.clock.now())
+        verdict = judge(request, facts_of_tool(parts, frame, known), TOOL_GUARDS)
+        assert isinstance(verdict, Refuse), "these guards never ask"
+        return verdict.fault
 
     async def _fitting(
         self, known: Tool, path: str, arguments: dict[str, Json], sent: dict[str, Json]
