@@ -226,3 +226,33 @@ def test_a_network_is_known_by_its_file_system(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "apfs"])
 def test_a_disk_of_this_machine_is_no_network(kind: str) -> None:
     assert not NETWORK.fullmatch(kind)
+
+
+CLEAR = """
+[tools.compare]
+run = "crm:compare"
+clear = true
+
+[tools.other]
+run = "crm:compare"
+
+[mcp.crm]
+url = "https://crm.example/mcp"
+allow = ["search", "update"]
+clear = ["search"]
+
+[agents.registrar]
+model = "openai:gpt-5-mini"
+clear = true
+"""
+
+
+def test_whatever_lets_models_read_values_in_clear_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "crm.py").write_text("def compare(one: str) -> str:\n    return one\n", encoding="utf-8")
+    (tmp_path / "remit.toml").write_text(CLEAR, encoding="utf-8")
+    warnings = {about: each["says"] for about, each in checks(tmp_path).items() if "unredacted" in each["says"]}
+    assert warnings == {
+        "tools.compare": "models get its results unredacted",
+        "mcp.crm": "models get the results of search unredacted",
+        "agents.registrar": "its model gets results unredacted",
+    }
