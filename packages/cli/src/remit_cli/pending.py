@@ -12,7 +12,8 @@ import click
 from remit.ports import Decision, Question
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.question_view import described_file, marked, view_of
+from remit.runtime.question_view import described_file, view_of
+from remit.words.terminal import marked
 from remit_cli.completion import question_ids
 from remit_cli.options import (
     GivenStore,

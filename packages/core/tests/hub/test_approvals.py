@@ -34,6 +34,7 @@ from remit.protocol.card import Capability
 from remit.protocol.records import Approval
 from remit.runtime.approvers import NOBODY_ASKED, AllowList, InboxApprover, decide, deny, first_of
 from remit.stores.sqlite import SqliteStore
+from remit.words.terminal import marked
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock, a_request
 from samples import code_of
@@ -777,7 +778,8 @@ async def test_a_question_is_kept_and_answered_whatever_its_words_are(make_hub: 
         reply = await asking
         recorded = await approvals(hub, reply.run)
     assert reply.ok, reply.fault
-    assert (question.text, [each.question for each in recorded]) == (text, [text, text])
+    shown = marked(text)  # what a person sees is what is kept
+    assert (question.text, [each.question for each in recorded]) == (shown, [shown, shown])
 
 
 async def test_a_refusal_does_not_repeat_a_question_without_end(make_hub: MakeHub, agent: str) -> None:

@@ -138,6 +138,18 @@ def test_every_wrong_field_is_named(value: Any, kind: Any, paths: list[str]) -> 
     assert [problem.path for problem in raised.value.problems] == paths
 
 
+def test_a_plain_value_is_read_as_it_is_and_a_whole_number_as_a_float() -> None:
+    assert [read_as(value, kind) for value, kind in (("a", str), (2, int), (0.5, float), (True, bool))] == [
+        "a",
+        2,
+        0.5,
+        True,
+    ]
+    assert type(read_as(2, float)) is float
+    with pytest.raises(TypeMismatch):
+        read_as(True, int)
+
+
 def test_what_an_enum_allows_is_said() -> None:
     with pytest.raises(TypeMismatch) as raised:
         read_as("huge", Size)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit import File, Question, view_of
 from remit.protocol.envelope import Request
-from remit.runtime.question_view import marked
+from remit.words.terminal import marked
 from samples import a_request
 from strategies import HIDDEN, told_requests
 

@@ -18,8 +18,8 @@ from remit.protocol.envelope import Json
 from remit.protocol.errors import RemitError
 from remit.protocol.forms import field_value, form_lines
 from remit.runtime.approvers import check_edits, check_form
-from remit.runtime.question_view import ALSO_SENT, described_file, marked, view_of
-from remit.words.terminal import one_line, several_lines
+from remit.runtime.question_view import ALSO_SENT, described_file, view_of
+from remit.words.terminal import marked, one_line, several_lines
 from remit_cli.show.display import Display
 from remit_cli.show.screen import spell_ms
 

@@ -4,8 +4,6 @@ Everything that the callee would get stands in it, or is named with its size and
 or look like others, are written out.
 """
 
-import re
-import unicodedata
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import cast
@@ -18,6 +16,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import USER, Json, Request
 from remit.protocol.files import File
 from remit.protocol.forms import form_lines
+from remit.words.terminal import marked
 
 # A longer text in a sentence, and a longer file, is cut; the part or the file itself has all of it, or its digest.
 _MOST_WORDS = 120
@@ -29,14 +28,6 @@ ALSO_SENT = "also sent"
 # What is shown for itself, and what says nothing about the act.
 _FIRST = ("objective", "input", "capability", "reason", "handoff", "hints", "view", "context")
 _APART = frozenset({*_FIRST, "files", "version", "approved"})
-
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff]"
-)
-_TAGS = re.compile("[\U000e0020-\U000e007e]{2,}")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
 
 
 class ShownPart(Struct, frozen=True, kw_only=True):
@@ -96,25 +87,6 @@ def described_file(file: ShownFile) -> str:
     cut = "" if file.is_whole or not file.preview else "\n  …"
     preview = f":\n  {file.preview}{cut}".replace("\n", "\n  ") if file.preview else ""
     return f"file {file.name} ({file.media_type}, {where}){preview}"
-
-
-def marked(text: str) -> str:
-    """Return a text in which characters that cannot be seen, or that look like others, are written out."""
-    if text.isascii() and text.isprintable():
-        return text
-    text = _TAGS.sub(lambda tags: f"⟨hidden: {''.join(chr(ord(tag) - 0xE0000) for tag in tags[0])}⟩", text)
-    text = _WORD.sub(_with_likenesses, text)
-    return _UNSEEN.sub(lambda unseen: f"⟨U+{ord(unseen[0]):04X}⟩", text)
-
-
-def _with_likenesses(word: re.Match[str]) -> str:
-    """Return a word of letters of several scripts with those written out that could be taken for Latin ones."""
-    if word[0].isascii():
-        return word[0]
-    scripts = {letter: unicodedata.name(letter, "").partition(" ")[0] for letter in word[0]}
-    if "LATIN" not in scripts.values():
-        return word[0]
-    return "".join(f"⟨{each} U+{ord(each):04X}⟩" if scripts[each] in _ALIKE else each for each in word[0])
 
 
 def _sentence(question: Question) -> str:

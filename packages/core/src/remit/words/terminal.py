@@ -1,6 +1,7 @@
 """Makes untrusted texts safe for a terminal: nothing in them moves the cursor, sets a colour or hides a character."""
 
 import re
+import unicodedata
 from typing import IO
 
 # Sequences that a terminal executes: colours and cursor moves, titles and links, others.
@@ -32,7 +33,35 @@ def several_lines(text: str) -> str:
     return CONTROL_BUT_LAYOUT.sub(REPLACEMENT, text)
 
 
-__all__ = ["REPLACEMENT", "Pieces", "json_for_terminal", "one_line", "several_lines", "speaks_unicode"]
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+_TAGS = re.compile("[\U000e0020-\U000e007e]{2,}")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
+
+
+def marked(text: str) -> str:
+    """Return a text in which characters that cannot be seen, or that look like others, are written out."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = _TAGS.sub(lambda tags: f"⟨hidden: {''.join(chr(ord(tag) - 0xE0000) for tag in tags[0])}⟩", text)
+    text = _WORD.sub(_with_likenesses, text)
+    return _UNSEEN.sub(lambda unseen: f"⟨U+{ord(unseen[0]):04X}⟩", text)
+
+
+def _with_likenesses(word: re.Match[str]) -> str:
+    """Return a word of letters of several scripts with those written out that could be taken for Latin ones."""
+    if word[0].isascii():
+        return word[0]
+    scripts = {letter: unicodedata.name(letter, "").partition(" ")[0] for letter in word[0]}
+    if "LATIN" not in scripts.values():
+        return word[0]
+    return "".join(f"⟨{each} U+{ord(each):04X}⟩" if scripts[each] in _ALIKE else each for each in word[0])
+
+
+__all__ = ["REPLACEMENT", "Pieces", "json_for_terminal", "marked", "one_line", "several_lines", "speaks_unicode"]
 
 # Characters that may form a sequence, or one line break, with the next piece.
 _UNFINISHED = (

@@ -23,8 +23,8 @@ from remit.runtime.aside import aside
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.response import presentable, revealed
 from remit.runtime.frames import Frame, Run, SlotGivenUp
-from remit.runtime.question_view import marked
 from remit.runtime.schemas import check_schema, misfits
+from remit.words.terminal import marked
 
 log = logging.getLogger("remit")
 
