@@ -9,8 +9,8 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 639,
-    "lines": 155_040,
-    "lines of tests": 152_470,
+    "lines": 155_155,
+    "lines of tests": 152_755,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
@@ -21,8 +21,9 @@ CEILINGS = {
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
     # money is a budget as tokens are, a person is asked for more, and what is shown of a question is made in one place.
     # Callers limit the arguments of tools, a person allows a model without a price, and plugins bring guards and
-    # companions. Tools have rates, and conditions judge paths and the items of lists.
-    "package core: lines": 32_310,
+    # companions. Tools have rates, conditions judge paths and the items of lists, and a call waits for tokens that
+    # others of its run hold.
+    "package core: lines": 32_425,
     "package core: modules": 134,
     # Each use of a tool is judged and recorded, and each coding tool has its own way to be told of changed arguments.
     "package guard: lines": 4_490,
@@ -37,7 +38,7 @@ CEILINGS = {
     # Money and limits on tools go over every transport, and any A2A agent can be checked for Remit's extension.
     "package testing: lines": 3_535,
     # Hidden characters in a question are written out before it is kept.
-    "lines that Hub needs": 30_755,
+    "lines that Hub needs": 30_870,
     "files run by hub.ask with a nested delegation": 38,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money, and
     # two the limits on the arguments of tools.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from properties import share
-from remit import Brief, Call, Hub, Limits, Response
+from remit import Brief, Call, Capability, Hub, Limits, Response
 from remit_testing.memory import MemoryStore
 from samples import code_of
 from waiting import PATIENCE_S
@@ -26,39 +26,46 @@ def cost(tree: Tree) -> int:
     return 2 * tree[0] + sum(map(cost, tree[1]))
 
 
+def size(tree: Tree) -> int:
+    return 1 + sum(map(size, tree[1]))
+
+
 class Family:
     """Agents that ask each other along a tree, each by `asyncio.gather`; a program outside counts what they spend."""
 
-    def __init__(self, **limits: Any) -> None:
-        self.hub = Hub(store=MemoryStore(), redaction=False, limits=Limits(**limits))
+    def __init__(self, tree: Tree) -> None:
+        self.hub = Hub(store=MemoryStore(), redaction=False)
         self.spent = 0
         self.refused: list[object] = []
+        self._tree = tree
         for level in range(4):
             self.hub.add(f"level-{level}", self._work, may_call=["*"])
 
     async def _work(self, brief: Brief) -> str:
-        tree: Any = brief.input
-        self._spend(brief, tree[0])
+        tree: Any = self._tree
+        for turn in brief.text.split()[1:]:
+            tree = tree[1][int(turn)]
+        await self._spend(brief, tree[0])
         level = f"level-{brief.remit.depth + 1}"
-        calls = (brief.delegate(level, objective=f"{n}", input=below) for n, below in enumerate(tree[1]))
+        calls = (brief.delegate(level, objective=f"{brief.text} {n}") for n in range(len(tree[1])))
         replies = await asyncio.gather(*calls)
         self.refused += [code_of(reply) for reply in replies if not reply.ok]
         await asyncio.sleep(0)
-        self._spend(brief, tree[0])
+        await self._spend(brief, tree[0])
         return "done"
 
-    def _spend(self, brief: Brief, tokens: int) -> None:
+    async def _spend(self, brief: Brief, tokens: int) -> None:
         """Spend no more than is left, as whoever caps each call of a model does."""
-        if brief.tokens_left() < tokens:
+        if await brief.more_tokens(tokens) < tokens:
             self.refused.append("too few")
             return
         self.spent += tokens
         brief.spend(prompt=tokens)
 
-    async def run(self, tree: Tree, tokens: int | None = None) -> int:
+    async def run(self, tokens: int | None = None) -> int:
         async with self.hub, asyncio.timeout(PATIENCE_S):
             options: Any = {} if tokens is None else {"max_tokens": tokens}
-            response = await self.hub.ask("level-0", "go", input=tree, user="u-1", **options)
+            response = await self.hub.ask("level-0", "go", user="u-1", **options)
             response.unwrap()
             return response.usage.total
 
@@ -66,27 +73,152 @@ class Family:
 @given(trees(3))
 @share(0.5)
 def test_no_call_of_a_tree_is_refused_that_the_run_can_pay_for(tree: Tree) -> None:
-    """Decision 12: three agents ask three, which ask three; each part of the tree may cost what the others do not."""
-    family = Family()
-    total = asyncio.run(family.run(tree, tokens=max(4 * cost(tree), 1_000)))
+    """Decision 12: three agents ask three, which ask three; the run has what they spend, and the words of each call."""
+    family = Family(tree)
+    total = asyncio.run(family.run(tokens=cost(tree) + 10 * size(tree)))
     assert family.refused == []
     assert total == family.spent == cost(tree)
 
 
 async def test_a_tree_of_three_by_three_by_three_needs_no_setting() -> None:
-    family = Family()
     tree: Tree = (500, ((500, ((500, ((500, ()),) * 3),) * 3),) * 3)
-    assert await family.run(tree) == cost(tree) == 40_000
+    family = Family(tree)
+    assert await family.run() == cost(tree) == 40_000
     assert family.refused == []
 
 
 @pytest.mark.parametrize("tokens", [700, 3_000, 40_000])
 async def test_a_tree_whose_agents_look_at_what_is_left_never_spends_more_than_its_run_has(tokens: int) -> None:
-    family = Family()
     tree: Tree = (50, ((50, ((50, ()),) * 3),) * 3)
-    total = await family.run(tree, tokens=tokens)
+    family = Family(tree)
+    total = await family.run(tokens=tokens)
     assert total == family.spent <= tokens
     assert (cost(tree) > tokens) == bool(family.refused)
+
+
+# ── what others hold ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def spend(brief: Brief) -> str:
+    """Spend as many tokens as the input says, a hundred at a time, after as many turns as the objective says."""
+    for _ in range(int(brief.objective)):
+        await asyncio.sleep(0)
+    for _ in range(int(brief.request.input or 0) // 100):
+        if await brief.more_tokens(100) < 100:
+            return "short"
+        brief.spend(prompt=100)
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("needs", "ends"),
+    [
+        ((3_000, 400, 400), ["done", "done", "done"]),
+        ((2_400, 1_500, 100), ["done", "done", "done"]),
+        ((2_500, 2_500, 400), ["done", "short", "done"]),
+    ],
+)
+async def test_an_agent_waits_for_tokens_that_others_hold_and_may_not_need(needs: Any, ends: list[str]) -> None:
+    """Those that hold them wait for nobody, so that two that need too much do not wait for each other."""
+    hub = Hub(store=MemoryStore())
+    hub.add("spender", spend)
+
+    @hub.agent("boss", may_call=["spender"])
+    async def boss(brief: Brief) -> list[object]:
+        calls = (brief.delegate("spender", objective=str(100 * n), input=need) for n, need in enumerate(needs))
+        return [reply.result for reply in await asyncio.gather(*calls)]
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        response = await hub.ask("boss", "go", user="u-1", max_tokens=4_000)
+    assert sorted(response.unwrap()) == sorted(ends)
+    assert (response.usage.overrun, response.usage.total <= 4_000) == (0, True)
+
+
+@pytest.mark.parametrize("of", ["tokens", "cost"])
+async def test_a_call_waits_for_what_others_hold_that_were_granted_all_there_is(of: str) -> None:
+    hub = Hub(store=MemoryStore(), prices=lambda agent, model, usage: usage.total)
+    hub.add("spender", spend)
+
+    @hub.agent("boss", may_call=["spender"])
+    async def boss(brief: Brief) -> list[object]:
+        most: list[Any] = [{f"max_{of}": 500}, {f"max_{of}": 500}, {}]
+        calls = (brief.delegate("spender", objective=str(50 + n), input=200, **each) for n, each in enumerate(most))
+        return [reply.result for reply in await asyncio.gather(*calls)]
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        options: Any = {f"max_{of}": 1_000}
+        response = await hub.ask("boss", "go", user="u-1", **options)
+    assert response.unwrap() == ["done"] * 3
+    assert (response.usage.total, response.usage.overrun) == (600, 0)
+
+
+async def test_a_request_that_is_larger_than_its_share_gets_what_it_needs() -> None:
+    hub = Hub(store=MemoryStore(), redaction=False)
+
+    @hub.agent("reader")
+    async def reader(brief: Brief) -> int:
+        return brief.remit.tokens
+
+    @hub.agent("boss", may_call=["reader"])
+    async def boss(brief: Brief) -> list[object]:
+        texts = ("some words here " * 4_000, "some words here " * 40)
+        return [(await brief.delegate("reader", objective="Read it", input=text)).result for text in texts]
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        large, small = (await hub.ask("boss", "go", user="u-1", max_tokens=30_000)).unwrap()
+        refused = await hub.ask("boss", "go", user="u-1", max_tokens=12_000)
+    assert (12_000 < large < 13_000, small) == (True, 7_500)
+    assert refused.unwrap() == [None, 3_000], "that cannot be paid for"
+
+
+@pytest.mark.parametrize("hedge_ms", [None, 100_000])
+async def test_whoever_is_asked_after_another_failed_draws_on_the_caller_too(hedge_ms: int | None) -> None:
+    """Half of a share is set aside for a hedge; it is there for whoever needs it."""
+    hub, begun = Hub(store=MemoryStore()), list[str]()
+
+    async def work(brief: Brief) -> str:
+        begun.append(brief.request.target)
+        if len(begun) == 1 and hedge_ms is None:
+            raise ZeroDivisionError
+        return await spend(brief)
+
+    for name in ("one", "two"):
+        hub.add(name, work, capabilities=[Capability(code="SPEND", read_only=True, hedge_ms=hedge_ms)])
+
+    @hub.agent("boss", may_call=["*"])
+    async def boss(brief: Brief) -> object:
+        return (await brief.delegate(capability="SPEND", objective="0", input=4_000)).result
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        response = await hub.ask("boss", "go", user="u-1", max_tokens=4_010)
+    assert (response.result, response.usage.overrun) == ("done", 0)
+    assert len(begun) == (2 if hedge_ms is None else 1)
+
+
+async def test_nobody_waits_for_those_that_wait_for_a_person() -> None:
+    hub = Hub(store=MemoryStore(), approver="inbox")
+
+    @hub.agent("holder")
+    async def holder(brief: Brief) -> bool:
+        return await brief.confirm("Go on?")
+
+    @hub.agent("spender")
+    async def spender(brief: Brief) -> str:
+        while not await hub.pending():
+            await asyncio.sleep(0)
+        reply = await spend(brief)
+        (question,) = await hub.pending()
+        await hub.decide(question.id, agreed=True, by="ann")
+        return reply
+
+    @hub.agent("boss", may_call=["*"])
+    async def boss(brief: Brief) -> list[object]:
+        calls = [brief.delegate("holder", objective="0"), brief.delegate("spender", objective="0", input=3_400)]
+        return [reply.result for reply in await asyncio.gather(*calls)]
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        response = await hub.ask("boss", "go", user="u-1", max_tokens=4_000)
+    assert response.unwrap() == [True, "short"]
 
 
 async def test_an_agent_that_was_called_itself_asks_two_at_once() -> None:
@@ -164,7 +296,7 @@ async def test_a_map_of_a_hundred_waits_for_places_and_answers_in_order(
         return [reply.result for reply in await brief.map(calls, at_once=at_once)]
 
     async with crowd.hub, asyncio.timeout(PATIENCE_S):
-        response = await crowd.hub.ask("boss", "go", user="u-1", max_tokens=12_000)
+        response = await crowd.hub.ask("boss", "go", user="u-1", max_tokens=10_010)
     assert response.unwrap() == list(range(100))
     assert (response.usage.total, response.usage.overrun, crowd.most) == (10_000, 0, most)
 

@@ -480,9 +480,9 @@ class Brief:
         self._backend.keep_back(tokens)
 
     def more_tokens(self, wanted: int) -> Coroutine[Any, Any, int]:
-        """Return the tokens left; if the run has fewer than *wanted* and its team says so, ask a person for more first.
+        """Return the tokens left; if they are fewer than *wanted*, wait first until others of the run gave back theirs.
 
-        It may take days; the clock stands still.
+        Then, if its team says so, a person is asked for more. It may take days; the clock stands still.
         """
         return self._backend.more_tokens(wanted)
 

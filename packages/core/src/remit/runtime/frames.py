@@ -120,6 +120,7 @@ class Run:
         "refusals",
         "reported",
         "request",
+        "returned",
         "scope",
         "sealing",
         "steps",
@@ -150,6 +151,8 @@ class Run:
         """Set while a person is asked for more tokens for it; all of its delegations wait for the same answer."""
         self.unpriced: dict[str, asyncio.Future[bool]] = {}
         """Whether a person lets it go on with what has no price, by the words for that; not done while one is asked."""
+        self.returned: asyncio.Future[None] | None = None
+        """Set while calls or agents wait for tokens or money that others of it hold; done once some came back."""
         self.extensions: tuple[Allowance, ...] = ()
         """What it has reserved of its user's day beyond the tokens that it began with."""
         self.tally = tally or Tally()
@@ -178,6 +181,12 @@ class Run:
         """The redacted notes of its conversation."""
         self.open_question = ""
         """The open question to its user, if there is one."""
+
+    def note_return(self) -> None:
+        """Wake all that wait for tokens or money of others."""
+        if self.returned is not None:
+            self.returned.set_result(None)
+            self.returned = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -270,6 +279,10 @@ class Frame:
     slot: Slot | None = None
     waiting: int = 0
     """The number of things it waits for; while this is above zero, its slot is free."""
+    beginning: int = 0
+    """The number of its calls that are examined and not started yet."""
+    lacking: int = 0
+    """How many of these wait for tokens or money that others hold."""
     pauses: int = 0
     paused_since: float = 0.0
     """Since when its clock stands still, because a person is asked for it or below it."""
@@ -355,7 +368,24 @@ class Frame:
         """Tokens that are left here, and with its callers as far as it may draw on them."""
         if self.parent is None or not self.draws:
             return self.left
-        return self.left + max(0, self.parent.reach)
+        return self.left + self.aside + max(0, self.parent.reach)
+
+    def holders(self) -> "list[Frame]":
+        """Return those whose unspent tokens and money come back to it, or to those that it draws on, when they end."""
+        frames, each = [*(self.children or ())], self
+        while each.parent is not None and each.draws:
+            frames += [other for other in each.parent.children or () if other is not each]
+            each = each.parent
+        return frames
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it goes on by itself: it waits for nothing, a call of it is examined, or one below it is busy."""
+        if isinstance(self.state, Status):
+            return False
+        if not self.waiting or (self.beginning > self.lacking and not self.pauses):
+            return True
+        return any(child.is_busy for child in self.children or ())
 
     def share(self, slots: int) -> int:
         """Return the tokens of a call for which nobody sets any, if so many calls may still be started."""
@@ -384,10 +414,17 @@ class Frame:
         return self.granted + self.aside
 
     def draw(self, tokens: int) -> None:
-        """Take tokens from the caller, which takes what it lacks from its own; as many as are there."""
+        """Take tokens set aside for a hedge, then from the caller, which takes what it lacks from its own; as many as
+        are there.
+        """
         parent = self.parent
         if parent is None or not self.draws:
             return
+        if self.aside:
+            taken = min(tokens, self.aside)
+            self.aside -= taken
+            self.granted += taken
+            tokens -= taken
         if tokens > parent.left:
             parent.draw(tokens - parent.left)
         taken = max(0, min(tokens, parent.left))

@@ -169,6 +169,8 @@ class Ledger:
             if frame.overrun or (frame.purse is not None and frame.path in frame.purse.overspent):
                 frame.run.overrun = True
         self.frames.pop(frame.path, None)
+        if frame.run.returned is not None:
+            frame.run.note_return()
         failed = False if response.fault is None else self._counts_against(frame, response, now, default_ms)
         if frame.lookup is not None and frame.lookup.follows:
             failed = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.budget import LEAST_SHARE, estimate_request, grant_time_ms, grant_tokens, tokens_wanted
+from remit.policy.budget import LEAST_SHARE, grant_time_ms, grant_tokens, tokens_wanted
 from remit.policy.guards import GUARDS, asked_too_often, passes_again
 from remit.policy.limits import Limits
 from remit.policy.reception import Powers, authority_of, context_cut, of_user, powers_of
@@ -70,6 +70,8 @@ class CallAttempt(Struct, frozen=True, kw_only=True):
     approved: frozenset[str] = _NONE
     """The questions that a person has approved."""
     questions: int = 0
+    least: int = 0
+    """The tokens that it needs at least, once a smaller share was refused."""
 
     @property
     def card(self) -> AgentCard | None:
@@ -85,6 +87,9 @@ class CallAttempt(Struct, frozen=True, kw_only=True):
     def needs_permit(self) -> bool:
         """Whether hubs count the call together before it starts; a call from before a restart was counted then."""
         return self.before is None and self.entry is not None and self.entry.is_rated_here
+
+    def with_least(self, tokens: int) -> "CallAttempt":
+        return replace(self, least=max(tokens, self.least))
 
     def agreed(self, question: str, edits: dict[str, Json], entry: RegisteredAgent | None) -> "CallAttempt":
         """Return the call after a person agreed, with their edits; *entry* is its callee as it is now.
@@ -153,13 +158,14 @@ def draft(
     caller: AgentCard | None = None,
     *,
     is_remote: bool,
+    least: int = 0,
 ) -> Request:
     """Return the request with which *parent* would make *call*; it is not judged yet.
 
     *caller* is the current card of the calling agent, if it has changed since the agent began.
     """
-    asking = parent.request
-    tokens = granted(parent, call, card, path, limits, is_remote=is_remote)
+    asking, held = parent.request, parent.request.remit
+    tokens = granted(parent, call, card, path, limits, is_remote=is_remote, least=least)
     slots = limits.max_fan_out - parent.in_flight()
     time_ms = grant_time_ms(_time_wanted(call, card, limits), left_ms)
     depth_below = parent.card.max_sub_agent_depth
@@ -175,7 +181,8 @@ def draft(
         id=path,
         origin=asking.target,
         target=card.name if card is not None else call.target or NOBODY,
-        remit=asking.remit.narrow(
+        # Its caller may have drawn more than it was granted; a credential for another hub names the grant.
+        remit=(held if is_remote or tokens <= held.tokens else replace(held, tokens=tokens)).narrow(
             caller=parent.address,
             time_ms=time_ms,
             tokens=tokens,
@@ -282,10 +289,13 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
     return powers_of(None if card.passes_on else card, remit)
 
 
-def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits: Limits, *, is_remote: bool) -> int:
+def granted(
+    parent: Frame, call: Call, card: AgentCard | None, path: str, limits: Limits, *, is_remote: bool, least: int = 0
+) -> int:
     """Return the tokens that a call would be granted now: set by the caller, else capability, else callee, else team.
 
-    Where nobody sets any, it is a fair share. A call from before a restart gets what it was granted then.
+    Where nobody sets any, it is a fair share, and as many as the call needs at *least* if its caller can reach them. A
+    call from before a restart gets what it was granted then.
     """
     if parent.journaled and (before := parent.journaled.get(path)) is not None:
         return grant_tokens(before, parent.reach + before)
@@ -295,10 +305,7 @@ def granted(parent: Frame, call: Call, card: AgentCard | None, path: str, limits
     share = parent.share(limits.max_fan_out - parent.in_flight())
     if share < LEAST_SHARE and is_remote:
         share = max(share, min(LEAST_SHARE, parent.left // 2))
-    if share < LEAST_SHARE and is_light_call(call):
-        # Near the end of a budget a share may be smaller than the request itself, which can still be paid for.
-        share = max(share, grant_tokens(estimate_request(call), parent.reach))
-    return share
+    return share if share >= least else max(share, grant_tokens(least, parent.reach))
 
 
 def _time_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int:
@@ -318,8 +325,7 @@ def facts_of_call(
     parent, entry = attempt.parent, attempt.entry
     card = None if entry is None else entry.card
     ledger, run, goes_on = parts.ledger, parent.run, attempt.before is not None
-    # More than fifteen keywords cost four times as much: rare fields are set afterwards.
-    facts = Facts(
+    facts = Facts(  # rare fields are set afterwards, as above
         target=card,
         address=entry.address if entry is not None else "",
         caller=caller,
@@ -408,6 +414,7 @@ class Dispatch:
             last = parent.passed
             if last is not None and attempt.is_short_text and (frame := self._start_again(attempt, last)) is not None:
                 return frame
+            parent.beginning += 1
             try:
                 if not attempt.is_short_text or self.parts.store.full:
                     attempt = await self._resolve(attempt)
@@ -416,6 +423,8 @@ class Dispatch:
             except RemitError as error:
                 why = self.replay.still_true(parent.run, attempt.path, attempt.entry, attempt.call, error.fault)
                 return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why, parent.run)
+            finally:
+                parent.beginning -= 1
             if not isinstance(begun, RoutedCall):
                 return begun
             # The next agent that offers the same capability, judged anew.
@@ -471,7 +480,8 @@ class Dispatch:
 
     async def _judge(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Have a call judged until it is refused, or started; or return the route to the next agent."""
-        parts, parent, inspection, permitted = self.parts, attempt.parent, None, False
+        parts, parent, permitted = self.parts, attempt.parent, False
+        inspection: RequestInspection | None = None
         shown: ViewRequest | None = None if attempt.call.context is None else await self._select_view(attempt)
         while True:
             if _is_ending(parent):
@@ -483,11 +493,8 @@ class Dispatch:
             light = attempt.is_short_text or is_light_request(request)
             quick = light or is_light_request(request, LIGHT_TO_ENCODE)
             key = call_key_of(request) if quick else await aside.run(call_key_of, request)
-            if shown is not None or not light:
-                call, card, path = attempt.call, attempt.card, attempt.path
-                left = granted(parent, call, card, path, parts.limits, is_remote=attempt.is_remote)
-                if left < request.remit.tokens:
-                    continue  # others were granted tokens while this was examined
+            if (shown is not None or not light) and self._draft(attempt).request.remit.tokens < request.remit.tokens:
+                continue  # others were granted tokens while this was examined
             earlier, repeated = None, False
             if parent.calls_by_key is not None and key in parent.calls_by_key:
                 earlier = parent.calls_by_key[key]
@@ -495,9 +502,11 @@ class Dispatch:
                 repeated = earlier is None or not is_outdated(earlier, request, parent.run.changes)
             facts = facts_of_call(parts, attempt, request, made.caller, made.now, repeated=repeated)
             verdict = self.admission.judge(request, facts, parent.run, inspection, light=light)
-            may_extend = parts.limits.at_limit == "ask"
-            if may_extend and await self.extension.ask_for_call(parent, request, attempt.call, verdict):
-                continue  # others may have been granted tokens meanwhile
+            if isinstance(verdict, Refuse) or parts.limits.at_limit == "ask":
+                least: int | None = await self.extension.afford(parent, request, attempt.call, verdict, attempt.least)
+                if least is not None:
+                    attempt, inspection = attempt.with_least(least), None
+                    continue  # others may have been granted tokens meanwhile
             match verdict:
                 case Rewrite():
                     if attempt.call.session is not None and attempt.owner is None:
@@ -509,8 +518,7 @@ class Dispatch:
                     elif parts.shared is not None and not permitted and attempt.needs_permit:
                         if (wait_ms := await parts.shared.rate_wait_ms(attempt.card)) > 0:
                             return self._refused(attempt, request, asked_too_often(request.target, wait_ms).fault)
-                        # Other calls may have been admitted meanwhile: everything is judged again.
-                        permitted = True
+                        permitted = True  # other calls may have been admitted meanwhile
                     else:
                         return self._start(attempt, made, verdict, key, inspection)
                 case Heavy():
@@ -536,8 +544,8 @@ class Dispatch:
         # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         caller = parts.registry.agents[parent.card.name].card
         left_ms, wall_ms = parent.time_left_ms(now), clock.wall_ms()
-        call, card, is_remote = sent or attempt.call, attempt.card, attempt.is_remote
-        request = draft(parent, call, card, attempt.path, left_ms, wall_ms, parts.limits, caller, is_remote=is_remote)
+        given = (parent, sent or attempt.call, attempt.card, attempt.path, left_ms, wall_ms, parts.limits, caller)
+        request = draft(*given, is_remote=attempt.is_remote, least=attempt.least)
         return DraftedRequest(request, caller, now)
 
     def _start_again(self, attempt: CallAttempt, last: PassedCall) -> Frame | None:
@@ -646,8 +654,7 @@ class Dispatch:
     async def _select_view(self, attempt: CallAttempt) -> ViewRequest | None:
         """Return the part of the caller's conversation that the callee should see, before it is cut to fit."""
         parts, parent, call, entry = self.parts, attempt.parent, attempt.call, attempt.entry
-        card = entry.card if entry is not None else None
-        request = draft(parent, call, card, attempt.path, 0, 0, parts.limits, is_remote=False)
+        request = draft(parent, call, attempt.card, attempt.path, 0, 0, parts.limits, is_remote=False)
         room, of = parent.request.remit.context_tokens, parent.request.session or parent.path
         room = room if call.context_tokens is None else min(room, call.context_tokens)
         # A remote agent keeps what it was shown as such, and not as part of its conversation.
@@ -689,6 +696,5 @@ def _checked_call(call: Call) -> Call:
     try:
         return checked(call)
     except RemitError as error:
-        wrong = error.fault
-        message = f"the call is not valid: {wrong.message}"
-        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=wrong.problems)) from error
+        message, problems = f"the call is not valid: {error.fault.message}", error.fault.problems
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems)) from error

@@ -1,4 +1,4 @@
-"""Asks a person when a run needs more tokens than it has, or a model whose price is not known."""
+"""Finds more tokens for what needs them: from others of its run that hold them, or from a person who is asked."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,17 +7,22 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from remit.policy.budget import amounts, estimate_request, tokens_wanted
+from remit.policy.budget import LEAST_SHARE, amounts, estimate_request, grant_time_ms, tokens_wanted
 from remit.policy.verdict import Ask, Refuse, Rewrite
+from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
+from remit.ports import Remote
 from remit.protocol.envelope import Call, Request, Usage
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime import journal
+from remit.runtime.aside import aside
 from remit.runtime.context import PersonAsking, RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.admission import Heavy, UserBudgets
 from remit.runtime.frames import Allowance, Frame, SlotGivenUp
-from remit.runtime.purse import price_of, unpriced
+from remit.runtime.purse import cost_wanted, price_of, unpriced
 
 _A_TOKEN = Usage(prompt=1)
+# An agent whose callee has just ended, or that was just woken, waits for so many turns of the event loop at most.
+_TURNS = 3
 
 
 class RunExtension:
@@ -36,37 +41,59 @@ class RunExtension:
         """Grant a run more tokens, on record; a run that is resumed has them, too."""
         run, parts = root.run, self._parts
         root.granted += tokens
+        run.note_return()
         self._recording.notice(root, f"{tokens} more tokens were granted: {reason}")
         if run.steps is not None:
             journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
 
-    async def ask_for_call(
-        self, parent: Frame, request: Request, call: Call, verdict: Rewrite | Refuse | Ask | Heavy
-    ) -> bool:
-        """Ask a person if a run has too few tokens for a call that nothing else forbids; return whether that took time,
-        so that the call has to be judged again.
-        """
-        limits, registry = self._parts.limits, self._parts.registry
-        if isinstance(verdict, Ask | Heavy):
-            return False
-        if isinstance(verdict, Refuse) and verdict.fault.code is not Code.TOKEN_BUDGET_EXCEEDED:
-            return False
-        entry = registry.agents.get(request.target)
-        wanted = tokens_wanted(call, None if entry is None else entry.card, limits)
-        if wanted is None and isinstance(verdict, Refuse):
-            wanted = estimate_request(request) + 1
-        return wanted is not None and request.remit.tokens < wanted and await self.ask(parent, wanted)
+    async def afford(
+        self, parent: Frame, request: Request, call: Call, verdict: Rewrite | Refuse | Ask | Heavy, known: int
+    ) -> int | None:
+        """Return the tokens that a call needs at least, if it has to be judged again; None: its verdict stands.
 
-    async def ask(self, frame: Frame, wanted: int) -> bool:
-        """Ask a person until a run has so many tokens for one of its agents, or nobody agrees; return whether that
-        took time.
+        It is judged again if its share was too small, once others gave back what they held, or if a person granted
+        more tokens. That it needs so many may be *known* already.
+        """
+        is_refused = isinstance(verdict, Refuse)
+        if is_refused and (verdict.fault.code is not Code.TOKEN_BUDGET_EXCEEDED or parent.run.overrun):
+            return None
+        if isinstance(verdict, Ask | Heavy):
+            return None
+        entry, granted, least = self._parts.registry.agents.get(request.target), request.remit.tokens, 0
+        card = None if entry is None else entry.card
+        wanted = tokens_wanted(call, card, self._parts.limits)
+        if is_refused:
+            if request.remit.cost == 0:
+                if cost_wanted(call, card, self._parts.limits) is not None:
+                    return None
+                return 0 if await self._wait_for_return(parent, 0, begins=True, money=True) else None
+            is_large = not is_light_request(request, LIGHT_TO_ENCODE)
+            least = 1 + (await aside.run(estimate_request, request) if is_large else estimate_request(request))
+            if wanted is None:
+                if entry is not None and isinstance(entry.agent, Remote):
+                    least = min(least + LEAST_SHARE, parent.request.remit.tokens)  # it cannot take more later
+                has_waited = granted < least and await self._wait_for_return(parent, least, begins=True)
+                if max(granted, parent.reach) >= least:
+                    # One that is refused all the same is refused for something else.
+                    return least if has_waited or least > known else None
+        if wanted is None:
+            wanted = least
+        return least if granted < wanted and await self._ask_person(parent, wanted) else None
+
+    async def ask(self, frame: Frame, wanted: int) -> None:
+        """Wait until others gave back so many tokens for an agent of a run, or ask a person until the run has them, or
+        nobody agrees.
 
         Only what the run has left is a limit here: an agent with a number of tokens of its own keeps to it.
         """
-        root, run = frame.lineage()[-1], frame.run
+        await self._wait_for_return(frame, wanted)
+        await self._ask_person(frame, wanted)
+
+    async def _ask_person(self, frame: Frame, wanted: int) -> bool:
+        """Return whether a person was asked, or the answer to another question awaited."""
+        root, run, took_time = frame.lineage()[-1], frame.run, False
         if not self._may_extend(frame, root):
             return False
-        took_time = False
         while (lacking := wanted - frame.reach - frame.journaled_tokens) > 0 and not run.keeps_limit:
             took_time = True
             async with self._standing_still(frame):
@@ -75,6 +102,42 @@ class RunExtension:
                 else:
                     await asyncio.wait({run.more_tokens})
         return took_time
+
+    async def _wait_for_return(self, frame: Frame, wanted: int, *, begins: bool = False, money: bool = False) -> bool:
+        """Wait until a frame can reach so many tokens, or has money, while others hold them that may give them back.
+
+        *begins* is set if a call of it cannot begin before. Return whether another one has ended meanwhile.
+
+        Only while one of those goes on by itself, so that no two wait for each other, and no longer than leaves the
+        time to use the answer of a call.
+        """
+        run, clock, quiet, has_waited = frame.run, self._parts.clock, 0, False
+        left_ms = frame.time_left_ms(clock.now())
+        until = clock.now() + grant_time_ms(left_ms, left_ms) / 1_000
+        while not run.overrun and frame.stopping is None and clock.now() < until:
+            holders = frame.holders()
+            if money:
+                lacks = frame.purse is not None and frame.purse.left <= 0 < frame.purse.left + frame.purse.reserved
+            else:
+                lacking = wanted - frame.reach - frame.journaled_tokens
+                lacks = 0 < lacking <= sum(max(0, each.reservation - each.used) for each in holders)
+            if not lacks or quiet > _TURNS:
+                break
+            if not any(each.is_busy for each in holders):
+                quiet += 1
+                await asyncio.sleep(0)
+                continue
+            quiet, run.returned = 0, run.returned or asyncio.get_running_loop().create_future()
+            take_back = clock.call_at(until, run.note_return)
+            frame.lacking += begins
+            try:
+                async with SlotGivenUp(frame):
+                    await asyncio.wait({run.returned})
+            finally:
+                frame.lacking -= begins
+                take_back()
+            has_waited = True
+        return has_waited
 
     async def allow_unpriced(self, frame: Frame, model: str) -> Fault | None:
         """Ask a person whether a run may go on with a model without a price, where money is limited and nobody was

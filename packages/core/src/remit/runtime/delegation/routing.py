@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remit.policy import routing
 from remit.policy.breaker import FaultKey, counts_against, is_late, key_of
-from remit.policy.budget import FLOOR_MS
+from remit.policy.budget import FLOOR_MS, tokens_wanted
 from remit.policy.limits import Limits
 from remit.policy.repeats import call_keys_of
 from remit.policy.routing import TrackRecord, may_try_another
@@ -207,15 +207,20 @@ class Routing:
         left_ms = frame.time_left_ms(self.parts.clock.now())
         if left_ms < FLOOR_MS or not may_try_another(why, begun=frame.ran, read_only=read_only):
             return None
-        left = max(0, frame.reservation - frame.used)
+        left = None if self._has_share(frame, route) else max(0, frame.reservation - frame.used)
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=left))
+
+    def _has_share(self, frame: Frame, route: RoutedCall) -> bool:
+        """Return whether nobody set the tokens of an attempt: then nothing limits those of the next one either."""
+        return tokens_wanted(route.call, frame.card, self.parts.limits) is None
 
     def beside(self, frame: Frame) -> RoutedCall | None:
         """Return the route to the hedge of a slow delegation; the tokens set aside for it become free."""
         route, left_ms = frame.route, frame.time_left_ms(self.parts.clock.now())
-        if route is None or left_ms < FLOOR_MS or frame.stopping is not None or not frame.aside:
+        if route is None or left_ms < FLOOR_MS or frame.stopping is not None or not (frame.aside or frame.draws):
             return None
         tokens = self.parts.ledger.hand_over(frame)
+        tokens = None if self._has_share(frame, route) else tokens
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=tokens), beside=frame)
 
     def under_way(self, frame: Frame, route: RoutedCall, *, hedge: bool) -> None:
