@@ -1,10 +1,15 @@
 """Prices of models in a team file: said, checked, and what is estimated by them."""
 
+import random
+from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from openai_server import Answer as ServerAnswer
+from openai_server import OpenAIServer, calls, say
+from openai_server import Request as ServerRequest
 from remit import RemitError, Request
 from remit_cli.config.composition import hub_of
 from remit_cli.config.load import load_team, warnings_about
@@ -143,3 +148,75 @@ def test_money_in_another_currency_than_the_teams_is_an_error_that_says_what_to_
     assert (one.path, other.path) == ("remit.toml:6 agents.a.cost", "remit.toml:2 budgets.run_cost")
     assert one.message == 'expected an amount with its currency, such as "0.50 USD"'
     assert other.message.endswith('write it in USD, or set `currency = "EUR"` and all prices in it')
+
+
+LIMITED = """\
+    [budgets]
+    run_cost = "0.02 USD"
+
+    [prices.scripted]
+    input = 2
+    output = 10
+
+    [agents.boss]
+    run = "office:boss"
+    may_call = ["*"]
+
+    [agents.clerk]
+    model = "scripted"
+    base_url = "{url}"
+    max_tool_rounds = 100
+    tools = ["look_at"]
+
+    [agents.stranger]
+    model = "unheard-of"
+    base_url = "{url}"
+
+    [tools.look_at]
+    run = "office:look_at"
+    safe_to_repeat = true
+    """
+OFFICE = """
+    import asyncio
+
+    from remit import Brief
+
+    async def boss(brief: Brief):
+        calls = (brief.delegate("clerk", objective=f"Look at room {room}", deadline_ms=280_000) for room in range(3))
+        replies = await asyncio.gather(*calls)
+        return [str(reply.status) for reply in replies]
+
+    def look_at(shelf: int) -> str:
+        return f"There is tea-{shelf}."
+    """
+
+
+async def test_money_is_exceeded_by_no_more_than_a_call_of_each_agent_and_nothing_is_free(folder: Path) -> None:
+    """A server outside of the product counts what it was asked for, and reports far more tokens than its texts have."""
+    draws, costs, names = random.Random(7), list[int](), Counter[str]()
+
+    def reply(request: ServerRequest) -> ServerAnswer:
+        prompt, completion = draws.randint(100, 2_000), 50
+        costs.append(2 * prompt + 10 * completion)
+        names[str(request.body["model"])] += 1
+        if not request.tools:
+            return say("There is tea.", usage=(prompt, completion))
+        return calls(("look_at", {"shelf": len(costs)}), usage=(prompt, completion))
+
+    (folder / "office.py").write_text(dedent(OFFICE))
+    with OpenAIServer(reply) as server:
+        async with hub_of(load(folder, LIMITED.format(url=server.base_url))) as hub:
+            response = await hub.ask("boss", "go", user="u")
+            assert 12_000 < response.usage.cost == sum(costs) <= 20_000 + 3 * max(costs)
+            assert (response.usage.unpriced, names["scripted"]) == (0, len(costs))
+            refused = await hub.ask("stranger", "go", user="u")
+        assert refused.fault is not None
+        assert (
+            refused.fault.message
+            == "the price of `openai-compatible:unheard-of` is not known, and stranger may spend 0.02 USD at most"
+        )
+        assert names["unheard-of"] == 0
+        unlimited = dedent(LIMITED).replace('run_cost = "0.02 USD"', "")
+        async with hub_of(load(folder, unlimited.format(url=server.base_url))) as hub:
+            unpriced = await hub.ask("stranger", "go", user="u")
+    assert (unpriced.usage.cost, unpriced.usage.unpriced > 0, names["unheard-of"]) == (0, True, 1)
