@@ -93,7 +93,8 @@ async def test_of_two_hundred_runs_that_a_limit_cuts_nearly_all_have_an_answer(
 ) -> None:
     """Limits are drawn from a third to nearly all of what the whole run takes; none is exceeded."""
     draws, clock, ended, places = random.Random(7), ManualClock(), Counter[str](), asyncio.Semaphore(8)
-    kinds = Counter(draws.choice(("tokens", "rounds", "time")) for _ in range(RUNS))
+    kinds = Counter(draws.choice(("tokens", "money", "rounds", "time")) for _ in range(RUNS))
+    prices = PriceBook({"openai:scripted": Price(input=1, output=4)}).cost
 
     async def run(hub: Hub, name: str, agent: str, **options: Any) -> None:
         async with places:
@@ -101,19 +102,23 @@ async def test_of_two_hundred_runs_that_a_limit_cuts_nearly_all_have_an_answer(
         assert response.status is not Status.SUCCESS, (name, options)
         assert response.usage.overrun == 0
         assert librarian.tokens[name] <= options.get("max_tokens", whole.usage.total)
+        assert response.usage.cost <= options.get("max_cost", whole.usage.cost)
         ended["usable"] += "tea-" in str(response.result)
         ended["answered"] += response.status is Status.PARTIAL
 
-    async with a_hub(server) as hub:
+    async with a_hub(server, prices=prices) as hub:
         whole = await hub.ask(CLERK, "errand 0", user="u")
         assert (whole.status, len(whole.tool_calls)) == (Status.SUCCESS, SHELVES)
         async with asyncio.TaskGroup() as group:
             for number in range(kinds["tokens"]):
                 tokens = round(whole.usage.total * draws.uniform(0.3, 0.9))
                 group.create_task(run(hub, f"errand 1{number}", CLERK, max_tokens=tokens))
+            for number in range(kinds["money"]):
+                cost = round(whole.usage.cost * draws.uniform(0.3, 0.9))
+                group.create_task(run(hub, f"errand 4{number}", CLERK, max_cost=cost))
             for number in range(kinds["rounds"]):
                 group.create_task(run(hub, f"errand 2{number}", f"clerk-{draws.randint(1, SHELVES - 1)}"))
-    async with a_hub(server, clock) as hub:
+    async with a_hub(server, clock, prices=prices) as hub:
         for number in range(kinds["time"]):
             seconds = draws.uniform(0.5, 3)
             librarian.clock = asyncio.get_running_loop(), clock, seconds
@@ -143,16 +148,13 @@ async def test_money_for_a_last_answer_is_kept_too(server: OpenAIServer) -> None
 
 
 async def test_a_tool_that_takes_all_the_time_leaves_enough_for_an_answer(server: OpenAIServer) -> None:
-    hub = a_hub(server)
-
-    @hub.agent("slow")
-    async def slow(brief: Brief) -> str:
-        await asyncio.Event().wait()
-        return "never"
+    clock = ManualClock()
+    hub = a_hub(server, clock)
 
     @hub.tool(safe_to_repeat=True)
     async def hang() -> str:
         """Never come back."""
+        clock.advance(0.9)
         await asyncio.Event().wait()
         return "never"
 
@@ -165,7 +167,7 @@ async def test_a_tool_that_takes_all_the_time_leaves_enough_for_an_answer(server
         model = ModelAgent("scripted", base_url=other.base_url, settings={"max_retries": 0})
         hub.add("patient", model, tools=["look_at", "hang"])
         async with hub:
-            response = await hub.ask("patient", "Look", user="u", deadline_ms=3_000)
+            response = await hub.ask("patient", "Look", user="u", deadline_ms=1_000)
     assert (response.status, response.result) == (Status.PARTIAL, "There is tea-0.")
     assert response.unfinished == ("its time was nearly over, and it answered with what it had",)
 

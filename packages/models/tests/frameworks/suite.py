@@ -5,6 +5,8 @@ A framework's own model for tests asks a `Script` what to do, so that all of the
 
 import asyncio
 import json
+import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +30,9 @@ from remit import (
     Response,
     Source,
     Status,
+    Usage,
 )
+from remit.policy.budget import estimate
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Guard
 from remit.ports import Approver
@@ -53,6 +57,11 @@ from remit_testing.agents import (
     Behaviour,
 )
 from remit_testing.memory import MemoryStore
+from remit_testing.samples import ManualClock
+
+SHELVES = 5
+CUT_RUNS = 66
+FILLER = "The shelf is long, and most of what stands on it is of no use to anybody who looks for tea. " * 4
 
 ASKS_HELPER = {"agent_name": HELPER, "task": ERRAND}
 
@@ -554,6 +563,57 @@ class FrameworkConformance(AgentConformance):
         assert email not in calls[-1].text
         assert (response.usage.total <= 3_000, response.usage.overrun) == (True, 0)
         assert response.usage.total == 440 * (len(calls) - 1) + 320
+
+    async def test_of_runs_that_a_limit_cuts_nearly_all_have_an_answer(self) -> None:
+        """Limits of tokens, money and time are drawn from a third to nearly all of what the whole run takes."""
+        self._unless(self.no_last_answer or self.no_own_tools)
+        draws, spent, usable, clock = random.Random(7), [0], list[bool](), ManualClock()
+        loop, seconds = asyncio.get_running_loop(), [0.0]
+
+        def own_tool(shelf: int) -> str:
+            """Look at a shelf."""
+            return f"On shelf {shelf}: tea-{shelf}. {FILLER}"
+
+        async def script(seen: Seen) -> Say | Use:
+            loop.call_soon_threadsafe(clock.advance, seconds[0])
+            found, prompt = sorted(set(re.findall(r"tea-\d+", seen.text))), estimate(seen.text) + 100
+            goes_on = bool(seen.tools) and len(found) < SHELVES
+            words = f"The shelves have {', '.join(found)}. That is what can be told of them.".split()
+            # A word of this text is no more than two tokens.
+            words = words if seen.max_tokens is None else words[: seen.max_tokens // 2]
+            usage = prompt, 20 if goes_on else 2 * len(words)
+            spent[0] += sum(usage)
+            return Use(OWN_TOOL, {"shelf": len(found)}, usage) if goes_on else Say([" ".join(words)], usage)
+
+        def prices(agent: str, model: str, usage: Usage) -> int:
+            return usage.prompt + 4 * usage.completion
+
+        async def run(**options: Any) -> Response:
+            spent[0] = 0
+            response = await hub.ask(TESTED, "Look", user="u-1", **options)
+            assert (response.usage.total, response.usage.overrun) == (spent[0], 0), options
+            return response
+
+        hub = self.hub(prices=prices, clock=clock)
+        hub.add(TESTED, self.make(script, [own_tool]))
+        async with hub:
+            whole = await run()
+            assert (whole.status, len(whole.tool_calls)) == (Status.SUCCESS, SHELVES)
+            for number in range(CUT_RUNS):
+                share, of = draws.uniform(0.3, 0.9), ("tokens", "money", "time")[number % 3]
+                seconds[0] = draws.uniform(0.5, 3) if of == "time" else 0.0
+                tokens, cost = round(whole.usage.total * share), round(whole.usage.cost * share)
+                time_ms = round(seconds[0] * draws.uniform(2.2, SHELVES) * 1_000)  # for two calls at least
+                options = {
+                    "tokens": {"max_tokens": tokens},
+                    "money": {"max_cost": cost},
+                    "time": {"deadline_ms": time_ms},
+                }
+                response = await run(**options[of])
+                assert response.usage.total <= tokens or of != "tokens"
+                assert response.usage.cost <= cost or of != "money"
+                usable.append(response.status is Status.PARTIAL and "tea-" in str(response.result))
+        assert sum(usable) >= 0.95 * CUT_RUNS, usable
 
     async def test_its_model_reads_what_a_tool_of_its_own_finds_with_tokens(self) -> None:
         self._unless(self.no_own_tools or self.reads_clear)

@@ -81,7 +81,9 @@ def seen_by(call: ModelCall) -> Seen:
     outputs = [str(item["output"]) for item in items if item.get("type") == "function_call_output"]
     last_is_output = items[-1].get("type") == "function_call_output"
     return Seen(
-        text="\n".join((call.system_instructions or "", *(str(item.get("content", "")) for item in items))),
+        text="\n".join(
+            (call.system_instructions or "", *(str(item.get("content") or item.get("output", "")) for item in items))
+        ),
         tool_results=outputs[-1:] if last_is_output else [],
         tools=[tool.name for tool in call.tools],
         max_tokens=call.model_settings.max_tokens,
