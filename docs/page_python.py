@@ -35,7 +35,7 @@ TOPICS = {
     "python-hub": Topic(
         title="Python: the hub",
         intro="A hub holds agents and tools, runs requests and records them: see [Agents](../how-to/agents.md).",
-        names="Hub AgentOptions Limits BreakerSettings Events SqliteStore Ranked",
+        names="Hub HubOptions AgentOptions Limits BreakerSettings Events SqliteStore Ranked",
         options=(AskOptions,),
     ),
     "python-agents": Topic(
@@ -226,6 +226,7 @@ def _class(text: ClassText) -> Iterator[str]:
         return
     if text.init is not None and text.name not in MADE_BY_RUNTIME:
         yield _code(text.init.signature.replace("def __init__(", f"{text.name}(", 1).removesuffix(": ..."))
+        yield _further(text.init)
         yield f"{_prose(text.init.meaning)}\n" if text.init.meaning else ""
     if text.name in STORES:
         yield "Give it to a hub: `Hub(store=…)`. Its methods are those of the port `Store`, which the hub calls.\n"
@@ -252,9 +253,13 @@ def _rank_of(kind: str, method: str) -> int:
 
 
 def _function(text: FunctionText) -> str:
-    further = f"\n*options* are those of [{text.options}](#{_anchor(text.options)}).\n" if text.options else ""
+    further = f"\n{_further(text)}" if text.options else ""
     meaning = f"\n{_prose(text.meaning)}\n" if text.meaning else ""
     return f"{_code(text.signature)}{meaning}{further}"
+
+
+def _further(text: FunctionText) -> str:
+    return f"*options* are those of [{text.options}](#{_anchor(text.options)}).\n" if text.options else ""
 
 
 def read_fields(kind: type) -> list[FieldText]:

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "remit.agents.cards": ("AgentOptions", "Sandbox"),
-    "remit.hub.hub": ("Hub",),
+    "remit.hub.hub": ("Hub", "HubOptions"),
     "remit.policy.aggregate": ("Blend", "Combined"),
     "remit.policy.breaker": ("BreakerSettings",),
     "remit.words.components": ("Component", "Conflict", "ReportedValue"),

@@ -1,6 +1,7 @@
 from remit.agents.cards import AgentOptions as AgentOptions
 from remit.agents.cards import Sandbox as Sandbox
 from remit.hub.hub import Hub as Hub
+from remit.hub.hub import HubOptions as HubOptions
 from remit.policy.aggregate import Blend as Blend
 from remit.policy.aggregate import Combined as Combined
 from remit.policy.breaker import BreakerSettings as BreakerSettings

@@ -5,16 +5,12 @@
 
 import asyncio
 import logging
-import os
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, Unpack, cast
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
-from remit.agents.cards import AgentOptions, local_card, seen_by
+from remit.agents.cards import AgentOptions, local_card, refuse_unknown, seen_by
 from remit.agents.function import agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
@@ -67,7 +63,7 @@ from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import InboxApprover, decide, find, reveal
 from remit.runtime.clock import LoopClock
 from remit.runtime.context import RuntimeContext
-from remit.runtime.engine import Lifecycle, engine_of
+from remit.runtime.engine import Background, Lifecycle, engine_of
 from remit.runtime.events import BACKLOG, Events, Outflow
 from remit.runtime.ledger import Ledger
 from remit.runtime.metrics import HubMetrics
@@ -94,53 +90,6 @@ Function = TypeVar("Function", bound=AgentFunction)
 ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
 
 
-class Background:
-    """A thread with an event loop in which a hub is open, also between calls.
-
-    If the loop ran only during calls, leases would expire and records would wait. The caller's own loop, as in a
-    notebook, cannot be used: a blocking wait in it would stop it.
-    """
-
-    def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
-        self._process = os.getpid()
-        self._closing = asyncio.Event()
-        self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        """The loop once the hub is open, or the error that kept it from opening."""
-        self._ended: Future[None] = Future()
-        threading.Thread(target=self._run, name="remit-hub", daemon=True).start()
-
-    def wait_until_open(self) -> None:
-        """Return once the hub is open, or raise the error that kept it from opening."""
-        self._loop.result()
-
-    def close(self) -> None:
-        """Close the hub and return once it is closed, or raise the error of its thread.
-
-        In a process that was forked from the one that opened the hub there is nothing to close.
-        """
-        if self._process != os.getpid():
-            return
-        with suppress(RuntimeError):  # the loop has ended by itself
-            self._loop.result().call_soon_threadsafe(self._closing.set)
-        self._ended.result()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._live())
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that opened or closes the hub
-            if not self._loop.done():
-                self._loop.set_exception(error)
-            self._ended.set_exception(error)
-        else:
-            self._ended.set_result(None)
-
-    async def _live(self) -> None:
-        async with self._hub:
-            self._loop.set_result(asyncio.get_running_loop())
-            await self._closing.wait()
-
-
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
@@ -148,44 +97,57 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-class Hub:
-    """Where agents live and call each other, on embedded defaults: no server, no key.
+class HubOptions(TypedDict, total=False):
+    """Options of a hub; each may be left out."""
 
-    *name* is its name in chains and records. *store* is a store, the path of an SQLite file (default: `.remit/hub.db`),
-    or the address of a PostgreSQL database that several hubs share. *durability* says what an answer survives once it
-    is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds personal data that agents
-    must not see in each other's requests; True stands for the detectors that are installed. *limits* hold for every
-    delegation. *guards* judge it after Remit's own. *approver* answers when a guard asks; `"inbox"` leaves the question
-    in the store for `remit pending` or `hub.decide`. *token_counter* counts the tokens of a text (default: exactly with
-    the extra `tokens`, else by an estimate). *workspace* is the folder that callees may be told of. *summarizer* makes
-    summaries of conversations, better than those made without a model. *prices* say what the tokens of models cost:
-    `PriceBook().cost` of `remit_server.model_prices`. *shared* says that other hubs share the store: rate limits,
-    breakers and rankings hold over all of them.
-    """
+    name: str
+    """Its name in chains and records (default: `local`)."""
+    store: Store | Path | str | None
+    """A store, the path of an SQLite file (default: `.remit/hub.db`), or the address of a PostgreSQL database that
+    several hubs share."""
+    durability: Literal["power", "process"]
+    """What an answer survives once it is given: `"power"` (default), a power cut; `"process"`, the process being
+    killed."""
+    limits: Limits | None
+    """The limits of every delegation."""
+    guards: Iterable[Guard]
+    """What judges every delegation after Remit's own guards."""
+    breaker: BreakerSettings | None
+    """When calls of a failing agent are paused, and for how long."""
+    approver: Approver | Literal["inbox"] | None
+    """Who answers when a guard asks; `"inbox"` leaves the question in the store for `remit pending` or
+    `hub.decide`."""
+    redaction: Detector | bool
+    """What finds personal data that agents must not see in each other's requests; True (default): the detectors that
+    are installed."""
+    vault_key: bytes | None
+    """The key that encrypts redacted values; None: one derived from the store's key."""
+    token_counter: TokenCounter | None
+    """Counts the tokens of a text (default: exactly with the extra `tokens`, else by an estimate)."""
+    workspace: Workspace | Path | str | None
+    """The folder that callees may be told of."""
+    summarizer: Summarizer | None
+    """Makes summaries of conversations, better than those made without a model."""
+    prices: Prices | None
+    """What the tokens of models cost: `PriceBook().cost` of `remit_server.model_prices`."""
+    clock: Clock | None
+    """The clock of deadlines, rates and records (default: that of the event loop)."""
+    shared: bool
+    """Whether other hubs share the store: rate limits, breakers and rankings hold over all of them."""
+
+
+class Hub:
+    """Where agents live and call each other, on embedded defaults: no server, no key."""
 
     _ignored: Path | None = None
 
-    def __init__(
-        self,
-        *,
-        name: str = "local",
-        store: Store | Path | str | None = None,
-        durability: Literal["power", "process"] = "power",
-        limits: Limits | None = None,
-        guards: Iterable[Guard] = (),
-        breaker: BreakerSettings | None = None,
-        approver: Approver | Literal["inbox"] | None = None,
-        redaction: Detector | bool = True,
-        vault_key: bytes | None = None,
-        token_counter: TokenCounter | None = None,
-        workspace: Workspace | Path | str | None = None,
-        summarizer: Summarizer | None = None,
-        prices: Prices | None = None,
-        clock: Clock | None = None,
-        shared: bool = False,
-    ) -> None:
-        count = default_token_counter() if token_counter is None else token_counter
+    def __init__(self, **options: Unpack[HubOptions]) -> None:
+        refuse_unknown(options, HubOptions.__optional_keys__)
+        store, prices, workspace = options.get("store"), options.get("prices"), options.get("workspace")
+        summarizer, vault_key, approver = options.get("summarizer"), options.get("vault_key"), options.get("approver")
+        redaction, count = options.get("redaction", True), options.get("token_counter") or default_token_counter()
         if store is None or isinstance(store, str | Path):
+            durability = options.get("durability", "power")
             store = store_at(DEFAULT_STORE if store is None else store, durability=durability, count=count)
             folders = [path.parent for path in secret_files(store)[-1:]]
             self._ignored = next((each for each in folders if each.name == DEFAULT_STORE.parent.name), None)
@@ -195,16 +157,16 @@ class Hub:
             from remit.stores.workspace import Folder  # most hubs have none
 
             workspace = Folder(workspace)
-        clock = clock or LoopClock()
+        clock = options.get("clock") or LoopClock()
         reader = partial(_conversations, store, summarizer and _priced(summarizer, prices), count)
         self._parts = RuntimeContext(
-            registry=Registry(name),
-            ledger=Ledger(breaker or BreakerSettings()),
+            registry=Registry(options.get("name", "local")),
+            ledger=Ledger(options.get("breaker") or BreakerSettings()),
             store=store,
             transport=LocalTransport(),
             clock=clock,
-            limits=limits or Limits(),
-            guards=guards_with(guards),
+            limits=options.get("limits") or Limits(),
+            guards=guards_with(options.get("guards", ())),
             approver=InboxApprover(store) if approver == "inbox" else approver,
             redactor=Redactor(_installed_detector() if redaction is True else redaction or None, vault_key),
             sessions=Sessions(store, clock, count, reader, workspace),
@@ -212,7 +174,7 @@ class Hub:
             cache=Cache(),
             prices=prices,
         )
-        self._engine = engine_of(self._parts, shares_limits=shared)
+        self._engine = engine_of(self._parts, shares_limits=options.get("shared", False))
         self._lifecycle = Lifecycle(self._engine)
         if (aclose := getattr(summarizer, "aclose", None)) is not None:
             self._lifecycle.closers.append(aclose)

@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -321,3 +322,50 @@ class Lifecycle:
         self._engine.dispatch.recording.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
+
+
+class Background:
+    """A thread with an event loop in which a hub is open, also between calls.
+
+    If the loop ran only during calls, leases would expire and records would wait. The caller's own loop, as in a
+    notebook, cannot be used: a blocking wait in it would stop it.
+    """
+
+    def __init__(self, hub: AbstractAsyncContextManager[object]) -> None:
+        self._hub = hub
+        self._process = os.getpid()
+        self._closing = asyncio.Event()
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        """The loop once the hub is open, or the error that kept it from opening."""
+        self._ended: Future[None] = Future()
+        threading.Thread(target=self._run, name="remit-hub", daemon=True).start()
+
+    def wait_until_open(self) -> None:
+        """Return once the hub is open, or raise the error that kept it from opening."""
+        self._loop.result()
+
+    def close(self) -> None:
+        """Close the hub and return once it is closed, or raise the error of its thread.
+
+        In a process that was forked from the one that opened the hub there is nothing to close.
+        """
+        if self._process != os.getpid():
+            return
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.result().call_soon_threadsafe(self._closing.set)
+        self._ended.result()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that opened or closes the hub
+            if not self._loop.done():
+                self._loop.set_exception(error)
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _live(self) -> None:
+        async with self._hub:
+            self._loop.set_result(asyncio.get_running_loop())
+            await self._closing.wait()
