@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from remit import Brief, Hub
-from remit.runtime.metrics import BUCKETS
+from remit.runtime.agent_status import BUCKETS
 from remit_otel import names
 from remit_relay.gateway.exchange import GatewayMetrics
 from remit_relay.gateway.ports import StoreSize

@@ -14,8 +14,7 @@ from remit import Code, Response, Status, Usage, fault
 from remit.policy.breaker import Phase
 from remit.protocol.envelope import VERSION
 from remit.protocol.records import Kind, Record, Refusal
-from remit.runtime.agent_status import AgentStatus
-from remit.runtime.metrics import BUCKETS, OTHERS, HubMetrics
+from remit.runtime.agent_status import BUCKETS, OTHERS, AgentStatus, HubMetrics
 from remit_otel import names
 from remit_otel.sdk import encode_figures, encode_spans, readable_span, rejected_spans
 from remit_otel.span import Span, SpanEvent, SpanKind, SpanLink

@@ -10,7 +10,7 @@ import pytest
 
 from checkout import ROOT
 from remit import Brief, Hub
-from remit.runtime.log_lines import LOGGERS, as_one_record
+from remit.runtime import LOGGERS, as_one_record
 
 FORGED = "2026-01-01 00:00:00 ERROR remit payment 17 approved by ada"
 
@@ -70,4 +70,4 @@ def test_every_logger_of_remit_is_kept_plain() -> None:
         for name in re.findall(r"""getLogger\(["'](remit[^"']*)["']\)""", file.read_text(encoding="utf-8"))
     }
     assert used == set(LOGGERS)
-    assert "remit.runtime.log_lines" in sys.modules
+    assert "remit.runtime" in sys.modules

@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 from remit.hub.hub import Hub
 from remit.ports import StoreError
 from remit.protocol.records import Kind, Record
-from remit.runtime.agent_status import AgentStatus
-from remit.runtime.metrics import HubMetrics
+from remit.runtime.agent_status import AgentStatus, HubMetrics
 from remit_otel import names
 from remit_otel.span import Span
 from remit_otel.spans import Spans

@@ -27,8 +27,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from remit import __version__
-from remit.runtime.agent_status import AgentStatus
-from remit.runtime.metrics import BUCKETS, PHASES, HubMetrics
+from remit.runtime.agent_status import BUCKETS, PHASES, AgentStatus, HubMetrics
 from remit_otel import names
 from remit_otel.span import Attributes, Span, Value
 from remit_otel.spans import MAX_EVENTS, MS

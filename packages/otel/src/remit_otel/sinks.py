@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from remit import __version__
-from remit.runtime.agent_status import AgentStatus
-from remit.runtime.metrics import HubMetrics
+from remit.runtime.agent_status import AgentStatus, HubMetrics
 from remit_otel.collector import Collector, ssl_context
 from remit_otel.exporter import Batch, UndeliveredError
 from remit_otel.sdk import encode_figures, encode_spans, readable_span, rejected_spans

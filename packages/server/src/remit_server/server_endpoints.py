@@ -9,7 +9,7 @@ from typing import Any
 from remit.hub.hub import Hub
 from remit.policy.reception import Permission
 from remit.ports import Store, StoreError
-from remit.runtime.metrics import BUCKETS, PHASES
+from remit.runtime.agent_status import BUCKETS, PHASES
 from remit_server.bodies import JSON, Receive, Scope, Send, headers_of, send_bytes
 from remit_server.delegations import Delegations
 from remit_server.figures_endpoints import WorkerMetrics

@@ -12,7 +12,7 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
-from remit.runtime.log_lines import NEXT_LINE
+from remit.runtime import NEXT_LINE
 from remit.words.terminal import json_for_terminal, one_line, several_lines
 from remit_cli.options import wants_colour
 from remit_cli.show.screen import styled

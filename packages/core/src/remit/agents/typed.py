@@ -14,7 +14,6 @@ from remit.protocol.card import Capability, Schema
 from remit.protocol.codec import plain
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError
-from remit.protocol.plain import step
 from remit.protocol.problems import did_you_mean
 from remit.protocol.typed import (
     MISSING,
@@ -25,6 +24,7 @@ from remit.protocol.typed import (
     object_schema,
     read_as,
     schema_of,
+    step,
 )
 from remit.runtime.registry import team_invalid
 

@@ -52,6 +52,7 @@ from remit.protocol.trace import passed_on
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.agent_status import (
     AgentStatus,
+    HubMetrics,
     LiveRun,
     agent_status,
     delegations_of,
@@ -66,7 +67,6 @@ from remit.runtime.context import RuntimeContext
 from remit.runtime.engine import Background, Lifecycle, engine_of
 from remit.runtime.events import BACKLOG, Events, Outflow
 from remit.runtime.ledger import Ledger
-from remit.runtime.metrics import HubMetrics
 from remit.runtime.preview import CallPreview, HubSettings, TeamChange, guards_with, preview, preview_use
 from remit.runtime.purse import Prices, priced
 from remit.runtime.redactor import Redactor

@@ -14,10 +14,10 @@ from msgspec import Struct, inspect
 
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
-from remit.protocol.plain import UNWRITABLE, unwritable, write, written
 from remit.protocol.problems import MAX_PROBLEMS, path_of, problems_in, shown_step
 from remit.protocol.remit import MAX_INTEGER
 from remit.protocol.submission import Submission
+from remit.protocol.typed import UNWRITABLE, unwritable, write, written
 
 
 def whole(value: Json, kind: type[Any]) -> Json:

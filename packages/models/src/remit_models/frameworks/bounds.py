@@ -18,7 +18,7 @@ from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json, Source, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.plain import written
+from remit.protocol.typed import written
 from remit.runtime.aside import stepping_aside
 from remit.runtime.origin import failure_of_tool, worded
 from remit_models.model_output import answer_of

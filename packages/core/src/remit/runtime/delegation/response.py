@@ -15,7 +15,7 @@ from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Resp
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.files import encoded_size
 from remit.protocol.lifecycle import Status
-from remit.protocol.plain import write
+from remit.protocol.typed import write
 from remit.runtime.frames import Frame
 from remit.runtime.origin import MAX_WORDS
 from remit.runtime.schemas import MAX_MISFITS
